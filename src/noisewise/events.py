@@ -1,0 +1,212 @@
+"""What was done to the private records, as frozen plain data.
+
+An event says what a mechanism did, never what it found: every field is public. Two adjacency relations are in use:
+
+* ``add_remove``: neighbouring data sets differ in one record being there or not;
+* ``replace_one``: they have the same size and one record differs.
+
+An event does not carry the relation, the budget does. What an event means under each relation is written in its
+docstring, completely enough to write an accountant from it alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+Adjacency = Literal["add_remove", "replace_one"]
+ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
+
+Sampling = tuple[Literal["full"]] | tuple[Literal["poisson", "fixed"], float]
+FULL: Sampling = ("full",)
+
+
+class InvalidEvent(ValueError):
+    """An event with a field outside its range."""
+
+
+def _require(holds: bool, event: object, field: str, value: float, what: str) -> None:
+    if not holds:
+        raise InvalidEvent(f"{type(event).__name__}.{field} is {value!r}; pass {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """A vector-valued sum over all records was released with independent Gaussian noise on every coordinate.
+
+    One record moves the sum by at most C in Euclidean norm when it is added or removed, and by at most 2C when it is
+    replaced; the noise has standard deviation ``noise_multiplier * C``. So the worst pair of outputs is
+    N(0, sigma^2) against N(1, sigma^2) under add_remove and against N(2, sigma^2) under replace_one.
+    For sums whose two sensitivities are not in that ratio, C is the larger of (add_remove sensitivity) and
+    (replace_one sensitivity) / 2 that the relation in force asks for.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        sigma = self.noise_multiplier
+        _require(math.isfinite(sigma) and sigma > 0, self, "noise_multiplier", sigma, "a finite number > 0")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange:
+    """One of several public candidates was chosen by the exponential mechanism with Gumbel noise.
+
+    The privacy loss of every outcome lies in an interval of length ``epsilon`` that contains 0 (Dong et al. 2020),
+    under the relation in force, and also when a record is added or removed (which sampling needs). It implies
+    epsilon-DP and epsilon^2/8-zCDP. Laplace or exponential noise does not have this property.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require(math.isfinite(self.epsilon) and self.epsilon > 0, self, "epsilon", self.epsilon, "a finite number > 0")
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateDP:
+    """A mechanism known only to be (epsilon, delta)-DP under the relation in force; ``delta = 0`` is pure DP."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require(math.isfinite(self.epsilon) and self.epsilon > 0, self, "epsilon", self.epsilon, "a finite number > 0")
+        _require(0 <= self.delta < 1, self, "delta", self.delta, "a number in [0, 1)")
+
+
+Mechanism = Gaussian | BoundedRange | ApproximateDP
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """``event`` ran on a random batch: each record joins independently with probability ``rate``; the batch is secret.
+
+    One draw, one event: a second question about the same batch is not a second ``Poisson``.
+    """
+
+    rate: float
+    event: Mechanism
+
+    def __post_init__(self) -> None:
+        _require(0 < self.rate <= 1, self, "rate", self.rate, "a sampling probability in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBatch:
+    """``event`` ran on a secret batch of a fixed size, ``rate`` times the data, drawn without replacement.
+
+    Known under replace_one only: the size of the data must be the same for neighbours, or the batch would not be a
+    fixed share of both.
+    """
+
+    rate: float
+    event: Mechanism
+
+    def __post_init__(self) -> None:
+        _require(0 < self.rate <= 1, self, "rate", self.rate, "a batch as a share of the data, in (0, 1]")
+
+
+Leaf = Mechanism | Poisson | FixedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """``event`` happened ``count`` times, each with fresh randomness; later ones may depend on earlier answers."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 0
+        _require(whole, self, "count", self.count, "a whole number >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """All of ``events`` happened, in this order; later ones may depend on earlier answers."""
+
+    events: tuple[Event, ...]
+
+
+Event = Leaf | Repeated | Composed
+_BY_NAME: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (Gaussian, BoundedRange, ApproximateDP, Poisson, FixedBatch, Repeated, Composed)
+}
+
+
+def leaves(events: Event | Iterable[Event]) -> Counter[Leaf]:
+    """Every mechanism that ran, with how often: the only place in the library that multiplies counts.
+
+    >>> leaves([Gaussian(2.0), Repeated(Composed((Gaussian(2.0), BoundedRange(0.1))), 3)])
+    Counter({Gaussian(noise_multiplier=2.0): 4, BoundedRange(epsilon=0.1): 3})
+    """
+    counts: Counter[Leaf] = Counter()
+    todo: list[tuple[Any, int]] = [(events, 1)]
+    while todo:
+        event, times = todo.pop()
+        match event:
+            case Repeated(inner, count):
+                if count:
+                    todo.append((inner, times * count))
+            case Composed(inner_events):
+                todo.extend((inner, times) for inner in inner_events)
+            case Gaussian() | BoundedRange() | ApproximateDP() | Poisson() | FixedBatch():
+                counts[event] += times
+            case _ if isinstance(event, Iterable) and not isinstance(event, str | bytes | Mapping):
+                todo.extend((inner, times) for inner in event)
+            case _:
+                raise TypeError(f"{event!r} is not an event; pass one of {', '.join(_BY_NAME)}")
+    return counts
+
+
+def sampled(sampling: Sampling, event: Mechanism) -> Leaf:
+    """The event that ``event`` becomes when it runs on a batch: the one place where sampling meets accounting.
+
+    >>> sampled(("poisson", 0.01), Gaussian(1.0))
+    Poisson(rate=0.01, event=Gaussian(noise_multiplier=1.0))
+    """
+    match sampling:
+        case ("full",):
+            return event
+        case ("poisson", float() | int() as rate):
+            return Poisson(float(rate), event)
+        case ("fixed", float() | int() as rate):
+            return FixedBatch(float(rate), event)
+    raise ValueError(f'sampling is {sampling!r}; pass ("full",), ("poisson", rate) or ("fixed", rate)')
+
+
+def to_dict(event: Event) -> dict[str, Any]:
+    """An event as plain JSON data, for a statement.
+
+    >>> to_dict(Repeated(Gaussian(2.0), 3))
+    {'kind': 'Repeated', 'event': {'kind': 'Gaussian', 'noise_multiplier': 2.0}, 'count': 3}
+    """
+    data: dict[str, Any] = {"kind": type(event).__name__}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, tuple):
+            data[field.name] = [to_dict(inner) for inner in value]
+        else:
+            data[field.name] = to_dict(value) if type(value).__name__ in _BY_NAME else value
+    return data
+
+
+def from_dict(data: Mapping[str, Any]) -> Event:
+    """The event that :func:`to_dict` wrote; anything else is refused by name."""
+    kind = _BY_NAME.get(str(data.get("kind")))
+    if kind is None:
+        raise InvalidEvent(f"unknown event kind {data.get('kind')!r}; known: {', '.join(_BY_NAME)}")
+    names = {field.name for field in fields(kind)}
+    if extra := set(data) - names - {"kind"}:
+        raise InvalidEvent(f"{kind.__name__} has no field {sorted(extra)[0]!r}; its fields are {sorted(names)}")
+    values: dict[str, Any] = {name: value for name, value in data.items() if name != "kind"}
+    if "event" in values:
+        values["event"] = from_dict(values["event"])
+    if "events" in values:
+        values["events"] = tuple(from_dict(inner) for inner in values["events"])
+    return kind(**values)  # type: ignore[no-any-return]
