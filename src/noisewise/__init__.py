@@ -1,0 +1,47 @@
+"""noisewise: train models on private records under a fixed (epsilon, delta) budget.
+
+Names are imported when first used, so that pricing a budget needs neither torch nor scikit-learn.
+
+>>> import noisewise as nw
+>>> budget = nw.Budget(epsilon=0.5, delta=1e-8)
+>>> round(nw.calibrate(budget, steps=100), 2)
+98.64
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Budget": "budget",
+    "BudgetExhausted": "budget",
+    "Curator": "curator",
+    "PrivateClassifier": "estimators",
+    "PrivateRegressor": "estimators",
+    "PublicCurator": "curator",
+    "calibrate": "accounting.calibrate",
+    "epsilon": "accounting.calibrate",
+    "explain": "budget",
+    "verify": "report.statement",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+if TYPE_CHECKING:
+    from .accounting.calibrate import calibrate, epsilon
+    from .budget import Budget, BudgetExhausted, explain
+    from .curator import Curator, PublicCurator
+    from .estimators import PrivateClassifier, PrivateRegressor
+    from .report.statement import verify
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

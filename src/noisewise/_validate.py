@@ -1,0 +1,52 @@
+"""Keyword validators: the message names the argument and says what to pass instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(float(value))
+
+
+def positive(**named: float) -> None:
+    """Refuse anything but finite numbers > 0.
+
+    >>> positive(epsilon=-1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon is -1.0; pass a finite number > 0
+    """
+    for name, value in named.items():
+        if not (_is_number(value) and math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} is {value!r}; pass a finite number > 0")
+
+
+def open_unit(**named: float) -> None:
+    """Refuse anything but numbers strictly between 0 and 1."""
+    for name, value in named.items():
+        if not (_is_number(value) and 0 < value < 1):
+            raise ValueError(f"{name} is {value!r}; pass a number strictly between 0 and 1")
+
+
+def share(**named: float) -> None:
+    """Refuse anything but numbers in (0, 1]."""
+    for name, value in named.items():
+        if not (_is_number(value) and 0 < value <= 1):
+            raise ValueError(f"{name} is {value!r}; pass a number in (0, 1]")
+
+
+def whole(*, at_least: int = 1, **named: int) -> None:
+    """Refuse anything but whole numbers that are large enough."""
+    for name, value in named.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+            raise ValueError(f"{name} is {value!r}; pass a whole number >= {at_least}")
+
+
+def one_of(choices: Sequence[str], **named: str) -> None:
+    """Refuse anything but one of the names in ``choices``."""
+    for name, value in named.items():
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; pass one of {', '.join(repr(choice) for choice in choices)}")

@@ -1,0 +1,1 @@
+"""Measurements. Nothing here is timed in a test."""

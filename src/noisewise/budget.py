@@ -1,0 +1,606 @@
+"""A promise (epsilon, delta), and the meters that keep it: each event is paid for before any record is touched.
+
+What a run states is the cap of its meter, fixed before the first event, never what was spent in the end.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
+
+from noisewise import _validate
+from noisewise.accounting import gdp, rdp, tcdp, zcdp
+from noisewise.accounting._common import Unpriceable, approximate, count_leaves, unsampled
+from noisewise.accounting.calibrate import ACCOUNTANTS, _auto, calibrate, epsilon
+from noisewise.events import (
+    ADJACENCIES,
+    FULL,
+    Adjacency,
+    ApproximateDP,
+    Event,
+    Gaussian,
+    Leaf,
+    Repeated,
+    Sampling,
+    from_dict,
+    leaves,
+    sampled,
+    to_dict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is promised: (epsilon, delta)-DP under a named adjacency relation.
+
+    >>> Budget(epsilon=0.5, delta=1e-8)
+    Budget(epsilon=0.5, delta=1e-08, adjacency='add_remove')
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = "add_remove"
+
+    def __post_init__(self) -> None:
+        _validate.positive(epsilon=self.epsilon)
+        _validate.open_unit(delta=self.delta)
+        _validate.one_of(ADJACENCIES, adjacency=self.adjacency)
+
+    @classmethod
+    def from_gdp(cls, mu: float, delta: float = 1e-5, adjacency: Adjacency = "add_remove") -> Budget:
+        """The (epsilon, delta) promise that mu-GDP makes, rounded down: its GDP meter recovers at most mu.
+
+        >>> round(Budget.from_gdp(1.0).epsilon, 4)
+        4.3772
+        """
+        _validate.positive(mu=mu)
+        _validate.open_unit(delta=delta)
+        exact = gdp.epsilon_of(mu, delta)
+        if exact == 0:
+            raise ValueError(f"mu is {mu!r}, which is (0, {delta})-DP; pass a larger mu or a smaller delta")
+        step = 1e-12
+        while gdp.mu_of(exact * (1 - step), delta) > mu:
+            step *= 2
+        return cls(exact * (1 - step), delta, adjacency)
+
+    @classmethod
+    def from_zcdp(cls, rho: float, delta: float = 1e-5, adjacency: Adjacency = "add_remove") -> Budget:
+        """The (epsilon, delta) promise that rho-zCDP makes, rounded down: its zCDP meter recovers at most rho.
+
+        >>> round(Budget.from_zcdp(0.1).epsilon, 4)
+        2.246
+        """
+        _validate.positive(rho=rho)
+        _validate.open_unit(delta=delta)
+        exact = zcdp.epsilon_of(rho, delta)
+        step = 1e-16
+        while zcdp.rho_of(exact * (1 - step), delta) > rho:
+            step *= 2
+        return cls(exact * (1 - step), delta, adjacency)
+
+
+class BudgetExhausted(Exception):
+    """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
+
+
+@runtime_checkable
+class Meter(Protocol):
+    """Keeps one budget. Every implementation stops before its cap, whatever it is asked, in whatever order."""
+
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def adaptive(self) -> bool: ...
+    @property
+    def spent_fraction(self) -> float: ...
+    @property
+    def events(self) -> Counter[Leaf]: ...
+    def affords(self, event: Event) -> bool: ...
+    def spend(self, event: Event) -> None: ...
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> float: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Currency:
+    """A way of pricing whose costs add up, also when they are chosen adaptively, and how much of it a budget buys.
+
+    ``order`` is the Renyi order ("rdp"), ``omega`` the omega_total ("tcdp", "ctcdp"); both fixed beforehand.
+    """
+
+    name: str
+    cap: float
+    adjacency: Adjacency
+    order: int | None = None
+    omega: float | None = None
+
+    def cost(self, leaf: Leaf) -> float:
+        """What one event costs, rounded up; refused by name when this currency cannot price it."""
+        match self.name:
+            case "gdp":
+                return gdp.cost(leaf, self.adjacency)
+            case "zcdp":
+                return zcdp.cost(leaf, self.adjacency)
+            case "rdp" if self.order is not None:
+                return rdp.cost(leaf, self.adjacency, self.order)
+            case "tcdp" | "ctcdp" if self.omega is not None:
+                return tcdp.cost(leaf, self.adjacency, self.omega)
+        raise Unpriceable(f"no currency is called {self.name!r}; pass one of {', '.join(CURRENCIES)}")
+
+    def noise_for(self, cost: float, sampling: Sampling) -> float:
+        """The noise multiplier of a Gaussian that costs at most ``cost``, rounded up and re-checked."""
+        match self.name:
+            case "gdp":
+                return gdp.noise_for(cost, sampling, self.adjacency)
+            case "zcdp":
+                return zcdp.noise_for(cost, sampling, self.adjacency)
+            case "rdp" if self.order is not None:
+                return rdp.noise_for(cost, sampling, self.adjacency, self.order)
+            case "tcdp" | "ctcdp" if self.omega is not None:
+                return tcdp.noise_for(cost, sampling, self.adjacency, self.omega)
+        raise Unpriceable(f"no currency is called {self.name!r}; pass one of {', '.join(CURRENCIES)}")
+
+
+CURRENCIES = ("gdp", "rdp", "zcdp", "tcdp", "ctcdp")
+
+
+def currency(budget: Budget, name: str, *, order: int | None = None, one_shot_delta: float = 0.0) -> Currency:
+    """How much of a currency the budget buys, once ``one_shot_delta`` is set aside; rounded down.
+
+    >>> round(currency(Budget(0.5, 1e-8), "gdp").cap ** 0.5, 6)
+    0.101384
+    """
+    _validate.one_of(CURRENCIES, name=name)
+    if not (isinstance(one_shot_delta, int | float) and 0 <= one_shot_delta < budget.delta):
+        raise ValueError(f"one_shot_delta is {one_shot_delta!r}; pass a number from 0 to below delta={budget.delta}")
+    delta = budget.delta if one_shot_delta == 0 else math.nextafter(budget.delta - one_shot_delta, 0.0)
+    match name:
+        case "gdp":
+            return Currency(name, gdp.cap(budget.epsilon, delta), budget.adjacency)
+        case "zcdp":
+            return Currency(name, zcdp.rho_of(budget.epsilon, delta), budget.adjacency)
+        case "rdp":
+            if order is None:
+                raise ValueError("order is None; pass the Renyi order to fix, e.g. from rdp.reference_order")
+            return Currency(name, rdp.cap(order, budget.epsilon, delta), budget.adjacency, order=order)
+    totals = tcdp.totals if name == "tcdp" else tcdp.ctcdp
+    rho, omega = totals(budget.epsilon, delta)
+    return Currency(name, rho, budget.adjacency, omega=omega)
+
+
+class _NotCopied:
+    """A meter is one purse: a copy, a pickle or a forked process would spend the same budget twice."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(
+            "a meter cannot be copied or pickled: the copy would spend the same budget twice; "
+            "keep one meter, or rebuild an empty one with meter_from(budget, description) for an audit"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this meter belongs to another process: a forked copy would spend the same budget twice; "
+                "ask the process that made it"
+            )
+
+
+# The cap is cut into 2^100 units and every charge is rounded up to whole units: the sum is exact.
+_UNITS = 1 << 100
+
+
+class AdditiveMeter(_NotCopied):
+    """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
+
+    *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
+    (epsilon, delta)-DP under the budget's relation. GDP: Smith & Thakurta 2022. RDP at one order fixed beforehand:
+    Feldman & Zrnic 2021; tCDP and ctCDP are that filter at order omega. zCDP: Whitehouse et al. 2023.
+
+    ``one_shot_delta`` sets a part of delta aside for events that are only (epsilon, delta)-DP; each is charged its
+    pure epsilon here and its delta there (the proof is in ``accounting._common.split_delta``, and holds for any
+    filter).
+
+    >>> meter = AdditiveMeter(Budget(1.0, 1e-6), "gdp")
+    >>> for _ in range(3):
+    ...     meter.spend(Gaussian(meter.noise_for(0.5)))
+    >>> round(meter.spent_fraction, 6)
+    0.875
+    """
+
+    adaptive = True
+
+    def __init__(self, budget: Budget, name: str, *, order: int | None = None, one_shot_delta: float = 0.0) -> None:
+        super().__init__()
+        self._budget = budget
+        self._currency = currency(budget, name, order=order, one_shot_delta=one_shot_delta)
+        self._one_shot_delta = float(one_shot_delta)
+        self._cap = Fraction(self._currency.cap)
+        self._spent = 0
+        self._delta_spent = Fraction(0)
+        self._events: Counter[Leaf] = Counter()
+
+    @property
+    def budget(self) -> Budget:
+        """The promise this meter keeps."""
+        return self._budget
+
+    @property
+    def name(self) -> str:
+        """The currency's name."""
+        return self._currency.name
+
+    @property
+    def currency(self) -> Currency:
+        """The currency and its cap."""
+        return self._currency
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share of the cap that is spent, from 0 to 1."""
+        return self._spent / _UNITS
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        """What was paid for, with counts."""
+        return Counter(self._events)
+
+    def affords(self, event: Event) -> bool:
+        """Whether :meth:`spend` would accept the event now; an event that has no price is refused by name."""
+        units, delta, _ = self._price(event)
+        return self._fits(units, delta)
+
+    def spend(self, event: Event) -> None:
+        """Pay for an event before it happens, or raise :class:`BudgetExhausted` and change nothing."""
+        self._check_process()
+        units, delta, counts = self._price(event)
+        with self._lock:
+            if not self._fits(units, delta):
+                raise BudgetExhausted(self._shortage(units, delta))
+            self._spent += units
+            self._delta_spent += delta
+            self._events.update(counts)
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
+        """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
+
+        *Guarantee*: the resulting event is affordable, its price having been computed; ``share=1`` included.
+        """
+        _validate.share(share=share)
+        allowed = math.floor((_UNITS - self._spent) * Fraction(share))
+        cost = float(self._cap * allowed / _UNITS)
+        for _ in range(20):
+            if cost < 1e-250:
+                break
+            sigma = self._currency.noise_for(cost, sampling)
+            if self._units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
+                return sigma
+            cost *= 1 - 2.0**-50
+        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
+        return {"meter": "additive", "one_shot_delta": self._one_shot_delta, **asdict(self._currency)}
+
+    def _units(self, cost: float) -> int:
+        if not cost < math.inf:
+            return _UNITS + 1
+        return math.ceil(Fraction(cost) * _UNITS / self._cap)
+
+    def _price(self, event: Event) -> tuple[int, Fraction, Counter[Leaf]]:
+        units, delta = 0, Fraction(0)
+        counts = leaves(event)
+        for leaf, count in counts.items():
+            mechanism = unsampled(leaf)
+            charged = leaf
+            if isinstance(mechanism, ApproximateDP) and mechanism.delta > 0:
+                pure, one_shot = approximate(leaf, self._budget.adjacency)
+                charged = ApproximateDP(pure)
+                delta += count * Fraction(one_shot)
+                if self._one_shot_delta == 0:
+                    raise Unpriceable(
+                        f"{leaf!r} has delta > 0 and this meter keeps no share of delta for such events; "
+                        "build it with one_shot_delta"
+                    )
+            units += count * self._units(self._currency.cost(charged))
+        return units, delta, counts
+
+    def _fits(self, units: int, delta: Fraction) -> bool:
+        return self._spent + units <= _UNITS and self._delta_spent + delta <= Fraction(self._one_shot_delta)
+
+    def _shortage(self, units: int, delta: Fraction) -> str:
+        left = (_UNITS - self._spent) / _UNITS
+        text = f"asked for {units / _UNITS:.6g} of the {self.name} cap, {left:.6g} is left"
+        if delta:
+            rest = float(Fraction(self._one_shot_delta) - self._delta_spent)
+            text += f"; asked for delta {float(delta):.3g} of the one-shot share, {rest:.3g} is left"
+        return text
+
+
+class PlanMeter(_NotCopied):
+    """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
+
+    *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
+    at earlier answers, everything released is (epsilon, delta)-DP at the price of the whole plan. Proof, by backward
+    induction over the multiset of remaining events: let V(R, h) be the worst hockey-stick divergence that remains to
+    be gained from the multiset R of dominating pairs after a history with likelihood ratio h. With R empty it does not
+    depend on any choice. Otherwise each choice of an event E of R yields the expectation over E of V(R - E, .), which
+    by hypothesis is the value of the product of all pairs of R - E; so every choice gives the value of the product of
+    all of R, whatever comes first, and mixing choices changes nothing. An event that is skipped can be run and its
+    answer thrown away, which is post-processing. What may NOT depend on answers is what the multiset contains.
+
+    >>> meter = PlanMeter(Budget(1.0, 1e-5), Repeated(Gaussian(20.0), 25))
+    >>> meter.spend(Gaussian(20.0))
+    >>> meter.affords(Gaussian(19.0))
+    False
+    """
+
+    adaptive = False
+    name = "plan"
+
+    def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
+        super().__init__()
+        _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
+        counts = count_leaves(plan_events, budget.adjacency)
+        self._budget = budget
+        self._plan = counts
+        self._remaining = Counter(counts)
+        self._events: Counter[Leaf] = Counter()
+        if accountant == "auto":
+            self.accountant, self.epsilon = _auto(counts, budget.delta, budget.adjacency)
+        else:
+            self.accountant = accountant
+            events = [Repeated(leaf, count) for leaf, count in counts.items()]
+            self.epsilon = epsilon(events, delta=budget.delta, adjacency=budget.adjacency, accountant=accountant)
+        if self.epsilon > budget.epsilon:
+            raise ValueError(
+                f"plan_events cost epsilon {self.epsilon:.6g} by {self.accountant}, more than the budget's "
+                f"{budget.epsilon:.6g}; pass a plan with more noise, e.g. from calibrate(budget, steps=...)"
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """The promise this meter keeps."""
+        return self._budget
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share of the plan's events that were used; the whole plan stays charged."""
+        total = sum(self._plan.values())
+        return sum(self._events.values()) / total if total else 1.0
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        """What was paid for, with counts."""
+        return Counter(self._events)
+
+    @property
+    def remaining(self) -> Counter[Leaf]:
+        """What is left of the plan."""
+        return Counter(self._remaining)
+
+    def affords(self, event: Event) -> bool:
+        """Whether the event is among what is left of the plan."""
+        return leaves(event) <= self._remaining
+
+    def spend(self, event: Event) -> None:
+        """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
+        self._check_process()
+        counts = leaves(event)
+        with self._lock:
+            if not counts <= self._remaining:
+                leaf = next(leaf for leaf, count in counts.items() if count > self._remaining[leaf])
+                raise BudgetExhausted(
+                    f"asked for {counts[leaf]} of {leaf!r}, {self._remaining[leaf]} left in the plan; "
+                    "a plan pays only for the events it was made of"
+                )
+            self._remaining -= counts
+            self._events.update(counts)
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
+        """Refused: the noise of a plan is fixed beforehand."""
+        raise ValueError(
+            "a plan has no noise to hand out: its noise was fixed beforehand, and its price is not valid for noise "
+            "chosen while running; take the noise from the plan, or use an adaptive meter such as 'gdp' or 'rdp'"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, unused."""
+        return {
+            "meter": "plan",
+            "name": self.name,
+            "accountant": self.accountant,
+            "epsilon": self.epsilon,
+            "plan": [{"event": to_dict(leaf), "count": count} for leaf, count in self._plan.items()],
+        }
+
+
+def meter_from(budget: Budget, description: Mapping[str, Any]) -> AdditiveMeter | PlanMeter:
+    """An unused meter as described, for replaying the events of a statement; a cap that does not match is refused.
+
+    >>> old = AdditiveMeter(Budget(1.0, 1e-6), "rdp", order=20)
+    >>> meter_from(old.budget, old.describe()).currency == old.currency
+    True
+    """
+    match description.get("meter"):
+        case "additive":
+            meter = AdditiveMeter(
+                budget,
+                description["name"],
+                order=description.get("order"),
+                one_shot_delta=description.get("one_shot_delta", 0.0),
+            )
+            if not description["cap"] <= meter.currency.cap * (1 + 1e-9):
+                raise ValueError(
+                    f"description has cap {description['cap']!r}, but this budget buys {meter.currency.cap!r}; "
+                    "pass the budget the description was made for"
+                )
+            return meter
+        case "plan":
+            plan = [Repeated(from_dict(item["event"]), item["count"]) for item in description["plan"]]
+            return PlanMeter(budget, plan, description["accountant"])
+    raise ValueError(f"description has meter {description.get('meter')!r}; pass what describe() returned")
+
+
+_NOT_A_FILTER = (
+    "PLD is not a filter: composing privacy loss distributions is valid only for noise fixed beforehand, so it cannot "
+    "meter an adaptive run; use meter='gdp' for full batches or meter='rdp' for sampled ones"
+)
+
+
+def choose_meter(
+    budget: Budget,
+    *,
+    adaptive: bool,
+    sampling: Sampling = FULL,
+    steps: int | None = None,
+    plan: Event | Iterable[Event] | None = None,
+    meter: str | Meter | None = None,
+) -> Meter:
+    """The tightest meter that is valid for the run; ``meter`` names another one.
+
+    * a plan: GDP when all of it is full-batch Gaussian, else the whole plan priced at once (PLD where it can);
+    * adaptive, full batch: GDP, whose filter is exact;
+    * adaptive, sampled: RDP at the order that is best for spending evenly over ``steps`` steps.
+
+    >>> choose_meter(Budget(1.0, 1e-6), adaptive=True).name
+    'gdp'
+    """
+    if meter is not None and not isinstance(meter, str):
+        if not isinstance(meter, Meter) or meter.budget != budget:
+            raise ValueError("meter is not a meter for this budget; pass a meter built with it, a name, or None")
+        if adaptive and not meter.adaptive:
+            raise ValueError("meter is a plan, but the run is adaptive; pass 'gdp', 'rdp' or 'zcdp'")
+        return meter
+    name = meter or _natural(budget, adaptive, sampling, plan)
+    if name in CURRENCIES and (adaptive or plan is None or name == "gdp"):
+        return _additive(budget, name, sampling, steps, plan)
+    if adaptive:
+        _validate.one_of(("pld", *CURRENCIES), meter=name)
+        raise ValueError(_NOT_A_FILTER)
+    if plan is None:
+        raise ValueError(f"plan is None; pass the events of the plan for meter={name!r}, or adaptive=True")
+    return PlanMeter(budget, plan, name)
+
+
+def _natural(budget: Budget, adaptive: bool, sampling: Sampling, plan: Event | Iterable[Event] | None) -> str:
+    if not adaptive and plan is not None:
+        counts = count_leaves(plan, budget.adjacency)
+        return "gdp" if counts and all(isinstance(leaf, Gaussian) for leaf in counts) else "auto"
+    return "gdp" if sampling[0] == "full" else "rdp"
+
+
+def _additive(
+    budget: Budget, name: str, sampling: Sampling, steps: int | None, plan: Event | Iterable[Event] | None
+) -> AdditiveMeter:
+    order = None
+    if name == "rdp":
+        if steps is None:
+            raise ValueError(
+                "steps is None; pass the number of steps the run expects: it fixes the order of the RDP meter"
+            )
+        order = rdp.reference_order(budget.epsilon, budget.delta, steps, sampling, budget.adjacency)
+    meter = AdditiveMeter(budget, name, order=order)
+    if plan is not None and not meter.affords(cast(Event, plan)):
+        raise ValueError(
+            f"plan costs more than the budget by {name}; pass a plan with more noise, e.g. from calibrate(budget, ...)"
+        )
+    return meter
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Which meter a run gets and why, the noise it gives, and what the alternatives would give.
+
+    ``alternatives`` holds (accountant, noise multiplier) or (accountant, the reason it is refused).
+    """
+
+    budget: Budget
+    steps: int
+    sampling: Sampling
+    meter: str
+    reason: str
+    noise_multiplier: float
+    alternatives: tuple[tuple[str, float | str], ...]
+    size: int | None = None
+
+    def __str__(self) -> str:
+        batch = (
+            "full batch" if self.sampling[0] == "full" else f"{self.sampling[0]} batches, rate {self.sampling[1]:.4g}"
+        )
+        lines = [
+            f"epsilon {self.budget.epsilon:.6g}, delta {self.budget.delta:.3g}, {self.budget.adjacency}; "
+            f"{self.steps} steps, {batch}",
+            f"meter: {self.meter}, because {self.reason}",
+            f"noise multiplier {self.noise_multiplier:.6g} at every step{self._mean()}",
+            "alternatives:",
+        ]
+        for name, noise in self.alternatives:
+            lines.append(f"  {name:<9} {noise:.6g}" if isinstance(noise, float) else f"  {name:<9} refused: {noise}")
+        return "\n".join(lines)
+
+    def _mean(self) -> str:
+        if self.size is None:
+            return ""
+        batch = self.size if self.sampling[0] == "full" else self.size * self.sampling[1]
+        return f", that is {self.noise_multiplier / batch:.3g} C on the mean of {batch:.6g} clipped gradients"
+
+
+_REASONS = {
+    "gdp": "the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive",
+    "rdp": "noise chosen while running on sampled batches needs a filter, and RDP at one order fixed beforehand is one",
+    "pld": "it is the tightest price for noise fixed beforehand",
+}
+
+
+def explain(
+    budget: Budget,
+    *,
+    steps: int = 100,
+    sampling: Sampling = FULL,
+    adaptive: bool = False,
+    meter: str | None = None,
+    size: int | None = None,
+) -> Explanation:
+    """Which meter a run of equal Gaussian steps gets, why, and what it costs in noise; from public facts only.
+
+    >>> print(explain(Budget(0.5, 1e-8), steps=300).reason)
+    the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive
+    """
+    _validate.whole(steps=steps)
+    natural = "gdp" if sampling[0] == "full" else "rdp" if adaptive else "pld"
+    name = meter or natural
+    _validate.one_of(ACCOUNTANTS, meter=name)
+    if adaptive and name not in CURRENCIES:
+        raise ValueError(_NOT_A_FILTER)
+    reason = _REASONS[natural] if name == natural else "it was asked for by name"
+    noise = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+    others = tuple(
+        (other, _noise_or_reason(budget, steps, sampling, adaptive, other)) for other in _OTHERS if other != name
+    )
+    return Explanation(budget, steps, sampling, name, reason, noise, others, size)
+
+
+_OTHERS = ("gdp", "pld", "rdp", "zcdp", "tcdp", "moments", "advanced")
+
+
+def _noise_or_reason(budget: Budget, steps: int, sampling: Sampling, adaptive: bool, name: str) -> float | str:
+    if adaptive and name not in CURRENCIES:
+        return "not a filter: valid only for noise fixed beforehand"
+    try:
+        return calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+    except ValueError as refusal:
+        return str(refusal)

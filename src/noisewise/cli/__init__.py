@@ -1,0 +1,7 @@
+"""The face for the shell. Heavy imports happen inside the commands, so that ``noisewise --help`` is quick."""
+
+from __future__ import annotations
+
+from .main import main
+
+__all__ = ["main"]

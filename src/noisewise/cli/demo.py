@@ -1,0 +1,100 @@
+"""``noisewise demo``: private against non-private training on embedded data, at three budgets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..data.generated import Dataset, census, digits
+from ..estimators import PrivateClassifier
+from .main import errors, print_json
+
+BUDGETS = (0.1, 1.0, 8.0)
+DELTA = 1e-6
+CENSUS_ROWS = 60_000
+
+
+@dataclass(frozen=True)
+class Split:
+    data: Dataset
+    train: slice
+    test: slice
+
+    def fit(self, classifier: PrivateClassifier) -> float:
+        """Accuracy on held-out rows, which are generated here and public."""
+        classifier.fit(self.data.X.iloc[self.train], self.data.y[self.train])
+        return float(classifier.score(self.data.X.iloc[self.test], self.data.y[self.test]))
+
+
+def splits() -> list[Split]:
+    table, images = census(CENSUS_ROWS), digits()
+    return [
+        Split(data, slice(0, int(0.8 * len(data.y))), slice(int(0.8 * len(data.y)), None)) for data in (table, images)
+    ]
+
+
+def run_demo(*, json_output: bool, out: Path) -> None:
+    """Train, show the table and the statement of the census model at the middle budget, and write it down."""
+    started = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    statement = None
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task("training", total=len(BUDGETS) * 2 + 2)
+        for split in splits():
+            settings: dict[str, Any] = {"delta": DELTA, "schema": split.data.schema}
+            row: dict[str, Any] = {"data": split.data.name, "records": split.train.stop, "features": split.data.X.shape[1]}
+            for epsilon in BUDGETS:
+                classifier = PrivateClassifier(epsilon=epsilon, **settings)
+                row[f"epsilon={epsilon:g}"] = _watched(split, classifier, progress, task)
+                if split.data.name == "census" and epsilon == BUDGETS[1]:
+                    statement = classifier.statement_
+            reference = PrivateClassifier(method="nonprivate", **settings)
+            row["non-private"] = _watched(split, reference, progress, task)
+            rows.append(row)
+    assert statement is not None
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
+    (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
+    if json_output:
+        print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
+        return
+    console = Console()
+    console.print(_table(rows))
+    console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
+    console.print(
+        f"Written to {out}/statement.json and statement.txt. Check it yourself: noisewise verify {out}/statement.json",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _watched(split: Split, classifier: PrivateClassifier, progress: Progress, task: TaskID) -> float:
+    """Accuracy of one training, moving the bar by the share of the budget that is spent."""
+    progress.update(task, description=f"{split.data.name}, {classifier.method}, epsilon {classifier.epsilon:g}")
+    done = 0.0
+
+    def moved(step: int, total: int | None, spent: float) -> None:
+        nonlocal done
+        progress.advance(task, spent - done)
+        done = spent
+
+    accuracy = split.fit(classifier.watch(moved))
+    progress.advance(task, 1 - done)
+    return accuracy
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name == "data" else "right")
+    for row in rows:
+        table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
+    return table

@@ -1,0 +1,148 @@
+"""Commands: results as text for people or, with ``--json``, as one JSON document on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    name="noisewise",
+    help="Train models on private records under a fixed (epsilon, delta) budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+bench = typer.Typer(help="Measure: speed against plain PyTorch, and what accounting costs.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+errors = Console(stderr=True)
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")]
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def table_of(rows: list[dict[str, Any]], title: str) -> Table:
+    """A table for people: one column per key, numbers to the right."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        number = all(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name.replace("_", " "), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if show:
+        from .. import __version__
+
+        typer.echo(f"noisewise {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    json_output: JsonFlag = False,
+    out: Annotated[Path, typer.Option(help="Folder to write the statement to, as JSON and text.")] = Path("noisewise-demo"),
+) -> None:
+    """Train on embedded data, private against non-private, at three budgets.
+
+    Example: [bold]noisewise demo --out my-demo[/bold]
+    """
+    from .demo import run_demo
+
+    run_demo(json_output=json_output, out=out)
+
+
+@app.command()
+def verify(
+    statement: Annotated[Path, typer.Argument(help="A statement written by noisewise, e.g. statement.json.")],
+    json_output: JsonFlag = False,
+) -> None:
+    """Recompute the promise of a statement from the statement alone: yes or no.
+
+    Needs no data. Exit code 0 for yes, 1 for no, 2 when the file cannot be read.
+
+    Example: [bold]noisewise verify noisewise-demo/statement.json[/bold]
+    """
+    from ..report.statement import verify as check
+
+    try:
+        data = json.loads(statement.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SystemExit(fail(f"{statement}: {_reason(error)}; pass a statement.json written by noisewise")) from None
+    verdict = check(data)
+    if json_output:
+        print_json({"holds": verdict.holds, "reason": verdict.reason, "epsilon": verdict.epsilon})
+    else:
+        typer.echo(f"{'yes' if verdict.holds else 'no'}: {verdict.reason}")
+    raise typer.Exit(0 if verdict.holds else 1)
+
+
+@bench.command()
+def speed(
+    json_output: JsonFlag = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median of their ratios counts.")] = 15,
+) -> None:
+    """Time private training against the same training written in plain PyTorch, one thread.
+
+    Example: [bold]noisewise bench speed --json[/bold]
+    """
+    from ..bench.speed import speed_rows
+
+    rows = speed_rows(rounds=rounds, progress=errors.is_terminal)
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of(rows, "Seconds per step against plain PyTorch (ratio below 1 is faster)"))
+
+
+@bench.command()
+def accounting(json_output: JsonFlag = False) -> None:
+    """Time pricing 1,000 distinct noise levels, and calibration.
+
+    Example: [bold]noisewise bench accounting[/bold]
+    """
+    from ..bench.pricing import pricing_rows
+
+    rows = pricing_rows()
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of(rows, "What accounting costs, in milliseconds"))
+
+
+def fail(message: str) -> int:
+    """One clear line on standard error; the exit code of bad input."""
+    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
+    return 2
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder"
+    return "not a JSON document" if isinstance(error, ValueError) else (getattr(error, "strerror", None) or str(error))
+
+
+def main() -> None:
+    """Entry point: bad input is one line and exit code 2, Ctrl-C is exit code 130."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        raise SystemExit(fail(str(error))) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -1,0 +1,259 @@
+"""The curator holds the private records and answers paid questions about them.
+
+Every answer is charged before the records are touched; a refused charge releases nothing. No record can raise, stop
+or steer anything: gradients that are not finite count as zero, a loss that is not finite counts as its bound, an
+empty batch is answered with noise, and sums are divided by an expected size, never by a realised one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..budget import Budget, Meter
+from ..events import FULL, BoundedRange, Event, Gaussian, Sampling, sampled
+from ..gradients import Batch, Model
+from ..gradients.batches import lay_out
+from .noise import Stream
+from .sampling import draw, expected_size
+from .statistics import Count, Statistic, evaluate, shaped, unit
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What anyone may know: declared, public or released. ``size`` is None until it is declared or bought."""
+
+    size: float | None
+    size_is_public: bool
+    dimension: int
+    features: int
+    outputs: int
+    row_bound: float
+    loss: str
+    lipschitz: float
+    smoothness: float
+    budget: Budget
+
+
+def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
+    """The facts of a run before anything is released."""
+    return Facts(
+        size=None if size is None else float(size),
+        size_is_public=size is not None,
+        dimension=model.dimension,
+        features=model.features,
+        outputs=model.outputs,
+        row_bound=row_bound,
+        loss=model.loss.name,
+        lipschitz=model.loss.lipschitz,
+        smoothness=model.loss.smoothness,
+        budget=budget,
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was released, and the standard deviation of the noise known to be on each coordinate of it."""
+
+    value: Tensor
+    noise_std: float
+
+
+@dataclass(frozen=True)
+class Released:
+    """One line of a trace: a question that was answered, described by released facts only."""
+
+    question: str
+    event: Event
+    clip: float | None
+    noise_std: float
+    norm: float | None
+    spent: float
+
+
+class Curator:
+    """Holds the private records, the model and its loss; every answer is charged before it is computed.
+
+    ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
+    bought with :meth:`release_size`. It is never compared with the number of rows.
+    ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
+    ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
+    """
+
+    __slots__ = ("__batch", "__model", "__stream", "_facts", "_meter", "_trace")
+
+    def __init__(
+        self,
+        X: Tensor,
+        y: Tensor,
+        *,
+        model: Model,
+        meter: Meter,
+        size: float | None,
+        row_bound: float = math.inf,
+        seed: int | None = None,
+    ) -> None:
+        if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
+            raise ValueError(f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows")
+        budget = meter.budget
+        if size is None and budget.adjacency == "replace_one":
+            raise ValueError("size is missing; under replace_one the size is public, pass it")
+        if size is not None and not (math.isfinite(size) and size >= 1):
+            raise ValueError(f"size is {size!r}; pass the public number of records, at least 1, or None to buy it")
+        self.__batch = lay_out(X, y)
+        self.__model = model
+        self.__stream = Stream(seed)
+        self._meter = meter
+        self._trace: list[Released] = []
+        self._facts = facts_of(model, budget, size=size, row_bound=row_bound)
+
+    @property
+    def facts(self) -> Facts:
+        """What is public or already released."""
+        return self._facts
+
+    @property
+    def meter(self) -> Meter:
+        """The meter that every question is charged to."""
+        return self._meter
+
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        """Every answered question, described by released facts."""
+        return tuple(self._trace)
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the noise can be reproduced from a seed, which is not private."""
+        return self.__stream.simulation
+
+    def gradient(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+        """The mean gradient at theta, each record's clipped to norm ``clip``.
+
+        Releases (sum over the batch of g_i min(1, clip/||g_i||) + noise) / (expected batch size), noise of standard
+        deviation noise_multiplier * clip on each coordinate.
+        *Sensitivity* of the sum: each term has norm <= clip, so adding or removing a record moves it by at most clip,
+        replacing one by at most 2 clip: the event Gaussian(noise_multiplier). Dividing by a released or public
+        number is post-processing.
+        """
+        theta = self._checked(theta)
+        _positive("clip", clip)
+        size = expected_size(sampling, self._known_size())
+        event = sampled(sampling, Gaussian(noise_multiplier))
+        self._meter.spend(event)
+        total = self.__model.clipped_sum(theta, self.__draw(sampling), clip)
+        std = noise_multiplier * clip
+        value = self.__stream.noised(total, std, scale=1 / size, dtype=torch.float32)
+        self._log("gradient", event, clip, std / size, _length(value))
+        return Answer(value, std / size)
+
+    def gradient_norm(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+        """The norm of the mean clipped gradient at theta.
+
+        *Sensitivity* of the norm of the sum: by the triangle inequality at most that of the sum, clip for add_remove
+        and 2 clip for replace_one. It draws its own batch: choosing the noise of a gradient from a norm measured on
+        the same batch has no known price.
+        """
+        theta = self._checked(theta)
+        _positive("clip", clip)
+        size = expected_size(sampling, self._known_size())
+        event = sampled(sampling, Gaussian(noise_multiplier))
+        self._meter.spend(event)
+        norm = torch.linalg.vector_norm(self.__model.clipped_sum(theta, self.__draw(sampling), clip))
+        std = noise_multiplier * clip
+        value = self.__stream.noised(norm[None], std, scale=1 / size, dtype=torch.float32)[0]
+        self._log("gradient_norm", event, clip, std / size, float(value))
+        return Answer(value, std / size)
+
+    def choose(
+        self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL
+    ) -> int:
+        """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses.
+
+        Minimises sum over the batch of min(loss_i, B) plus Gumbel noise of scale B/epsilon (add_remove) or 2B/epsilon
+        (replace_one); a loss that is not finite counts as B.
+        *Sensitivity*: losses lie in [0, B]. Adding a record raises every candidate's sum by 0 to B, all in one
+        direction, so the log-odds of two candidates move within an interval of length epsilon at scale B/epsilon.
+        Replacing one moves them by up to B in either direction, which needs twice the scale. Both are BoundedRange.
+        """
+        if not thetas:
+            raise ValueError("thetas is empty; pass at least one candidate")
+        checked = [self._checked(theta) for theta in thetas]
+        _positive("loss_bound", loss_bound)
+        event = sampled(sampling, BoundedRange(epsilon))
+        self._meter.spend(event)
+        batch = self.__draw(sampling)
+        sums = torch.stack([self.__clipped_losses(theta, batch, loss_bound).sum() for theta in checked])
+        scale = loss_bound / epsilon * (2 if self._facts.budget.adjacency == "replace_one" else 1)
+        winner = int(np.argmin(sums.numpy() - scale * self.__stream.gumbel(len(sums))))
+        self._log("choose", event, loss_bound, scale, None)
+        return winner
+
+    def statistic(self, what: Statistic, *, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+        """One of the statistics of :mod:`noisewise.curator.statistics`, as a noised sum over the batch.
+
+        *Sensitivity*: argued in each statistic's docstring; the noise on each coordinate has standard deviation
+        noise_multiplier times :func:`unit`, which makes the event Gaussian(noise_multiplier).
+        """
+        if not isinstance(what, Statistic):
+            raise TypeError(f"{type(what).__name__} is not a statistic; pass frozen data such as Count()")
+        event = sampled(sampling, Gaussian(noise_multiplier))
+        self._meter.spend(event)
+        exact = evaluate(what, self.__draw(sampling), self.__model)
+        std = noise_multiplier * unit(what, self._facts.budget.adjacency)
+        noisy = self.__stream.noised(exact, std)
+        self._log(type(what).__name__, event, None, std, None)
+        return Answer(shaped(what, noisy, self._facts.features), std)
+
+    def release_size(self, *, noise_multiplier: float) -> float:
+        """Buy the number of records, at least 1; from then on sums are divided by it."""
+        answer = self.statistic(Count(), noise_multiplier=noise_multiplier)
+        size = max(float(answer.value), 1.0)
+        self._facts = replace(self._facts, size=size)
+        return size
+
+    def __draw(self, sampling: Sampling) -> Batch:
+        rows = draw(sampling, len(self.__batch), self.__stream)
+        return self.__batch if rows is None else self.__batch.take(rows)
+
+    def __clipped_losses(self, theta: Tensor, batch: Batch, bound: float) -> Tensor:
+        losses = self.__model.losses(theta, batch).double()
+        usable = torch.isfinite(losses) & batch.valid()
+        return torch.where(usable, losses, bound).clamp_(0, bound)
+
+    def _known_size(self) -> float:
+        if self._facts.size is None:
+            raise RuntimeError("the size of the data is private; buy it first with release_size(noise_multiplier=...)")
+        return self._facts.size
+
+    def _checked(self, theta: Tensor) -> Tensor:
+        if theta.shape != (self._facts.dimension,):
+            raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat vector of {self._facts.dimension}")
+        return theta.detach().to(torch.float32)
+
+    def _log(self, question: str, event: Event, clip: float | None, noise_std: float, norm: float | None) -> None:
+        self._trace.append(Released(question, event, clip, noise_std, norm, self._meter.spent_fraction))
+
+    def __repr__(self) -> str:
+        return f"Curator({self._facts})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse  # type: ignore[assignment]
+
+
+def _length(value: Tensor) -> float:
+    flat = value.numpy()
+    return math.sqrt(float(np.dot(flat, flat)))
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {value!r}; pass a finite number > 0")

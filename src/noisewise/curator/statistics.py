@@ -1,0 +1,116 @@
+"""Statistics a curator answers: frozen data, never a function, because a function run on records could keep them.
+
+Each statistic is a sum over records whose change is bounded for one record added or removed and for one replaced
+(``sensitivity``). Noise has standard deviation ``noise_multiplier * unit(...)`` with unit the sensitivity under
+add_remove and half of it under replace_one, which is what a ``Gaussian(noise_multiplier)`` event promises.
+Rows are clipped to norm 1 first; a row that is not finite counts as zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..events import Adjacency
+from ..gradients import Batch, Model
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many records there are. Sensitivity: 1 added or removed; 0 replaced (charged as if it were 1)."""
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """Sum of x x^T. ||x x^T||_F = ||x||^2 <= 1, so 1 for add_remove; for two unit rows u, v
+    ||u u^T - v v^T||_F^2 = 2 - 2 (u.v)^2 <= 2, so sqrt(2) for replace_one. The upper triangle is what is noised and
+    then mirrored; its norm is at most the Frobenius norm."""
+
+
+@dataclass(frozen=True)
+class CrossMoment:
+    """Sum of x * y with y clamped to [-bound, bound]: ||x y|| <= bound, so bound and 2 * bound."""
+
+    bound: float = 1.0
+
+
+@dataclass(frozen=True)
+class MinEigenvalue:
+    """Smallest eigenvalue of the sum of x x^T. Adding a row adds a positive semi-definite matrix of norm <= 1, which
+    moves every eigenvalue by 0 to 1 (Weyl). Replacing moves it by the difference of two such: at most 1."""
+
+
+@dataclass(frozen=True)
+class NormAtMost:
+    """Sum over records of 1[gradient norm at theta <= threshold] - 1/2. Each term is +-1/2: 1/2 for add_remove, 1 for
+    replace_one. A gradient that is not finite counts as above the threshold. ``theta`` is a tuple of floats."""
+
+    threshold: float
+    theta: tuple[float, ...]
+
+
+Statistic = Count | SecondMoment | CrossMoment | MinEigenvalue | NormAtMost
+
+
+def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
+    """Largest change, in Euclidean norm, that one record can make to the statistic."""
+    replaced = adjacency == "replace_one"
+    match what:
+        case Count() | MinEigenvalue():
+            return 1.0
+        case SecondMoment():
+            return math.sqrt(2) if replaced else 1.0
+        case CrossMoment(bound):
+            return 2 * bound if replaced else bound
+        case NormAtMost():
+            return 1.0 if replaced else 0.5
+
+
+def unit(what: Statistic, adjacency: Adjacency) -> float:
+    """The C of the event ``Gaussian(noise std / C)`` under the relation in force."""
+    return sensitivity(what, adjacency) / (2 if adjacency == "replace_one" else 1)
+
+
+def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
+    """The exact statistic as a flat double-precision vector (upper triangle for a matrix). Private: never leaves."""
+    match what:
+        case Count():
+            return torch.tensor([float(len(batch))], dtype=torch.float64)
+        case SecondMoment():
+            moment = _second_moment(batch)
+            return moment[tuple(torch.triu_indices(*moment.shape))]
+        case CrossMoment(bound):
+            labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
+            return _unit_rows(batch).T @ labels
+        case MinEigenvalue():
+            return torch.linalg.eigvalsh(_second_moment(batch))[:1]
+        case NormAtMost(threshold, theta):
+            norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
+            below = (norms <= threshold) & batch.valid()
+            return (below.double() - 0.5).sum()[None]
+
+
+def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
+    """A released flat vector in the statistic's own shape: symmetric matrix, vector or number."""
+    match what:
+        case SecondMoment():
+            matrix = torch.zeros(features, features, dtype=torch.float64)
+            matrix[tuple(torch.triu_indices(features, features))] = noisy
+            return matrix + matrix.triu(1).T
+        case CrossMoment():
+            return noisy
+        case _:
+            return noisy[0]
+
+
+def _unit_rows(batch: Batch) -> Tensor:
+    rows = batch.X.double()
+    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1)
+
+
+def _second_moment(batch: Batch) -> Tensor:
+    rows = _unit_rows(batch)
+    return rows.T @ rows

@@ -1,0 +1,1 @@
+"""From a table to bounded rows, using declared facts only."""

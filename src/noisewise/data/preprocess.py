@@ -1,0 +1,89 @@
+"""Scaling rows by declared bounds, so that no record can reach further than its neighbours know.
+
+Nothing here is read from private rows: bounds are declared, values outside them are clamped, a missing or infinite
+value becomes the nearest bound or, for NaN, the middle of the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+WAYS_OUT = (
+    "pass bounds=(low, high) or one pair per column, or schema={'column': (low, high), ...}; "
+    "they are declared by you and never read from private rows"
+)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Columns to [-1, 1] (to [0, 1] when the lower bound is 0, which keeps zeros zero), an intercept, rows of norm <= 1.
+
+    ``unit_rows=True`` divides each row by its own norm (harmless for the sign of a linear score); ``False`` divides
+    every row by the largest norm the bounds allow, which keeps a linear function of the features linear.
+    """
+
+    low: Floats
+    high: Floats
+    unit_rows: bool
+
+    @property
+    def features(self) -> int:
+        """Columns after scaling, the intercept included."""
+        return len(self.low) + 1
+
+    def __call__(self, X: Floats) -> Floats:
+        anchored = self.low == 0
+        centre = np.where(anchored, 0.0, (self.low + self.high) / 2)
+        reach = np.where(anchored, self.high, (self.high - self.low) / 2)
+        middle = (self.low + self.high) / 2
+        bounded = np.clip(np.where(np.isnan(X), middle, X), self.low, self.high)
+        rows = np.empty((len(X), self.features))
+        rows[:, :-1] = (bounded - centre) / reach
+        rows[:, -1] = 1.0
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True) if self.unit_rows else np.sqrt(self.features)
+        return rows
+
+
+def declared_bounds(
+    columns: int, names: Sequence[str] | None, *, bounds: Any, schema: Mapping[str, Any] | None
+) -> tuple[Floats, Floats]:
+    """Lower and upper bound of each column from ``bounds`` (one pair, or one per column) or ``schema`` (by name)."""
+    if schema is not None:
+        if bounds is not None:
+            raise ValueError("bounds and schema are both given; pass one of them")
+        if names is None:
+            raise ValueError("schema names columns but X has no column names; pass a DataFrame, or bounds instead")
+        if missing := [name for name in names if name not in schema]:
+            raise ValueError(f"schema has no bounds for column {missing[0]!r}; add {missing[0]!r}: (low, high)")
+        bounds = [schema[name] for name in names]
+    if bounds is None:
+        raise ValueError(f"bounds are missing; {WAYS_OUT}")
+    try:
+        pairs = np.asarray(bounds, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds is {bounds!r}; {WAYS_OUT}") from None
+    if pairs.shape == (2,):
+        pairs = np.tile(pairs, (columns, 1))
+    if pairs.shape != (columns, 2):
+        raise ValueError(f"bounds has shape {pairs.shape}; pass (low, high), or one pair for each of {columns} columns")
+    low, high = pairs[:, 0].copy(), pairs[:, 1].copy()
+    if not (np.isfinite(pairs).all() and (low < high).all()):
+        raise ValueError("bounds must be finite pairs with low < high")
+    return low, high
+
+
+def interval(name: str, pair: Any) -> tuple[float, float]:
+    """One declared (low, high), checked."""
+    try:
+        low, high = (float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {pair!r}; pass (low, high)") from None
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError(f"{name} is {pair!r}; pass finite numbers with low < high")
+    return low, high

@@ -1,0 +1,11 @@
+"""Clipped sums of per-record gradients, without ever storing a per-record gradient."""
+
+from __future__ import annotations
+
+from .batches import SLACK, Batch
+from .layers import MLP
+from .linear import Linear
+
+Model = Linear | MLP
+
+__all__ = ["MLP", "SLACK", "Batch", "Linear", "Model"]

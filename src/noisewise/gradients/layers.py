@@ -1,0 +1,122 @@
+"""Multi-layer perceptrons by book-keeping: one backward pass gives every per-record norm and the clipped sum.
+
+A Linear layer with input a and output gradient b has the per-record gradient b a^T (weights) and b (bias), of squared
+norm ||b||^2 (||a||^2 + 1). Summed over the layers that is the squared norm of a record's whole gradient, known before
+any weight gradient is formed; then (w * b)^T a is the clipped sum of the layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from ..losses import Loss
+from .batches import SLACK, Batch, blocked_sum
+
+aten = torch.ops.aten
+Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
+ACTIVATIONS: dict[str, Activation] = {  # the function, and (output gradient, value) -> input gradient
+    "relu": (torch.relu_, lambda b, a: aten.threshold_backward(b, a, 0)),
+    "tanh": (torch.tanh_, aten.tanh_backward),
+    "sigmoid": (torch.sigmoid_, aten.sigmoid_backward),
+}
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Layers of ``sizes`` units with ``activation`` between them, e.g. MLP((784, 20, 2), Softmax())."""
+
+    sizes: tuple[int, ...]
+    loss: Loss
+    activation: str = "tanh"
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) < 2 or min(self.sizes) < 1:
+            raise ValueError(f"sizes is {self.sizes!r}; pass the units of each layer, e.g. (784, 20, 2)")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}")
+
+    @property
+    def features(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.sizes[-1]
+
+    @property
+    def dimension(self) -> int:
+        return sum(out * (into + 1) for into, out in pairwise(self.sizes))
+
+    def start(self) -> Tensor:
+        """A public starting point: uniform weights of variance 1/inputs from a fixed seed, biases zero."""
+        generator = torch.Generator().manual_seed(0)
+        parts: list[Tensor] = []
+        for into, out in pairwise(self.sizes):
+            bound = math.sqrt(3 / into)
+            parts += [torch.empty(out * into).uniform_(-bound, bound, generator=generator), torch.zeros(out)]
+        return torch.cat(parts)
+
+    def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """(weights, bias) of each layer, as views of theta."""
+        views, at = [], 0
+        for into, out in pairwise(self.sizes):
+            weights = theta[at : at + out * into].view(out, into)
+            views.append((weights, theta[at + out * into : at + out * (into + 1)]))
+            at += out * (into + 1)
+        return views
+
+    def _forward(self, theta: Tensor, X: Tensor) -> tuple[list[Tensor], Tensor]:
+        """The input of each layer, and the output of the last (flat when there is one output)."""
+        activate, _ = ACTIVATIONS[self.activation]
+        *hidden, (last_weights, last_bias) = self.layers(theta)
+        inputs = [X]
+        for weights, bias in hidden:
+            inputs.append(activate(torch.addmm(bias, inputs[-1], weights.T)))
+        scores = torch.addmm(last_bias, inputs[-1], last_weights.T)
+        return inputs, scores[:, 0] if self.outputs == 1 else scores
+
+    def scores(self, theta: Tensor, X: Tensor) -> Tensor:
+        return self._forward(theta, X)[1]
+
+    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Loss of each record."""
+        return self.loss.value(self.scores(theta, batch.X), batch.y)
+
+    def _book(self, theta: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Inputs and output gradients of each layer, and each record's gradient norm."""
+        _, backward = ACTIVATIONS[self.activation]
+        inputs, scores = self._forward(theta, batch.X)
+        gradient = self.loss.slope(scores, batch.y)
+        gradients = [gradient[:, None] if self.outputs == 1 else gradient]
+        for a, (weights, _) in zip(inputs[:0:-1], self.layers(theta)[:0:-1], strict=True):
+            gradients.insert(0, backward(gradients[0] @ weights, a))
+        squared = torch.zeros(len(batch))
+        for a, b in zip(inputs, gradients, strict=True):
+            lengths = batch.inverse_norms.square().reciprocal_() if a is batch.X else a.square().sum(1)
+            squared.addcmul_(b.square().sum(1), lengths.add_(1))
+        return inputs, gradients, squared.sqrt_()
+
+    def norms(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Gradient norm of each record."""
+        return self._book(theta, batch)[2]
+
+    def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+        """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
+        inputs, gradients, norms = self._book(theta, batch)
+        factors = ((1 - SLACK) * clip / norms).clamp_(max=1)[:, None]
+        dead = ~torch.isfinite(norms)[:, None]
+        some_dead = bool(dead.any())  # decides only whether masking has anything to do; the result is the same
+        parts = []
+        for a, b in zip(inputs, gradients, strict=True):
+            weighted = b.mul_(factors)
+            if some_dead:  # features are finite already; activations of a dead record may not be
+                weighted.masked_fill_(dead, 0)
+                a = a if a is batch.X else a.masked_fill(dead, 0)
+            parts += [blocked_sum(weighted, a).flatten(), weighted.sum(0)]
+        return torch.cat(parts)

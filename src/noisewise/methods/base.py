@@ -1,0 +1,63 @@
+"""What a training method is: a paper's loop body that asks the curator and never holds a record."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, fields, replace
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from ..budget import Meter
+from ..curator import Curator, Facts, PublicCurator
+
+
+class Method(ABC):
+    """A frozen dataclass of public settings with five small functions.
+
+    ``facts`` passed to :meth:`meter` hold ``size=None`` while the size is private: what is fixed beforehand may not
+    depend on it. State is a named tuple; a step returns a new one.
+    """
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    losses: ClassVar[tuple[str, ...]] = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
+    needs_public: ClassVar[bool] = False
+    adaptive: ClassVar[bool] = False
+    private: ClassVar[bool] = True
+
+    @abstractmethod
+    def meter(self, facts: Facts) -> Meter:
+        """The meter of a run, made before any record is touched; the paid size, if any, is part of it."""
+
+    @abstractmethod
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
+        """The first state, from a public starting point and public rows if there are any."""
+
+    @abstractmethod
+    def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:
+        """One loop body of the paper."""
+
+    @abstractmethod
+    def done(self, state: Any) -> bool:
+        """Whether the loop ends here, decided from released facts."""
+
+    @abstractmethod
+    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+        """The released parameters."""
+
+    def settings(self) -> dict[str, Any]:
+        """The public settings, for a statement."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def with_settings(self, **changes: Any) -> Self:
+        """The same method with other settings; one it does not have is refused by name."""
+        known = {field.name for field in fields(self)}  # type: ignore[arg-type]
+        if unknown := set(changes) - known:
+            raise ValueError(f"{self.name} has no setting {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}")
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def total_steps(self) -> int | None:
+        """How many steps a run takes, when that is fixed beforehand."""
+        return None

@@ -1,0 +1,69 @@
+"""Plain full-batch training without privacy: the reference point that private methods are measured against.
+
+L-BFGS with a strong Wolfe line search on the mean loss plus l2/2 ||theta||^2, on exact gradients.
+
+*Guarantee*: none. The records are handed over as if they were public, and the statement says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+
+from ..budget import Meter
+from ..curator import Curator, Facts, PublicCurator
+from .base import Method
+
+
+class State(NamedTuple):
+    step: int
+    theta: Tensor
+
+
+@dataclass(frozen=True)
+class NonPrivate(Method):
+    """L-BFGS on exact gradients; ``steps`` bounds its iterations."""
+
+    steps: int = 200
+    l2: float = 1e-6
+
+    name: ClassVar[str] = "nonprivate"
+    summary: ClassVar[str] = "plain training, no guarantee: the reference point"
+    paper: ClassVar[str] = ""
+    private: ClassVar[bool] = False
+
+    def meter(self, facts: Facts) -> NoReturn:
+        raise TypeError("nonprivate makes no promise and has no meter")
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        return State(0, theta)
+
+    def step(self, state: State, private: Curator | None, public: PublicCurator | None) -> State:
+        if public is None:
+            raise TypeError("nonprivate runs on records handed over as public")
+        return State(1, minimise(public, state.theta, l2=self.l2, steps=self.steps))
+
+    def done(self, state: State) -> bool:
+        return state.step >= 1
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.theta
+
+
+def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anchor: Tensor | None = None) -> Tensor:
+    """argmin over theta of mean public loss + l2/2 ||theta - anchor||^2, by L-BFGS from ``theta``."""
+    centre = torch.zeros_like(theta) if anchor is None else anchor
+    point = theta.clone().requires_grad_(True)
+    optimizer = torch.optim.LBFGS([point], max_iter=steps, line_search_fn="strong_wolfe", tolerance_grad=1e-7)
+
+    def closure() -> Any:
+        at = point.detach()
+        point.grad = public.gradient(at).value + l2 * (at - centre)
+        return torch.tensor(public.loss(at) + l2 / 2 * float((at - centre).square().sum()))
+
+    optimizer.step(closure)
+    found = point.detach()
+    return found if bool(torch.isfinite(found).all()) else theta

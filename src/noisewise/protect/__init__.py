@@ -1,0 +1,1 @@
+"""Turning noised answers into updates. Everything here reads released facts only."""

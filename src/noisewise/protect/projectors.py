@@ -1,0 +1,118 @@
+"""Projectors: from a noised mean gradient to an update of theta. Post-processing, so they cost nothing.
+
+Each is a frozen rule with ``init(dimension) -> state`` and ``(answer, state) -> (update, state)``; the update is
+subtracted from theta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..curator import Answer
+
+S = TypeVar("S")
+
+
+class Projector(Protocol[S]):
+    def init(self, dimension: int) -> S: ...
+    def __call__(self, answer: Answer, state: S) -> tuple[Tensor, S]: ...
+
+
+class Moments(NamedTuple):
+    """What a projector remembers of earlier gradients."""
+
+    step: int
+    first: Tensor
+    second: Tensor
+
+
+def _no_moments(dimension: int) -> Moments:
+    return Moments(0, torch.zeros(dimension), torch.zeros(dimension))
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """eta g."""
+
+    learning_rate: float
+
+    def init(self, dimension: int) -> None:
+        return None
+
+    def __call__(self, answer: Answer, state: None) -> tuple[Tensor, None]:
+        return self.learning_rate * answer.value, None
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """eta v with v <- beta v + g (Polyak 1964, heavy ball)."""
+
+    learning_rate: float
+    beta: float = 0.9
+
+    def init(self, dimension: int) -> Tensor:
+        return torch.zeros(dimension)
+
+    def __call__(self, answer: Answer, state: Tensor) -> tuple[Tensor, Tensor]:
+        velocity = torch.add(answer.value, state, alpha=self.beta)
+        return self.learning_rate * velocity, velocity
+
+
+@dataclass(frozen=True)
+class DebiasedMomentum:
+    """eta v / (1 - beta^t) with v <- beta v + (1 - beta) g: an average of past gradients."""
+
+    learning_rate: float
+    beta: float = 0.9
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+        step = state.step + 1
+        first = torch.lerp(answer.value, state.first, self.beta)
+        return self.learning_rate / (1 - self.beta**step) * first, Moments(step, first, state.second)
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """eta g / sqrt(sum of g^2) (Duchi et al. 2011)."""
+
+    learning_rate: float
+    floor: float = 1e-8
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+        second = torch.addcmul(state.second, answer.value, answer.value)
+        update = self.learning_rate * answer.value / second.sqrt().add_(self.floor)
+        return update, Moments(state.step + 1, state.first, second)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """eta m / (sqrt(v) + floor) with debiased averages m of g and v of g^2 (Kingma & Ba 2015)."""
+
+    learning_rate: float
+    beta: float = 0.9
+    beta_squared: float = 0.999
+    floor: float = 1e-8
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+        step = state.step + 1
+        first = torch.lerp(answer.value, state.first, self.beta)
+        second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
+        scale = self.learning_rate * math.sqrt(1 - self.beta_squared**step) / (1 - self.beta**step)
+        return scale * first / second.sqrt().add_(self.floor), Moments(step, first, second)
+
+
+PROJECTORS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}

@@ -1,0 +1,1 @@
+"""What a released model promises, and how to check it."""

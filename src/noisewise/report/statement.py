@@ -1,0 +1,134 @@
+"""The statement: what a released model promises, from which the price can be recomputed without the data.
+
+It is plain JSON. ``verify`` needs no torch and no records: it rebuilds the meter from the statement, replays the
+events, and compares what they cost with what was promised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..budget import Budget, BudgetExhausted, meter_from
+from ..events import Repeated, from_dict, to_dict
+
+if TYPE_CHECKING:
+    from ..train import Trained
+
+FORMAT = "noisewise-statement/1"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A privacy statement as JSON data, with a text for people."""
+
+    data: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.data, indent=2)
+
+    def __str__(self) -> str:
+        return text(self.data)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a statement's promise follows from its own events, and why (not)."""
+
+    holds: bool
+    reason: str
+    epsilon: float | None
+
+
+def make_statement(
+    *, method: str, settings: Mapping[str, Any], run: Trained, model: Mapping[str, Any], assumed: Sequence[str]
+) -> Statement:
+    """The statement of a finished run, made of released facts only."""
+    budget = run.facts.budget
+    private = run.meter is not None
+    size = "none: no promise is made" if not private else "public" if run.facts.size_is_public else "bought"
+    promise = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency, "unit": "one record"}
+    events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
+    return Statement(
+        {
+            "format": FORMAT,
+            "promise": promise if private else None,
+            "simulation": run.simulation,
+            "meter": None if run.meter is None else run.meter.describe(),
+            "events": events,
+            "size": size,
+            "method": {"name": method, "settings": dict(settings)},
+            "model": dict(model),
+            "assumed": list(assumed),
+            "trusted": "the model and loss named here, and the noisewise curator",
+            "software": {"noisewise": __version__},
+        }
+    )
+
+
+def text(data: Mapping[str, Any]) -> str:
+    """The statement in plain words."""
+    promise = data["promise"]
+    if promise is None:
+        return "This model was trained without privacy. It promises nothing about the records."
+    relation = {
+        "add_remove": "with or without any one record",
+        "replace_one": "with any one record replaced by any other",
+    }[promise["adjacency"]]
+    lines = []
+    if data["simulation"]:
+        lines.append("NOT PRIVATE: this was a seeded simulation, its noise can be reproduced. A private run would promise:")
+    lines += [
+        f"(epsilon, delta) = ({promise['epsilon']:g}, {promise['delta']:g}), adjacency {promise['adjacency']}: whatever "
+        f"is computed from this model is almost as likely {relation}.",
+        f"Accounting: {data['meter']['name']}; {_events_text(data['events'])}.",
+        f"Method: {data['method']['name']}. Model: {data['model']['kind']} {data['model']['shape']}, "
+        f"{data['model']['loss']} loss. Size of the data: {data['size']}.",
+        "Assumed public: " + "; ".join(data["assumed"]) + ".",
+        f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
+    ]
+    return "\n".join(lines)
+
+
+def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
+    def one(event: Mapping[str, Any]) -> str:
+        match event["kind"]:
+            case "Gaussian":
+                return f"Gaussian noise of {event['noise_multiplier']:.4g} times the clip norm"
+            case "Poisson":
+                return f"{one(event['event'])} on Poisson batches of rate {event['rate']:.4g}"
+            case "FixedBatch":
+                return f"{one(event['event'])} on fixed batches of rate {event['rate']:.4g}"
+        return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
+
+    return "; ".join(f"{event['count']} x {one(event['event'])}" for event in events)
+
+
+def verify(data: Mapping[str, Any]) -> Verdict:
+    """Recompute the promise of a statement from its events alone."""
+    try:
+        return _verify(data)
+    except (KeyError, TypeError, AttributeError) as error:
+        return Verdict(False, f"not a readable statement: {type(error).__name__} {error}", None)
+    except BudgetExhausted as error:
+        return Verdict(False, f"the events cost more than was promised: {error}", None)
+    except ValueError as error:
+        return Verdict(False, f"the events do not support the promise: {error}", None)
+
+
+def _verify(data: Mapping[str, Any]) -> Verdict:
+    if data["format"] != FORMAT:
+        return Verdict(False, f"unknown format {data['format']!r}; this version reads {FORMAT!r}", None)
+    promise = data["promise"]
+    if promise is None:
+        return Verdict(False, "the model was trained without privacy and promises nothing", None)
+    budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
+    meter = meter_from(budget, data["meter"])
+    for event in data["events"]:
+        meter.spend(from_dict(event))
+    if data["simulation"] is not False:
+        return Verdict(False, "the arithmetic holds, but a seeded simulation is not private", budget.epsilon)
+    return Verdict(True, "the events cost no more than the promised budget", budget.epsilon)
