@@ -15,20 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Budget": "budget",
-    "BudgetExhausted": "budget",
-    "Curator": "curator",
-    "PrivateClassifier": "estimators",
-    "PrivateRegressor": "estimators",
-    "PublicCurator": "curator",
-    "calibrate": "accounting.calibrate",
-    "epsilon": "accounting.calibrate",
-    "explain": "budget",
-    "verify": "report.statement",
-}
-__all__ = sorted(_HOMES)  # noqa: PLE0605
-
 if TYPE_CHECKING:
     from .accounting.calibrate import calibrate, epsilon
     from .budget import Budget, BudgetExhausted, explain
@@ -36,11 +22,32 @@ if TYPE_CHECKING:
     from .estimators import PrivateClassifier, PrivateRegressor
     from .report.statement import verify
 
+__all__ = [
+    "Budget",
+    "BudgetExhausted",
+    "Curator",
+    "PrivateClassifier",
+    "PrivateRegressor",
+    "PublicCurator",
+    "calibrate",
+    "epsilon",
+    "explain",
+    "verify",
+]
+_HOMES = {
+    "accounting.calibrate": ("calibrate", "epsilon"),
+    "budget": ("Budget", "BudgetExhausted", "explain"),
+    "curator": ("Curator", "PublicCurator"),
+    "estimators": ("PrivateClassifier", "PrivateRegressor"),
+    "report.statement": ("verify",),
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{home}", __name__), name)
+    raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -277,9 +277,12 @@ class AdditiveMeter(_NotCopied):
     def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
         """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
 
-        *Guarantee*: the resulting event is affordable, its price having been computed; ``share=1`` included.
+        *Guarantee*: the resulting event is affordable, its price having been computed; ``share=1`` included. When less
+        than a ten-millionth of the cap is left, that counts as nothing: its noise would drown every answer.
         """
         _validate.share(share=share)
+        if _UNITS - self._spent < _UNITS // 10_000_000:
+            raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         allowed = math.floor((_UNITS - self._spent) * Fraction(share))
         cost = float(self._cap * allowed / _UNITS)
         for _ in range(20):
@@ -289,7 +292,7 @@ class AdditiveMeter(_NotCopied):
             if self._units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
                 return sigma
             cost *= 1 - 2.0**-50
-        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
+        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, which is too little to buy any answer")
 
     def describe(self) -> dict[str, Any]:
         """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
@@ -399,8 +402,12 @@ class PlanMeter(_NotCopied):
     def spend(self, event: Event) -> None:
         """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
         self._check_process()
-        counts = leaves(event)
         with self._lock:
+            if isinstance(event, Leaf) and self._remaining.get(event, 0) > 0:  # the common case: one planned mechanism
+                self._remaining[event] -= 1
+                self._events[event] += 1
+                return
+            counts = leaves(event)
             if not counts <= self._remaining:
                 leaf = next(leaf for leaf, count in counts.items() if count > self._remaining[leaf])
                 raise BudgetExhausted(
@@ -587,7 +594,13 @@ def explain(
     if adaptive and name not in CURRENCIES:
         raise ValueError(_NOT_A_FILTER)
     reason = _REASONS[natural] if name == natural else "it was asked for by name"
-    noise = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+    try:
+        noise = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+    except Unpriceable as refusal:
+        if meter is not None or name != "pld":
+            raise
+        name, reason = "rdp", f"PLD cannot price it ({refusal})"
+        noise = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
     others = tuple(
         (other, _noise_or_reason(budget, steps, sampling, adaptive, other)) for other in _OTHERS if other != name
     )

@@ -69,9 +69,7 @@ class _PrivateEstimator(BaseEstimator):
     def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[Array, Array]:
         """X and y as arrays; labels are refused when missing, features never (a bad feature is the curator's matter)."""
         try:
-            return validate_data(  # type: ignore[no-any-return]
-                self, X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric, reset=True
-            )
+            return validate_data(self, X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric, reset=True)
         except ValueError as error:
             if str(error).startswith("Input y contains"):
                 raise ValueError(f"{error} Correct those labels or leave their records out before fit.") from None
@@ -108,7 +106,9 @@ class _PrivateEstimator(BaseEstimator):
             raise ValueError("public must be a pair (X, y) of public rows and their labels")
         X, y = np.asarray(public[0], dtype=np.float64), np.asarray(public[1])
         if X.ndim != 2 or X.shape[1] != columns or len(X) != len(y) or len(X) == 0:
-            raise ValueError(f"public must be rows with {columns} columns and one label each; got {X.shape} and {y.shape}")
+            raise ValueError(
+                f"public must be rows with {columns} columns and one label each; got {X.shape} and {y.shape}"
+            )
         return X, y
 
     def _declare(self, X: Array) -> list[str]:
@@ -233,7 +233,9 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):
     def _encode(self, y: Array) -> tuple[Array, Array]:
         classes = np.unique(y) if self.classes is None else np.asarray(self.classes)
         if len(classes) < 2:
-            raise ValueError("y has one class only; a classifier needs at least two, pass classes=[...] to declare them")
+            raise ValueError(
+                "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
+            )
         return classes, _codes(classes, y)
 
     def _loss(self) -> Loss:

@@ -134,8 +134,7 @@ class Composed:
 
 Event = Leaf | Repeated | Composed
 _BY_NAME: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (Gaussian, BoundedRange, ApproximateDP, Poisson, FixedBatch, Repeated, Composed)
+    kind.__name__: kind for kind in (Gaussian, BoundedRange, ApproximateDP, Poisson, FixedBatch, Repeated, Composed)
 }
 
 

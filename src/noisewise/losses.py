@@ -43,7 +43,7 @@ class Logistic:
         return torch.nn.functional.softplus(-y * z)
 
     def slope(self, z: Tensor, y: Tensor) -> Tensor:
-        return (y * z).sigmoid_().sub_(1).mul_(y)
+        return torch.sigmoid(z).add_(y, alpha=-0.5).sub_(0.5)
 
 
 @dataclass(frozen=True)

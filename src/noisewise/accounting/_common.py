@@ -21,6 +21,8 @@ from noisewise.events import (
 # Four units in the last place: more than the few correctly rounded operations of a closed form can lose.
 UP = 1 + 2.0**-50
 DOWN = 1 - 2.0**-50
+# The least price of any event: what underflows is charged this, never zero.
+FLOOR = 1e-280
 
 
 class Unpriceable(ValueError):
@@ -90,8 +92,8 @@ def approximate(leaf: Leaf, adjacency: str) -> tuple[float, float]:
 
 
 def count_leaves(events: Event | Iterable[Event], adjacency: str) -> Counter[Leaf]:
-    """Every mechanism with its count, each checked against the relation."""
-    counts = leaves(events)
+    """Every mechanism with its count, each checked against the relation, in one order: one plan has one price."""
+    counts: Counter[Leaf] = Counter(dict(sorted(leaves(events).items(), key=repr)))
     for leaf in counts:
         check_relation(leaf, adjacency)
         unsampled(leaf)

@@ -48,17 +48,17 @@ def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[st
     """The accountants that ``auto`` takes the least price of: a choice from public facts, so any of them may be taken.
 
     GDP alone when every event is a full-batch Gaussian (it is exact there); basic composition and PLD when none is
-    Gaussian; else PLD, and RDP where PLD refuses.
+    Gaussian; else PLD. The last two are for what the others refuse.
 
     >>> accountants_for(Gaussian(1.0), "add_remove"), accountants_for(Poisson(0.1, Gaussian(1.0)), "add_remove")
-    (('gdp',), ('pld', 'rdp'))
+    (('gdp',), ('pld', 'rdp', 'gdp'))
     """
     counts = count_leaves(events, adjacency)
     if all(isinstance(_full(leaf), Gaussian) for leaf in counts):
         return ("gdp",)
     if not any(advanced._is_gaussian(leaf) for leaf in counts):
-        return ("basic", "pld", "rdp")
-    return ("pld", "rdp")
+        return ("basic", "pld", "rdp", "gdp")
+    return ("pld", "rdp", "gdp")
 
 
 def _full(leaf: Leaf) -> Leaf:
@@ -94,7 +94,7 @@ def _auto(counts: Counter[Leaf], delta: float, adjacency: str) -> tuple[str, flo
     prices: list[tuple[float, str]] = []
     for name in names:
         if name == "rdp" and prices:
-            break
+            break  # the rest are fallbacks
         try:
             prices.append((PRICES[name](_as_events(counts), delta, adjacency), name))
         except Unpriceable as error:
@@ -147,8 +147,8 @@ def calibrate(
 
     With ``shape``, one positive number per step, the multipliers are in those proportions and come as an array.
 
-    *Guarantee*: rounded up (by about a relative 1e-7; 1e-4 with PLD), and the very events of the result were priced
-    and found within the budget.
+    *Guarantee*: rounded up (by about a relative 1e-7; 1e-4 with PLD, 1e-3 with many noise levels), and the very events
+    of the result were priced and found within the budget.
 
     >>> from types import SimpleNamespace
     >>> budget = SimpleNamespace(epsilon=0.5, delta=1e-8, adjacency="add_remove")
@@ -167,17 +167,27 @@ def calibrate(
         counts = Counter((relative * scale).tolist())
         return [*(Repeated(sampled(sampling, Gaussian(sigma)), count) for sigma, count in counts.items()), *extra]
 
-    name = accountants_for(plan(1.0), budget.adjacency)[0] if accountant == "auto" else accountant
     if extra:
         _check_extra(extra, budget, accountant)
-    try:
-        scale = _scale(plan, name, budget)
-    except Unpriceable:
-        if accountant != "auto" or name != "pld":
-            raise
-        scale = _scale(plan, "rdp", budget)
-    noise = relative * scale
+    names = accountants_for(plan(1.0), budget.adjacency) if accountant == "auto" else (accountant,)
+    noise = relative * _least_scale(plan, names, budget)
     return float(noise[0]) if shape is None else noise
+
+
+def _least_scale(plan: Callable[[float], list[Event]], names: tuple[str, ...], budget: Promise) -> float:
+    """The scale by the first accountant; when it refuses, the least scale by the others."""
+    try:
+        return _scale(plan, names[0], budget)
+    except ValueError as refusal:
+        scales = []
+        for name in names[1:]:
+            try:
+                scales.append(_scale(plan, name, budget))
+            except ValueError:
+                continue
+        if not scales:
+            raise refusal from None
+        return min(scales)
 
 
 def _relative(shape: Sequence[float] | Floats | None, steps: int) -> Floats:
@@ -215,9 +225,10 @@ def _scale(plan: Callable[[float], list[Event]], name: str, budget: Promise) -> 
         return _search(partial(_gdp_excess, plan, budget), start, 1.5, 1e-7, budget, refusals)
     if name != "pld":
         return _search(partial(excess, PRICES[name]), start, 1.5, 1e-7, budget, refusals)
-    coarse = partial(excess, partial(pld.epsilon_of, bins=pld.COARSE // 2))
+    coarse = partial(excess, partial(pld.epsilon_of, bins=pld.COARSE // 2, levels=16))
     near = _search(coarse, start, 1.5, 1e-3, budget, refusals)
-    return _search(partial(excess, pld.epsilon_of), near, 1.003, 1e-4, budget, refusals)
+    tolerance = 1e-4 if len(plan(1.0)) <= 8 else 1e-3
+    return _search(partial(excess, pld.epsilon_of), near, 1.0005, tolerance, budget, refusals)
 
 
 def _gdp_excess(plan: Callable[[float], list[Event]], budget: Promise, scale: float) -> float:
@@ -252,6 +263,8 @@ def _search(
     low = high = math.log(start)
     f_low = f_high = excess(start)
     step = math.log(factor)
+    if math.isfinite(f_low):
+        step = min(max(step, 1.02 * abs(f_low)), 1.0)  # a price falls about as fast as the noise grows, or faster
     while f_high > 0:
         low, f_low = high, f_high
         high += step

@@ -17,6 +17,7 @@ from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 from noisewise import _validate
 from noisewise.accounting._common import (
     DOWN,
+    FLOOR,
     UP,
     Unpriceable,
     approximate,
@@ -133,7 +134,7 @@ def cost(leaf: Leaf, adjacency: str) -> float:
             mu = _mu_pure(epsilon)
             if isinstance(unsampled(leaf), BoundedRange):
                 mu = min(mu, _mu_pure(unsampled(leaf).epsilon / 2))  # type: ignore[union-attr]
-    return mu * mu * UP
+    return max(mu * mu * UP, FLOOR)
 
 
 def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str) -> float:

@@ -29,17 +29,19 @@ LEVELS = 64
 FINE, COARSE = 2**16, 2**13
 
 
-def epsilon_of(events: Event | Iterable[Event], delta: float, adjacency: str, *, bins: int | None = None) -> float:
+def epsilon_of(
+    events: Event | Iterable[Event], delta: float, adjacency: str, *, bins: int | None = None, levels: int = LEVELS
+) -> float:
     """The epsilon of events fixed beforehand, an upper bound.
 
     ``bins`` sets how finely the losses are cut; any number is sound, more is tighter. Left out, it is 65,536 shared
     among the distinct noise levels, and at least 8,192.
 
-    *Guarantee*: every distribution is pessimistic, noise levels beyond 64 are rounded down to a geometric grid, and
-    delta is reduced by what rounding in the Fourier transforms may add.
+    *Guarantee*: every distribution is pessimistic, noise levels beyond ``levels`` are rounded down to a geometric grid,
+    and delta is reduced by what rounding in the Fourier transforms may add.
     """
     _validate.open_unit(delta=delta)
-    counts = _grouped(_merged(count_leaves(events, adjacency), adjacency))
+    counts = _grouped(_merged(count_leaves(events, adjacency), adjacency), levels)
     if not counts:
         return 0.0
     slack = (sum(counts.values()) + 64) * 2.0**-48
@@ -49,12 +51,21 @@ def epsilon_of(events: Event | Iterable[Event], delta: float, adjacency: str, *,
             f"to about {slack:.1g}; pass a larger delta or use accountant='rdp'"
         )
     interval = _interval(counts, adjacency, bins or max(COARSE, FINE // len(counts)))
+    try:
+        return _composed(counts, adjacency, interval, delta - slack)
+    except OverflowError as error:
+        raise Unpriceable(
+            "the privacy losses of these events are too large for PLD; use more noise or accountant='rdp'"
+        ) from error
+
+
+def _composed(counts: Counter[Leaf], adjacency: str, interval: float, delta: float) -> float:
     total: Any = None
-    for leaf, count in sorted(counts.items(), key=repr):  # one order, so that one plan has one price
+    for leaf, count in counts.items():
         single = _distribution(leaf, adjacency, interval)
         composed = single.self_compose(count) if count > 1 else single
         total = composed if total is None else total.compose(composed)
-    return float(total.get_epsilon_for_delta(delta - slack)) * UP
+    return float(total.get_epsilon_for_delta(delta)) * UP
 
 
 def _merged(counts: Counter[Leaf], adjacency: str) -> Counter[Leaf]:
@@ -74,21 +85,22 @@ def _merged(counts: Counter[Leaf], adjacency: str) -> Counter[Leaf]:
     return others
 
 
-def _grouped(counts: Counter[Leaf]) -> Counter[Leaf]:
-    """At most 64 noise levels per rate: beyond that, noise multipliers are rounded DOWN to a geometric grid."""
+def _grouped(counts: Counter[Leaf], levels: int) -> Counter[Leaf]:
+    """At most ``levels`` noise levels per rate: beyond that, noise multipliers are rounded DOWN to a geometric grid."""
     groups: dict[tuple[type[Leaf], float], list[Leaf]] = {}
     for leaf in counts:
         if isinstance(leaf, Poisson | FixedBatch) and isinstance(leaf.event, Gaussian):
             groups.setdefault((type(leaf), leaf.rate), []).append(leaf)
     grouped = Counter(counts)
     for (kind, rate), members in groups.items():
-        if len(members) <= LEVELS:
+        if len(members) <= levels:
             continue
         sigmas = np.array([leaf.event.noise_multiplier for leaf in members])  # type: ignore[union-attr]
-        grid = np.geomspace(sigmas.min() * DOWN, sigmas.max(), LEVELS)
+        grid = np.geomspace(sigmas.min() * DOWN, sigmas.max(), levels)
         for leaf, sigma in zip(members, sigmas, strict=True):
             level = float(grid[np.searchsorted(grid, sigma, side="right") - 1])
-            grouped[kind(rate, Gaussian(min(level, float(sigma))))] += grouped.pop(leaf)  # type: ignore[call-arg, arg-type]
+            count = grouped.pop(leaf)
+            grouped[kind(rate, Gaussian(min(level, float(sigma))))] += count  # type: ignore[call-arg, arg-type]
     return grouped
 
 
@@ -118,6 +130,7 @@ def _distribution(leaf: Leaf, adjacency: str, interval: float) -> Any:
     replace = adjacency == "replace_one"
     match leaf:
         case Gaussian(sigma) | Poisson(_, Gaussian(sigma)):
+            sigma = min(sigma, 1e70)  # less noise costs more; beyond this squares overflow
             return privacy_loss_distribution.from_gaussian_mechanism(
                 standard_deviation=sigma,
                 pessimistic_estimate=True,
@@ -129,7 +142,7 @@ def _distribution(leaf: Leaf, adjacency: str, interval: float) -> Any:
                 ),
             )
         case FixedBatch(rate, Gaussian(sigma)):
-            mu = 2 / sigma
+            mu = 2 / min(sigma, 1e70)
             top = _amplified(mu * mu / 2 + 10 * mu, rate)
             return _from_curve(lambda loss: _fixed_curve(loss, rate, mu), top, interval)
         case BoundedRange(epsilon):

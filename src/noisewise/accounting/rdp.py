@@ -23,6 +23,7 @@ import numpy.typing as npt
 from noisewise import _validate
 from noisewise.accounting._common import (
     DOWN,
+    FLOOR,
     UP,
     Unpriceable,
     approximate,
@@ -265,22 +266,31 @@ def cost(leaf: Leaf, adjacency: str, order: int) -> float:
     _check_order(order)
     check_relation(leaf, adjacency)
     match leaf:
-        case Gaussian(sigma):
-            mu = gaussian_scale(adjacency) / sigma
-            return order * mu * mu / 2 * UP
-        case Poisson(rate, Gaussian(sigma)) if adjacency == "add_remove":
-            return float(poisson_gaussian(rate, sigma, order))
-        case Poisson(rate, Gaussian(sigma)):
-            return poisson_gaussian_replace(rate, sigma, order)
-        case FixedBatch(rate, Gaussian(sigma)):
-            return fixed_gaussian_replace(rate, sigma, order)
-    epsilon, delta = approximate(leaf, adjacency)
-    if delta > 0:
-        raise Unpriceable(f"{leaf!r} has no Renyi price: an event with delta > 0 needs a share of delta")
-    price = pure(epsilon, order)
-    if isinstance(unsampled(leaf), BoundedRange):
-        price = min(price, order * unsampled(leaf).epsilon ** 2 / 8 * UP)  # type: ignore[union-attr]
-    return price
+        case Gaussian(sigma) | Poisson(_, Gaussian(sigma)) | FixedBatch(_, Gaussian(sigma)):
+            rate = leaf.rate if isinstance(leaf, Poisson | FixedBatch) else 1.0
+            # Less noise costs more, so 1e70 stands for anything above it; below 0.1 quadrature is not worth its time.
+            price = _gaussian(type(leaf), rate, min(sigma, 1e70), adjacency, order)
+        case _:
+            epsilon, delta = approximate(leaf, adjacency)
+            if delta > 0:
+                raise Unpriceable(f"{leaf!r} has no Renyi price: an event with delta > 0 needs a share of delta")
+            price = pure(epsilon, order)
+            if isinstance(unsampled(leaf), BoundedRange):
+                price = min(price, order * unsampled(leaf).epsilon ** 2 / 8 * UP)  # type: ignore[union-attr]
+    return max(price, FLOOR)
+
+
+def _gaussian(kind: type[Leaf], rate: float, sigma: float, adjacency: str, order: int) -> float:
+    """D_a of a Gaussian on the full batch, a Poisson batch or a batch of fixed size."""
+    mu = gaussian_scale(adjacency) / sigma
+    if rate == 1:
+        return order * mu * mu / 2 * UP
+    if adjacency == "add_remove":
+        return float(poisson_gaussian(rate, sigma, order))
+    if sigma < 0.1:
+        return order * mu * mu / 2 * UP
+    sampled_price = poisson_gaussian_replace if kind is Poisson else fixed_gaussian_replace
+    return sampled_price(rate, sigma, order)
 
 
 def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str, order: int) -> float:

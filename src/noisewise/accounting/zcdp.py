@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from noisewise import _validate
 from noisewise.accounting._common import (
     DOWN,
+    FLOOR,
     UP,
     Unpriceable,
     approximate,
@@ -67,16 +68,16 @@ def cost(leaf: Leaf, adjacency: str) -> float:
     match leaf:
         case Gaussian(sigma) | Poisson(_, Gaussian(sigma)) | FixedBatch(_, Gaussian(sigma)):
             mu = gaussian_scale(adjacency) / sigma
-            return mu * mu / 2 * UP
+            return max(mu * mu / 2 * UP, FLOOR)
         case BoundedRange(epsilon):
-            return epsilon * epsilon / 8 * UP
+            return max(epsilon * epsilon / 8 * UP, FLOOR)
     epsilon, delta = approximate(leaf, adjacency)
     if delta > 0:
         raise Unpriceable(f"{leaf!r} is not zCDP: an event with delta > 0 needs a share of delta")
     rho = epsilon * epsilon / 2 * UP
     if isinstance(unsampled(leaf), BoundedRange):
         rho = min(rho, unsampled(leaf).epsilon ** 2 / 8 * UP)  # type: ignore[union-attr]
-    return rho
+    return max(rho, FLOOR)
 
 
 def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str) -> float:

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ def workloads() -> list[Workload]:
     def perceptron(*sizes: int) -> Callable[[], nn.Module]:
         def build() -> nn.Module:
             layers: list[nn.Module] = []
-            for into, out in zip(sizes, sizes[1:], strict=False):
+            for into, out in pairwise(sizes):
                 layers += [nn.Linear(into, out), nn.ReLU()]
             return nn.Sequential(*layers[:-1])
 
@@ -102,8 +103,7 @@ def private_step(work: Workload) -> Step:
     def step() -> None:
         nonlocal theta
         answer = curator.gradient(theta, clip=1.0, noise_multiplier=5.0, sampling=sampling)
-        update, _ = projector(answer, None)
-        theta = theta - update
+        theta, _ = projector(answer, theta, None)
 
     return step
 
@@ -138,6 +138,11 @@ def _compare(work: Workload, rounds: int) -> list[dict[str, Any]]:
     ratio = statistics.median(ours / theirs for theirs, ours in pairs)
     seconds = {"plain": statistics.median(p for p, _ in pairs), "noisewise": statistics.median(o for _, o in pairs)}
     return [
-        {"workload": work.name, "engine": engine, "seconds": seconds[engine], "ratio": 1.0 if engine == "plain" else ratio}
+        {
+            "workload": work.name,
+            "engine": engine,
+            "seconds": seconds[engine],
+            "ratio": 1.0 if engine == "plain" else ratio,
+        }
         for engine in seconds
     ]

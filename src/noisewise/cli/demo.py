@@ -45,12 +45,21 @@ def run_demo(*, json_output: bool, out: Path) -> None:
     started = time.perf_counter()
     rows: list[dict[str, Any]] = []
     statement = None
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=errors, transient=True) as progress:
         task = progress.add_task("training", total=len(BUDGETS) * 2 + 2)
         for split in splits():
             settings: dict[str, Any] = {"delta": DELTA, "schema": split.data.schema}
-            row: dict[str, Any] = {"data": split.data.name, "records": split.train.stop, "features": split.data.X.shape[1]}
+            row: dict[str, Any] = {
+                "data": split.data.name,
+                "records": split.train.stop,
+                "features": split.data.X.shape[1],
+            }
             for epsilon in BUDGETS:
                 classifier = PrivateClassifier(epsilon=epsilon, **settings)
                 row[f"epsilon={epsilon:g}"] = _watched(split, classifier, progress, task)

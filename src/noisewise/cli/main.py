@@ -23,7 +23,9 @@ bench = typer.Typer(help="Measure: speed against plain PyTorch, and what account
 app.add_typer(bench, name="bench")
 
 errors = Console(stderr=True)
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")]
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")
+]
 
 
 def print_json(document: Any) -> None:
@@ -55,7 +57,9 @@ def version(
 @app.command()
 def demo(
     json_output: JsonFlag = False,
-    out: Annotated[Path, typer.Option(help="Folder to write the statement to, as JSON and text.")] = Path("noisewise-demo"),
+    out: Annotated[Path, typer.Option(help="Folder to write the statement to, as JSON and text.")] = Path(
+        "noisewise-demo"
+    ),
 ) -> None:
     """Train on embedded data, private against non-private, at three budgets.
 

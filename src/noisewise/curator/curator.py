@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NoReturn
 
 import numpy as np
@@ -17,9 +18,8 @@ import torch
 from torch import Tensor
 
 from ..budget import Budget, Meter
-from ..events import FULL, BoundedRange, Event, Gaussian, Sampling, sampled
+from ..events import FULL, BoundedRange, Event, Gaussian, Leaf, Sampling, sampled
 from ..gradients import Batch, Model
-from ..gradients.batches import lay_out
 from .noise import Stream
 from .sampling import draw, expected_size
 from .statistics import Count, Statistic, evaluate, shaped, unit
@@ -100,13 +100,15 @@ class Curator:
         seed: int | None = None,
     ) -> None:
         if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
-            raise ValueError(f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows")
+            raise ValueError(
+                f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows"
+            )
         budget = meter.budget
         if size is None and budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not (math.isfinite(size) and size >= 1):
             raise ValueError(f"size is {size!r}; pass the public number of records, at least 1, or None to buy it")
-        self.__batch = lay_out(X, y)
+        self.__batch = model.lay_out(X, y)
         self.__model = model
         self.__stream = Stream(seed)
         self._meter = meter
@@ -145,7 +147,7 @@ class Curator:
         theta = self._checked(theta)
         _positive("clip", clip)
         size = expected_size(sampling, self._known_size())
-        event = sampled(sampling, Gaussian(noise_multiplier))
+        event = _noised(sampling, noise_multiplier)
         self._meter.spend(event)
         total = self.__model.clipped_sum(theta, self.__draw(sampling), clip)
         std = noise_multiplier * clip
@@ -153,7 +155,9 @@ class Curator:
         self._log("gradient", event, clip, std / size, _length(value))
         return Answer(value, std / size)
 
-    def gradient_norm(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+    def gradient_norm(
+        self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL
+    ) -> Answer:
         """The norm of the mean clipped gradient at theta.
 
         *Sensitivity* of the norm of the sum: by the triangle inequality at most that of the sum, clip for add_remove
@@ -163,7 +167,7 @@ class Curator:
         theta = self._checked(theta)
         _positive("clip", clip)
         size = expected_size(sampling, self._known_size())
-        event = sampled(sampling, Gaussian(noise_multiplier))
+        event = _noised(sampling, noise_multiplier)
         self._meter.spend(event)
         norm = torch.linalg.vector_norm(self.__model.clipped_sum(theta, self.__draw(sampling), clip))
         std = noise_multiplier * clip
@@ -171,9 +175,7 @@ class Curator:
         self._log("gradient_norm", event, clip, std / size, float(value))
         return Answer(value, std / size)
 
-    def choose(
-        self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL
-    ) -> int:
+    def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
         """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses.
 
         Minimises sum over the batch of min(loss_i, B) plus Gumbel noise of scale B/epsilon (add_remove) or 2B/epsilon
@@ -203,7 +205,7 @@ class Curator:
         """
         if not isinstance(what, Statistic):
             raise TypeError(f"{type(what).__name__} is not a statistic; pass frozen data such as Count()")
-        event = sampled(sampling, Gaussian(noise_multiplier))
+        event = _noised(sampling, noise_multiplier)
         self._meter.spend(event)
         exact = evaluate(what, self.__draw(sampling), self.__model)
         std = noise_multiplier * unit(what, self._facts.budget.adjacency)
@@ -224,7 +226,9 @@ class Curator:
 
     def __clipped_losses(self, theta: Tensor, batch: Batch, bound: float) -> Tensor:
         losses = self.__model.losses(theta, batch).double()
-        usable = torch.isfinite(losses) & batch.valid()
+        usable = torch.isfinite(losses)
+        if batch.valid is not None:
+            usable &= batch.valid
         return torch.where(usable, losses, bound).clamp_(0, bound)
 
     def _known_size(self) -> float:
@@ -235,7 +239,7 @@ class Curator:
     def _checked(self, theta: Tensor) -> Tensor:
         if theta.shape != (self._facts.dimension,):
             raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat vector of {self._facts.dimension}")
-        return theta.detach().to(torch.float32)
+        return theta.detach() if theta.dtype == torch.float32 else theta.detach().float()
 
     def _log(self, question: str, event: Event, clip: float | None, noise_std: float, norm: float | None) -> None:
         self._trace.append(Released(question, event, clip, noise_std, norm, self._meter.spent_fraction))
@@ -246,7 +250,12 @@ class Curator:
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
 
-    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse  # type: ignore[assignment]
+    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse
+
+
+@lru_cache(maxsize=64)
+def _noised(sampling: Sampling, noise_multiplier: float) -> Leaf:
+    return sampled(sampling, Gaussian(noise_multiplier))
 
 
 def _length(value: Tensor) -> float:

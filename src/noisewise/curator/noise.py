@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from torch import Tensor
 
-POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
+POOL = 65536  # draws made at a time; half a megabyte, so that every pass stays in the cache
+UNIFORMS = 8192
 MANTISSA = 0x000FFFFFFFFFFFFF
 ONE_TO_TWO = 0x3FF0000000000000  # sign and exponent of a double in [1, 2)
 MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
@@ -31,80 +32,99 @@ MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
 class Stream:
     """A source of secret randomness that exists once."""
 
-    __slots__ = ("_cipher", "_fresh", "_normals", "_pid", "_words", "_zeros", "simulation")
+    __slots__ = ("_cipher", "_fresh", "_normals", "_pid", "_uniforms", "_words", "_zeros", "simulation")
 
     def __init__(self, seed: int | None = None) -> None:
         self.simulation = seed is not None
-        self._cipher = _keyed(os.urandom(16) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()[:16])
-        self._pid = os.getpid()
+        secret = os.urandom(16) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()[:16]
+        self._cipher, self._pid = _keyed(secret), os.getpid()
         self._zeros, self._words = bytes(8 * POOL), bytearray(8 * POOL + 15)
-        self._normals = torch.empty(POOL, dtype=torch.float64)
+        self._normals = np.empty(POOL)
         self._fresh = 0  # how many draws at the end of the pool are unused
+        self._uniforms = np.empty(0)
 
     def _never_forked(self) -> None:
         if os.getpid() != self._pid and not self.simulation:  # a child must not repeat its parent's noise
-            self._cipher, self._pid, self._fresh = _keyed(os.urandom(16)), os.getpid(), 0
+            self._cipher, self._pid = _keyed(os.urandom(16)), os.getpid()
+            self._fresh, self._uniforms = 0, np.empty(0)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """Independent uniforms on (0, 1], multiples of 2^-52."""
         self._never_forked()
-        words = np.frombuffer(self._cipher.update(bytes(8 * count)), dtype=np.int64)
-        signed = (words & MANTISSA) | MINUS_TWO_TO_MINUS_ONE
-        return signed.view(np.float64) + 2.0
+        if count > len(self._uniforms):
+            fresh = np.frombuffer(self._cipher.update(bytes(8 * max(count, UNIFORMS))), dtype=np.int64) & MANTISSA
+            fresh |= MINUS_TWO_TO_MINUS_ONE
+            self._uniforms = fresh.view(np.float64)
+            self._uniforms += 2.0
+        draws, self._uniforms = self._uniforms[:count], self._uniforms[count:]
+        return draws
 
     def _refill(self) -> None:
-        half = POOL // 2
+        """A pool of standard normal draws: sqrt(-2 log u) times the cosine and sine of a random angle."""
         self._cipher.update_into(self._zeros, self._words)
         words = torch.frombuffer(self._words, dtype=torch.int64, count=POOL).bitwise_and_(MANTISSA)
-        radius = words[:half].bitwise_or_(MINUS_TWO_TO_MINUS_ONE).view(torch.float64)
-        angle = words[half:].bitwise_or_(ONE_TO_TWO).view(torch.float64).mul_(2 * math.pi)
-        radius.add_(2.0).log_().mul_(-2).sqrt_()
-        torch.cos(angle, out=self._normals[:half]).mul_(radius)
-        torch.sin(angle, out=self._normals[half:]).mul_(radius)
+        first, second = words.view(2, -1)
+        radius = first.bitwise_or_(MINUS_TWO_TO_MINUS_ONE).view(torch.float64).add_(2.0).log_().mul_(-2.0).sqrt_()
+        angle = second.bitwise_or_(ONE_TO_TWO).view(torch.float64).mul_(2 * math.pi)
+        cosines, sines = torch.from_numpy(self._normals).view(2, -1)
+        torch.cos(angle, out=cosines).mul_(radius)
+        torch.sin(angle, out=sines).mul_(radius)
         self._fresh = POOL
 
     def noised(self, total: Tensor, std: float, *, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
-        """(total + independent N(0, std^2) noise on every entry) * scale, computed in double precision.
+        """(total + independent N(0, std^2) noise on every entry) * scale, added in double precision.
 
-        The sum is formed where the draws lie, so each draw is overwritten by its one use.
+        The sum is formed where the draws lie, so that each draw is overwritten by its one use.
         """
         self._never_forked()
-        answer = torch.empty(len(total), dtype=dtype)
-        done = 0
-        while done < len(total):
+        answer, exact, done = torch.empty(len(total), dtype=dtype), total.numpy(), 0
+        released = answer.numpy()
+        while done < len(exact):
             if not self._fresh:
                 self._refill()
-            take = min(len(total) - done, self._fresh)
-            draws = self._normals.narrow(0, POOL - self._fresh, take)
-            torch.add(total.narrow(0, done, take).double(), draws, alpha=std, out=draws)
-            answer.narrow(0, done, take).copy_(draws)
+            take = min(len(exact) - done, self._fresh)
+            draws = self._normals[POOL - self._fresh : POOL - self._fresh + take]
             self._fresh -= take
+            draws *= std
+            draws += exact[done : done + take]
+            draws *= scale
+            released[done : done + take] = draws
             done += take
-        return answer if scale == 1 else answer.mul_(scale)
+        return answer
 
     def gumbel(self, count: int) -> NDArray[np.float64]:
         """Independent standard Gumbel draws."""
         return -np.log(-np.log(np.minimum(self.uniform(count), 1 - 2.0**-53)))
 
-    def subset(self, size: int, of: int) -> NDArray[np.int64]:
-        """A uniformly random subset of ``size`` of the numbers 0 .. of - 1.
+    def each_with_probability(self, rate: float, of: int) -> NDArray[np.int64]:
+        """The numbers 0 .. of - 1 that come up when each joins independently with probability ``rate``.
 
-        The first ``size`` distinct draws: no number is favoured, so no subset is (up to a bias of of * 2^-52). Large
-        shares are the head of a random order.
+        The gaps between those that join are independent geometric draws, floor(log u / log(1 - rate)).
         """
-        if 4 * size > of:
-            return np.argsort(self.uniform(of))[:size]
-        chosen: dict[int, None] = {}
-        while len(chosen) < size:
-            draws = (self.uniform(size - len(chosen) + 16) * of).astype(np.int64)  # 0 .. of; of stands for 0
-            chosen.update(dict.fromkeys(draws.tolist()))
-        return np.fromiter(chosen, dtype=np.int64, count=size) % of
+        if rate >= 1:
+            return np.arange(of)
+        expected = rate * of
+        rows = np.empty(0, dtype=np.int64)
+        while not len(rows) or rows[-1] < of:
+            gaps = np.log(self.uniform(int(expected + 6 * math.sqrt(expected)) + 10))
+            gaps *= 1 / math.log1p(-rate)
+            joined = gaps.astype(np.int64)
+            joined += 1
+            joined[0] += rows[-1] if len(rows) else -1
+            rows = np.concatenate([rows, joined.cumsum()]) if len(rows) else joined.cumsum()
+        return rows[: np.searchsorted(rows, of)]
+
+    def subset(self, size: int, of: int) -> NDArray[np.int64]:
+        """A uniformly random subset of ``size`` of the numbers 0 .. of - 1: the head of a random order."""
+        return np.argpartition(self.uniform(of), size)[:size] if size < of else np.arange(of)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a noise stream exists once: copying or saving it would use the same noise twice")
 
-    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse  # type: ignore[assignment]
+    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse
 
 
 def _keyed(key: bytes) -> CipherContext:
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()  # a fresh key each time, so a zero nonce is safe
+    return Cipher(
+        algorithms.AES(key), modes.CTR(bytes(16))
+    ).encryptor()  # a fresh key each time, so a zero nonce is safe

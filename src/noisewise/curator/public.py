@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..events import FULL, Sampling
 from ..gradients import Model
-from ..gradients.batches import lay_out
 from .curator import Answer
 from .noise import Stream
 from .sampling import draw, expected_size
@@ -20,7 +19,7 @@ class PublicCurator:
 
     def __init__(self, X: Tensor, y: Tensor, *, model: Model, seed: int | None = None) -> None:
         self.model = model
-        self.batch = lay_out(X, y)
+        self.batch = model.lay_out(X, y)
         self.stream = Stream(seed)
 
     @property

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.stats import binom
 from torch import Tensor
 
 from ..events import Sampling
@@ -17,13 +12,11 @@ from .noise import Stream
 def draw(sampling: Sampling, records: int, stream: Stream) -> Tensor | None:
     """Secret row numbers of a fresh batch; None means every record.
 
-    Poisson: the size of the batch is Binomial(records, rate), and given its size every subset is equally likely:
-    together that is each record joining independently. Fixed: rate * records rows, rounded down.
+    Poisson: each record joins independently. Fixed: rate * records rows, rounded down, every subset equally likely.
     """
     match sampling:
         case ("poisson", rate):
-            size = int(np.searchsorted(_binomial(records, rate), stream.uniform(1)[0], side="left"))
-            return torch.from_numpy(stream.subset(min(size, records), records))
+            return torch.from_numpy(stream.each_with_probability(rate, records))
         case ("fixed", rate):
             return torch.from_numpy(stream.subset(fixed_size(rate, records), records))
     return None
@@ -42,8 +35,3 @@ def expected_size(sampling: Sampling, size: float) -> float:
 def fixed_size(rate: float, records: int) -> int:
     """rate * records rounded down (the price at ``rate`` covers it); 1e-12 forgives the rounding of b / n."""
     return min(records, int(rate * records * (1 + 1e-12)))
-
-
-@lru_cache(maxsize=16)
-def _binomial(records: int, rate: float) -> NDArray[np.float64]:
-    return np.asarray(binom.cdf(np.arange(records + 1), records, rate), dtype=np.float64)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..events import Adjacency
-from ..gradients import Batch, Model
+from ..gradients import Batch, Linear, Model
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,18 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
         case Count():
             return torch.tensor([float(len(batch))], dtype=torch.float64)
         case SecondMoment():
-            moment = _second_moment(batch)
+            moment = _second_moment(batch, model)
             return moment[tuple(torch.triu_indices(*moment.shape))]
         case CrossMoment(bound):
             labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
-            return _unit_rows(batch).T @ labels
+            return torch.mv(_clipped_rows(batch, model).T, labels)
         case MinEigenvalue():
-            return torch.linalg.eigvalsh(_second_moment(batch))[:1]
+            return torch.linalg.eigvalsh(_second_moment(batch, model))[:1]
         case NormAtMost(threshold, theta):
             norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
-            below = (norms <= threshold) & batch.valid()
+            below = norms <= threshold
+            if batch.valid is not None:
+                below &= batch.valid
             return (below.double() - 0.5).sum()[None]
 
 
@@ -106,11 +108,14 @@ def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
             return noisy[0]
 
 
-def _unit_rows(batch: Batch) -> Tensor:
+def _clipped_rows(batch: Batch, model: Model) -> Tensor:
+    """Rows of norm at most 1, in double precision."""
     rows = batch.X.double()
+    if isinstance(model, Linear):  # laid out as unit rows and lengths
+        rows *= batch.lengths.double()[:, None]
     return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1)
 
 
-def _second_moment(batch: Batch) -> Tensor:
-    rows = _unit_rows(batch)
-    return rows.T @ rows
+def _second_moment(batch: Batch, model: Model) -> Tensor:
+    rows = _clipped_rows(batch, model)
+    return torch.mm(rows.T, rows)

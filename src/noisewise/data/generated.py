@@ -58,4 +58,4 @@ def digits() -> Dataset:
 
     X, y = load_digits(return_X_y=True)
     frame = pd.DataFrame(X, columns=[f"pixel_{i}" for i in range(X.shape[1])])
-    return Dataset("digits", frame, y.astype(np.int64), {name: (0.0, 16.0) for name in frame.columns})
+    return Dataset("digits", frame, y.astype(np.int64), dict.fromkeys(frame.columns, (0.0, 16.0)))

@@ -9,55 +9,85 @@ make the slack unnecessary; they are not here yet.)
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 BLOCK = 512
+CHUNK = 65536
 SLACK = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """Feature rows, labels and inverse row norms.
+    """Feature rows, labels, and the length of each row.
 
-    A row with an entry that is not finite is stored as zeros with inverse norm 0, so that it is clipped to nothing.
+    A row with an entry that is not finite is stored as zeros with length 0 and is not among the ``valid`` ones
+    (None: all are).
     """
 
     X: Tensor
     y: Tensor
-    inverse_norms: Tensor
+    lengths: Tensor
+    valid: Tensor | None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: Tensor) -> Batch:
-        return Batch(self.X.index_select(0, rows), self.y.index_select(0, rows), self.inverse_norms.index_select(0, rows))
+        valid = None if self.valid is None else self.valid.index_select(0, rows)
+        return Batch(
+            self.X.index_select(0, rows), self.y.index_select(0, rows), self.lengths.index_select(0, rows), valid
+        )
 
-    def valid(self) -> Tensor:
-        """Which rows are finite."""
-        return self.inverse_norms > 0
-
-
-def lay_out(X: Tensor, y: Tensor) -> Batch:
-    """Rows in single precision with their inverse norms, non-finite rows masked once and for all."""
-    rows = X.to(torch.float32).contiguous()
-    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    finite = torch.isfinite(norms)
-    if not bool(finite.all()):
-        rows = torch.where(finite[:, None], rows, 0.0)
-        norms = torch.where(finite, norms, math.inf)
-    return Batch(rows, y, norms.clamp_(min=2.0**-100).reciprocal_().float())
+    def narrow(self, start: int, length: int) -> Batch:
+        """A view of consecutive records."""
+        valid = None if self.valid is None else self.valid.narrow(0, start, length)
+        X, y, lengths = (part.narrow(0, start, length) for part in (self.X, self.y, self.lengths))
+        return Batch(X, y, lengths, valid)
 
 
-def blocked_sum(weights: Tensor, rows: Tensor) -> Tensor:
-    """weights^T rows, (K, d): one block in single precision, more of them added in double; ``weights`` is (n, K)."""
-    n, outputs = weights.shape
+def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
+    """Sum of ``chunk_sum`` over chunks that stay in the cache, so that a full pass reads the records once."""
+    if len(batch) <= CHUNK:
+        return chunk_sum(batch)
+    total = chunk_sum(batch.narrow(0, CHUNK))
+    for start in range(CHUNK, len(batch), CHUNK):
+        total += chunk_sum(batch.narrow(start, min(CHUNK, len(batch) - start)))
+    return total
+
+
+def lay_out(X: Tensor, y: Tensor, *, unit_rows: bool) -> Batch:
+    """Rows in single precision, divided by their lengths if ``unit_rows``, non-finite ones masked once and for all."""
+    rows = X.to(torch.float32)
+    lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    valid = torch.isfinite(lengths)
+    everywhere = bool(valid.all())
+    if not everywhere:
+        rows = torch.where(valid[:, None], rows, 0.0)
+        lengths = torch.where(valid, lengths, 0.0)
+    if unit_rows:
+        rows = rows / lengths.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
+    return Batch(rows.float().contiguous(), y, lengths.float(), None if everywhere else valid)
+
+
+def sum_dtype(records: int) -> torch.dtype:
+    """The precision in which :func:`blocked_sum` returns a sum over so many records."""
+    return torch.float32 if records <= BLOCK else torch.float64
+
+
+def blocked_sum(weights: Tensor, rows: Tensor, *, into: Tensor | None = None) -> Tensor:
+    """weights^T rows: one block in single precision, more of them added in double.
+
+    ``weights`` is (n,) or (n, K), the result (d,) or (K, d), written to ``into`` if given.
+    """
+    n = len(rows)
     if n <= BLOCK:
-        return weights.T @ rows
+        return torch.matmul(weights.T if weights.ndim == 2 else weights, rows, out=into)
     whole = n - n % BLOCK
-    blocks = weights[:whole].view(-1, BLOCK, outputs).transpose(1, 2)
-    total = torch.bmm(blocks, rows[:whole].view(-1, BLOCK, rows.shape[1])).sum(0, dtype=torch.float64)
-    return total.add_(weights[whole:].T @ rows[whole:])
+    blocks = weights[:whole].view(-1, BLOCK, weights.numel() // n).transpose(1, 2)
+    sums = torch.bmm(blocks, rows[:whole].view(-1, BLOCK, rows.shape[1]))
+    total = torch.sum(sums if weights.ndim == 2 else sums[:, 0], 0, dtype=torch.float64, out=into)
+    return total.add_(blocked_sum(weights[whole:], rows[whole:]))

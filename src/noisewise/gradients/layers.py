@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, blocked_sum
+from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, sum_dtype
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -64,17 +64,14 @@ class MLP:
 
     def layers(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(weights, bias) of each layer, as views of theta."""
-        views, at = [], 0
-        for into, out in pairwise(self.sizes):
-            weights = theta[at : at + out * into].view(out, into)
-            views.append((weights, theta[at + out * into : at + out * (into + 1)]))
-            at += out * (into + 1)
-        return views
+        pairs = list(pairwise(self.sizes))
+        flat = theta.split([length for into, out in pairs for length in (out * into, out)])
+        return [(flat[2 * i].view(out, into), flat[2 * i + 1]) for i, (into, out) in enumerate(pairs)]
 
-    def _forward(self, theta: Tensor, X: Tensor) -> tuple[list[Tensor], Tensor]:
+    def _forward(self, layers: list[tuple[Tensor, Tensor]], X: Tensor) -> tuple[list[Tensor], Tensor]:
         """The input of each layer, and the output of the last (flat when there is one output)."""
         activate, _ = ACTIVATIONS[self.activation]
-        *hidden, (last_weights, last_bias) = self.layers(theta)
+        *hidden, (last_weights, last_bias) = layers
         inputs = [X]
         for weights, bias in hidden:
             inputs.append(activate(torch.addmm(bias, inputs[-1], weights.T)))
@@ -82,7 +79,11 @@ class MLP:
         return inputs, scores[:, 0] if self.outputs == 1 else scores
 
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
-        return self._forward(theta, X)[1]
+        return self._forward(self.layers(theta), X)[1]
+
+    def lay_out(self, X: Tensor, y: Tensor) -> Batch:
+        """Records as the formulas below want them: rows as they are, and their lengths."""
+        return lay_out(X, y, unit_rows=False)
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each record."""
@@ -91,15 +92,16 @@ class MLP:
     def _book(self, theta: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Inputs and output gradients of each layer, and each record's gradient norm."""
         _, backward = ACTIVATIONS[self.activation]
-        inputs, scores = self._forward(theta, batch.X)
-        gradient = self.loss.slope(scores, batch.y)
-        gradients = [gradient[:, None] if self.outputs == 1 else gradient]
-        for a, (weights, _) in zip(inputs[:0:-1], self.layers(theta)[:0:-1], strict=True):
-            gradients.insert(0, backward(gradients[0] @ weights, a))
-        squared = torch.zeros(len(batch))
-        for a, b in zip(inputs, gradients, strict=True):
-            lengths = batch.inverse_norms.square().reciprocal_() if a is batch.X else a.square().sum(1)
-            squared.addcmul_(b.square().sum(1), lengths.add_(1))
+        layers = self.layers(theta)
+        inputs, scores = self._forward(layers, batch.X)
+        slopes = self.loss.slope(scores, batch.y)
+        gradients = [slopes[:, None] if self.outputs == 1 else slopes]
+        for a, (weights, _) in zip(inputs[:0:-1], layers[:0:-1], strict=True):
+            gradients.append(backward(gradients[-1] @ weights, a))
+        gradients.reverse()
+        squared = _squared_lengths(gradients[0]).mul_(batch.lengths.square().add_(1))
+        for a, b in zip(inputs[1:], gradients[1:], strict=True):
+            squared.addcmul_(_squared_lengths(b), _squared_lengths(a).add_(1))
         return inputs, gradients, squared.sqrt_()
 
     def norms(self, theta: Tensor, batch: Batch) -> Tensor:
@@ -108,15 +110,28 @@ class MLP:
 
     def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
+        return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
+
+    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         inputs, gradients, norms = self._book(theta, batch)
         factors = ((1 - SLACK) * clip / norms).clamp_(max=1)[:, None]
-        dead = ~torch.isfinite(norms)[:, None]
-        some_dead = bool(dead.any())  # decides only whether masking has anything to do; the result is the same
-        parts = []
+        alive = torch.isfinite(norms)
+        if batch.valid is not None:
+            alive &= batch.valid
+        dead = None if bool(alive.all()) else ~alive[:, None]  # decides only whether masking has anything to do
+        total, at = torch.empty(self.dimension, dtype=sum_dtype(len(batch))), 0
         for a, b in zip(inputs, gradients, strict=True):
             weighted = b.mul_(factors)
-            if some_dead:  # features are finite already; activations of a dead record may not be
+            if dead is not None:  # features are finite already; activations of a dead record may not be
                 weighted.masked_fill_(dead, 0)
                 a = a if a is batch.X else a.masked_fill(dead, 0)
-            parts += [blocked_sum(weighted, a).flatten(), weighted.sum(0)]
-        return torch.cat(parts)
+            out, into = b.shape[1], a.shape[1]
+            blocked_sum(weighted, a, into=total.narrow(0, at, out * into).view(out, into))
+            at += out * into
+            torch.sum(weighted, 0, dtype=total.dtype, out=total.narrow(0, at, out))
+            at += out
+        return total
+
+
+def _squared_lengths(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=1).square_()

@@ -1,7 +1,7 @@
 """Linear models in closed form: the gradient of one record is slope(z, y) times x, so clipping is one reweighting.
 
-With s_i = loss'(z_i, y_i), the per-record gradient norm is ||s_i|| * ||x_i||. The clipped sum is X^T w with
-w_i = s_i * min(1, C / (||s_i|| ||x_i||)): two matrix products, no per-record gradient, no autograd.
+With x = r u, ||u|| = 1, and s = loss'(z, y), the per-record gradient is (r s) u of norm r ||s||. The clipped sum is
+U^T c with c the r s clipped to norm C: two matrix products, no per-record gradient, no autograd.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, blocked_sum
+from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out
 
 
 @dataclass(frozen=True)
@@ -37,33 +37,44 @@ class Linear:
             return X @ theta
         return X @ theta.view(self.outputs, self.features).T
 
+    def lay_out(self, X: Tensor, y: Tensor) -> Batch:
+        """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
+        return lay_out(X, y, unit_rows=True)
+
+    def _batch_scores(self, theta: Tensor, batch: Batch) -> Tensor:
+        return self._scaled(self.scores(theta, batch.X), batch)
+
+    def _scaled(self, values: Tensor, batch: Batch) -> Tensor:
+        return values.mul_(batch.lengths if self.outputs == 1 else batch.lengths[:, None])
+
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each record."""
-        return self.loss.value(self.scores(theta, batch.X), batch.y)
+        return self.loss.value(self._batch_scores(theta, batch), batch.y)
 
-    def _slopes(self, theta: Tensor, batch: Batch) -> Tensor:
-        """Slope of each record's loss in its scores, as a matrix; a record with one that is not finite has slope 0."""
-        slopes = self.loss.slope(self.scores(theta, batch.X), batch.y)
+    def _coefficients(self, theta: Tensor, batch: Batch) -> Tensor:
+        """c with gradient c u, one row per record; a record whose slope is not finite has c = 0."""
+        slopes = self.loss.slope(self._batch_scores(theta, batch), batch.y)
         if self.outputs == 1:
-            return slopes.nan_to_num_(0, 0, 0)[:, None]
-        return slopes.masked_fill_(~torch.isfinite(slopes).all(1, keepdim=True), 0)
+            slopes.nan_to_num_(0.0, 0.0, 0.0)
+        else:
+            slopes.masked_fill_(~torch.isfinite(slopes).all(1, keepdim=True), 0.0)
+        return self._scaled(slopes, batch)
 
     def norms(self, theta: Tensor, batch: Batch) -> Tensor:
         """Gradient norm of each record."""
-        return torch.linalg.vector_norm(self._slopes(theta, batch), dim=1) / batch.inverse_norms
+        coefficients = self._coefficients(theta, batch)
+        return coefficients.abs_() if self.outputs == 1 else torch.linalg.vector_norm(coefficients, dim=1)
 
     def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
-        """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero.
+        """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
+        return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
 
-        A gradient s x is clipped by clipping its slope s to norm clip / ||x||.
-        """
-        slopes = self._slopes(theta, batch)
-        if math.isinf(clip):
-            slopes = slopes.masked_fill_(~batch.valid()[:, None], 0)
-        elif self.outputs == 1:
-            bound = batch.inverse_norms[:, None] * ((1 - SLACK) * clip)
-            slopes = torch.clamp(slopes, -bound, bound)
-        else:
-            bound = batch.inverse_norms[:, None] * ((1 - SLACK) * clip)
-            slopes.mul_((bound / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)).nan_to_num_(1).clamp_(max=1))
-        return blocked_sum(slopes, batch.X).flatten()
+    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+        coefficients = self._coefficients(theta, batch)
+        bound = (1 - SLACK) * clip
+        if self.outputs == 1:
+            coefficients.clamp_(-bound, bound)
+        elif math.isfinite(clip):
+            norms = torch.linalg.vector_norm(coefficients, dim=1, keepdim=True)
+            coefficients.mul_(bound / norms.clamp_(min=bound))
+        return blocked_sum(coefficients, batch.X).flatten()

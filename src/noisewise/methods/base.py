@@ -49,7 +49,7 @@ class Method(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
+        return asdict(self)  # type: ignore[call-overload]
 
     def with_settings(self, **changes: Any) -> Self:
         """The same method with other settings; one it does not have is refused by name."""

@@ -14,6 +14,7 @@ Abadi et al. 2016, Deep Learning with Differential Privacy; Song, Chaudhuri & Sa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
+from ..accounting.gdp import mu_of
 from ..budget import Meter, PlanMeter
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
@@ -29,7 +31,6 @@ from ..protect.projectors import PROJECTORS, Projector
 from .base import Method
 from .nonprivate import minimise
 from .size import size_noise
-
 
 WARM_START_L2 = 0.01  # a start from few public rows should not run away
 
@@ -89,8 +90,7 @@ class DpSgd(Method):
         )
         if self.l2:
             answer = Answer(answer.value + self.l2 * state.theta, answer.noise_std)  # after the noise: costs nothing
-        update, memory = state.projector(answer, state.memory)
-        theta = state.theta - update
+        theta, memory = state.projector(answer, state.theta, state.memory)
         in_tail = state.step + 1 > self.steps - self.tail_steps
         tail_sum = state.tail_sum + theta if in_tail else state.tail_sum
         return state._replace(step=state.step + 1, theta=theta, memory=memory, tail_sum=tail_sum)
@@ -110,4 +110,15 @@ class DpSgd(Method):
 
 
 def default_learning_rate(optimizer: str, facts: Facts) -> float:
-    return 1.0
+    """A step size from public or released facts: larger where the budget buys a clear gradient.
+
+    r = n mu / sqrt(d) is the signal-to-noise ratio of one release of the whole budget (mu halves under replace_one).
+    Momentum steps grow as sqrt(r), up to 2 or the 2/M that a smooth loss allows; SGD takes the ten steps that momentum
+    0.9 adds up; Adam and AdaGrad move each coordinate by about their rate.
+    """
+    budget = facts.budget
+    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
+    ratio = (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
+    largest = 2.0 if math.isinf(facts.smoothness) else min(2.0, 2 / facts.smoothness)
+    rate = min(0.5 * math.sqrt(ratio / 30), largest)
+    return {"momentum": rate, "sgd": 10 * rate, "debiased_momentum": 10 * rate}.get(optimizer, 0.2 * rate)

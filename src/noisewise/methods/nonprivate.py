@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from ..budget import Meter
 from ..curator import Curator, Facts, PublicCurator
 from .base import Method
 

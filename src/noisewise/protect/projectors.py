@@ -1,7 +1,6 @@
-"""Projectors: from a noised mean gradient to an update of theta. Post-processing, so they cost nothing.
+"""Projectors: from a noised mean gradient to the next theta. Post-processing, so they cost nothing.
 
-Each is a frozen rule with ``init(dimension) -> state`` and ``(answer, state) -> (update, state)``; the update is
-subtracted from theta.
+Each is a frozen rule with ``init(dimension) -> state`` and ``(answer, theta, state) -> (new theta, state)``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ S = TypeVar("S")
 
 class Projector(Protocol[S]):
     def init(self, dimension: int) -> S: ...
-    def __call__(self, answer: Answer, state: S) -> tuple[Tensor, S]: ...
+    def __call__(self, answer: Answer, theta: Tensor, state: S) -> tuple[Tensor, S]: ...
 
 
 class Moments(NamedTuple):
@@ -37,20 +36,20 @@ def _no_moments(dimension: int) -> Moments:
 
 @dataclass(frozen=True)
 class Sgd:
-    """eta g."""
+    """theta - eta g."""
 
     learning_rate: float
 
     def init(self, dimension: int) -> None:
         return None
 
-    def __call__(self, answer: Answer, state: None) -> tuple[Tensor, None]:
-        return self.learning_rate * answer.value, None
+    def __call__(self, answer: Answer, theta: Tensor, state: None) -> tuple[Tensor, None]:
+        return torch.add(theta, answer.value, alpha=-self.learning_rate), None
 
 
 @dataclass(frozen=True)
 class Momentum:
-    """eta v with v <- beta v + g (Polyak 1964, heavy ball)."""
+    """theta - eta v with v <- beta v + g (Polyak 1964, heavy ball)."""
 
     learning_rate: float
     beta: float = 0.9
@@ -58,14 +57,14 @@ class Momentum:
     def init(self, dimension: int) -> Tensor:
         return torch.zeros(dimension)
 
-    def __call__(self, answer: Answer, state: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, answer: Answer, theta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         velocity = torch.add(answer.value, state, alpha=self.beta)
-        return self.learning_rate * velocity, velocity
+        return torch.add(theta, velocity, alpha=-self.learning_rate), velocity
 
 
 @dataclass(frozen=True)
 class DebiasedMomentum:
-    """eta v / (1 - beta^t) with v <- beta v + (1 - beta) g: an average of past gradients."""
+    """theta - eta v / (1 - beta^t) with v <- beta v + (1 - beta) g: an average of past gradients."""
 
     learning_rate: float
     beta: float = 0.9
@@ -73,15 +72,16 @@ class DebiasedMomentum:
     def init(self, dimension: int) -> Moments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
         step = state.step + 1
         first = torch.lerp(answer.value, state.first, self.beta)
-        return self.learning_rate / (1 - self.beta**step) * first, Moments(step, first, state.second)
+        rate = self.learning_rate / (1 - self.beta**step)
+        return torch.add(theta, first, alpha=-rate), Moments(step, first, state.second)
 
 
 @dataclass(frozen=True)
 class AdaGrad:
-    """eta g / sqrt(sum of g^2) (Duchi et al. 2011)."""
+    """theta - eta g / sqrt(sum of g^2) (Duchi et al. 2011)."""
 
     learning_rate: float
     floor: float = 1e-8
@@ -89,15 +89,15 @@ class AdaGrad:
     def init(self, dimension: int) -> Moments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
         second = torch.addcmul(state.second, answer.value, answer.value)
-        update = self.learning_rate * answer.value / second.sqrt().add_(self.floor)
-        return update, Moments(state.step + 1, state.first, second)
+        moved = torch.addcdiv(theta, answer.value, second.sqrt().add_(self.floor), value=-self.learning_rate)
+        return moved, Moments(state.step + 1, state.first, second)
 
 
 @dataclass(frozen=True)
 class Adam:
-    """eta m / (sqrt(v) + floor) with debiased averages m of g and v of g^2 (Kingma & Ba 2015)."""
+    """theta - eta m / (sqrt(v) + floor) with debiased averages m of g and v of g^2 (Kingma & Ba 2015)."""
 
     learning_rate: float
     beta: float = 0.9
@@ -107,12 +107,12 @@ class Adam:
     def init(self, dimension: int) -> Moments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
         step = state.step + 1
         first = torch.lerp(answer.value, state.first, self.beta)
         second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
         scale = self.learning_rate * math.sqrt(1 - self.beta_squared**step) / (1 - self.beta**step)
-        return scale * first / second.sqrt().add_(self.floor), Moments(step, first, second)
+        return torch.addcdiv(theta, first, second.sqrt().add_(self.floor), value=-scale), Moments(step, first, second)
 
 
 PROJECTORS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}

@@ -80,7 +80,9 @@ def text(data: Mapping[str, Any]) -> str:
     }[promise["adjacency"]]
     lines = []
     if data["simulation"]:
-        lines.append("NOT PRIVATE: this was a seeded simulation, its noise can be reproduced. A private run would promise:")
+        lines.append(
+            "NOT PRIVATE: this was a seeded simulation, its noise can be reproduced. A private run would promise:"
+        )
     lines += [
         f"(epsilon, delta) = ({promise['epsilon']:g}, {promise['delta']:g}), adjacency {promise['adjacency']}: whatever "
         f"is computed from this model is almost as likely {relation}.",
