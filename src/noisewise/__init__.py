@@ -17,7 +17,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .accounting.calibrate import calibrate, epsilon
-    from .budget import Budget, BudgetExhausted, explain
+    from .budget import Budget, BudgetExhausted
+    from .choice import explain
     from .curator import Curator, PublicCurator
     from .estimators import PrivateClassifier, PrivateRegressor
     from .report.statement import verify
@@ -36,7 +37,8 @@ __all__ = [
 ]
 _HOMES = {
     "accounting.calibrate": ("calibrate", "epsilon"),
-    "budget": ("Budget", "BudgetExhausted", "explain"),
+    "budget": ("Budget", "BudgetExhausted"),
+    "choice": ("explain",),
     "curator": ("Curator", "PublicCurator"),
     "estimators": ("PrivateClassifier", "PrivateRegressor"),
     "report.statement": ("verify",),

@@ -72,6 +72,7 @@ def run_demo(*, json_output: bool, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
+    plot(rows, out / "accuracy.png")
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
@@ -79,7 +80,8 @@ def run_demo(*, json_output: bool, out: Path) -> None:
     console.print(_table(rows))
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
     console.print(
-        f"Written to {out}/statement.json and statement.txt. Check it yourself: noisewise verify {out}/statement.json",
+        f"Written to {out}: statement.json, statement.txt, accuracy.png. "
+        f"Check the promise yourself: noisewise verify {out}/statement.json",
         highlight=False,
         soft_wrap=True,
     )
@@ -100,10 +102,36 @@ def _watched(split: Split, classifier: PrivateClassifier, progress: Progress, ta
     return accuracy
 
 
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Accuracy over epsilon for each data set, with the non-private accuracy as a dashed line."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for row, colour in zip(rows, ("#0b6e99", "#b5541c"), strict=True):
+        accuracies = [row[f"epsilon={epsilon:g}"] for epsilon in BUDGETS]
+        axes.plot(BUDGETS, accuracies, "o-", color=colour, label=f"{row['data']}, {row['records']:,} records")
+        axes.axhline(row["non-private"], color=colour, linestyle="--", linewidth=1)
+        for epsilon, accuracy in zip(BUDGETS, accuracies, strict=True):
+            axes.annotate(
+                f"{accuracy:.1%}", (epsilon, accuracy), (0, -15), textcoords="offset points", ha="center", color=colour
+            )
+    axes.set_xscale("log")
+    axes.set_xticks(BUDGETS, [f"{epsilon:g}" for epsilon in BUDGETS])
+    axes.minorticks_off()
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.set(xlabel=f"epsilon (delta {DELTA:g})", ylabel="accuracy on held-out rows")
+    axes.set_title("More budget, more accuracy; dashed: without privacy", loc="left", fontsize=11)
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
     for name in rows[0]:
-        table.add_column(name, justify="left" if name == "data" else "right")
+        table.add_column(name.replace("epsilon=", "eps "), justify="left" if name == "data" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
     return table

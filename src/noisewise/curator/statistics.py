@@ -81,12 +81,13 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
             return torch.tensor([float(len(batch))], dtype=torch.float64)
         case SecondMoment():
             moment = _second_moment(batch, model)
-            return moment[tuple(torch.triu_indices(*moment.shape))]
+            return torch.masked_select(moment, torch.ones_like(moment, dtype=torch.bool).triu())
         case CrossMoment(bound):
             labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
-            return torch.mv(_clipped_rows(batch, model).T, labels)
+            return (_clipped_rows(batch, model) * labels[:, None]).sum(0)
         case MinEigenvalue():
-            return torch.linalg.eigvalsh(_second_moment(batch, model))[:1]
+            eigenvalues: Tensor = torch.linalg.eigvalsh(_second_moment(batch, model))
+            return eigenvalues[:1]
         case NormAtMost(threshold, theta):
             norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
             below = norms <= threshold
@@ -99,8 +100,8 @@ def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
     """A released flat vector in the statistic's own shape: symmetric matrix, vector or number."""
     match what:
         case SecondMoment():
-            matrix = torch.zeros(features, features, dtype=torch.float64)
-            matrix[tuple(torch.triu_indices(features, features))] = noisy
+            upper = torch.ones(features, features, dtype=torch.bool).triu()
+            matrix = torch.zeros(features, features, dtype=torch.float64).masked_scatter(upper, noisy)
             return matrix + matrix.triu(1).T
         case CrossMoment():
             return noisy
@@ -113,9 +114,10 @@ def _clipped_rows(batch: Batch, model: Model) -> Tensor:
     rows = batch.X.double()
     if isinstance(model, Linear):  # laid out as unit rows and lengths
         rows *= batch.lengths.double()[:, None]
-    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / norms.clamp_(min=1)
 
 
 def _second_moment(batch: Batch, model: Model) -> Tensor:
     rows = _clipped_rows(batch, model)
-    return torch.mm(rows.T, rows)
+    return rows.T.mm(rows)

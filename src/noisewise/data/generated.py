@@ -24,7 +24,7 @@ def census(rows: int, *, seed: int = 0) -> Dataset:
     """A census-like table: age, schooling, hours, household and occupation, and whether income is high (about 1 in 4).
 
     >>> table = census(1000)
-    >>> table.X.shape, 0.15 < table.y.mean() < 0.35
+    >>> table.X.shape, 0.15 < float(table.y.mean()) < 0.35
     ((1000, 16), True)
     """
     rng = np.random.default_rng(seed)

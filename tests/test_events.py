@@ -1,0 +1,97 @@
+import json
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from noisewise.events import (
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    FixedBatch,
+    Gaussian,
+    InvalidEvent,
+    Poisson,
+    Repeated,
+    from_dict,
+    leaves,
+    sampled,
+    to_dict,
+)
+
+positive = st.floats(1e-6, 1e6)
+rates = st.floats(1e-6, 1.0)
+mechanisms = st.one_of(
+    st.builds(Gaussian, positive),
+    st.builds(BoundedRange, positive),
+    st.builds(ApproximateDP, positive, st.floats(0, 0.99)),
+)
+leaf_events = st.one_of(mechanisms, st.builds(Poisson, rates, mechanisms), st.builds(FixedBatch, rates, mechanisms))
+events = st.recursive(
+    leaf_events,
+    lambda inner: st.one_of(
+        st.builds(Repeated, inner, st.integers(0, 5)),
+        st.builds(Composed, st.lists(inner, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+
+
+def unrolled(event):
+    """Leaves counted the slow way, one by one."""
+    if isinstance(event, Repeated):
+        return sum((unrolled(event.event) for _ in range(event.count)), Counter())
+    if isinstance(event, Composed):
+        return sum((unrolled(inner) for inner in event.events), Counter())
+    return Counter([event])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(events)
+def test_counts_multiply_and_json_keeps_everything(event):
+    assert leaves(event) == unrolled(event)
+    assert from_dict(json.loads(json.dumps(to_dict(event)))) == event
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.inf, math.nan])
+def test_a_noise_multiplier_out_of_range_is_refused(sigma):
+    with pytest.raises(InvalidEvent, match="noise_multiplier"):
+        Gaussian(sigma)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])
+@pytest.mark.parametrize("kind", [Poisson, FixedBatch])
+def test_a_rate_out_of_range_is_refused(kind, rate):
+    with pytest.raises(InvalidEvent, match="rate"):
+        kind(rate, Gaussian(1.0))
+
+
+def test_other_fields_out_of_range_are_refused():
+    with pytest.raises(InvalidEvent, match="epsilon"):
+        BoundedRange(0.0)
+    with pytest.raises(InvalidEvent, match="delta"):
+        ApproximateDP(1.0, 1.0)
+    with pytest.raises(InvalidEvent, match="count"):
+        Repeated(Gaussian(1.0), -1)
+    with pytest.raises(InvalidEvent, match="count"):
+        Repeated(Gaussian(1.0), True)
+
+
+def test_things_that_are_not_events_are_refused_by_name():
+    with pytest.raises(TypeError, match="not an event"):
+        leaves("Gaussian")
+    with pytest.raises(TypeError, match="not an event"):
+        leaves([Gaussian(1.0), 3.0])
+    with pytest.raises(InvalidEvent, match="unknown event kind"):
+        from_dict({"kind": "Laplace", "scale": 1.0})
+    with pytest.raises(InvalidEvent, match="no field"):
+        from_dict({"kind": "Gaussian", "noise_multiplier": 1.0, "secret": 2})
+
+
+def test_sampling_makes_the_event():
+    assert sampled(("full",), Gaussian(2.0)) == Gaussian(2.0)
+    assert sampled(("fixed", 0.5), Gaussian(2.0)) == FixedBatch(0.5, Gaussian(2.0))
+    with pytest.raises(ValueError, match="sampling"):
+        sampled(("shuffle", 0.1), Gaussian(1.0))
