@@ -103,28 +103,32 @@ def _watched(split: Split, classifier: PrivateClassifier, progress: Progress, ta
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Accuracy over epsilon for each data set, with the non-private accuracy as a dashed line."""
+    """Accuracy over epsilon, a panel for each data set, with the non-private accuracy as a dashed line."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    for row, colour in zip(rows, ("#0b6e99", "#b5541c"), strict=True):
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(rows), sharey=True)
+    for row, axes in zip(rows, panels, strict=True):
         accuracies = [row[f"epsilon={epsilon:g}"] for epsilon in BUDGETS]
-        axes.plot(BUDGETS, accuracies, "o-", color=colour, label=f"{row['data']}, {row['records']:,} records")
-        axes.axhline(row["non-private"], color=colour, linestyle="--", linewidth=1)
+        axes.axhline(row["non-private"], color="#777777", linestyle="--", linewidth=1)
+        axes.annotate(f"without privacy {row['non-private']:.1%}", (BUDGETS[0], row["non-private"]), (0, 4),
+                      textcoords="offset points", color="#555555")  # fmt: skip
+        axes.plot(BUDGETS, accuracies, "o-", color="#0b6e99")
         for epsilon, accuracy in zip(BUDGETS, accuracies, strict=True):
-            axes.annotate(
-                f"{accuracy:.1%}", (epsilon, accuracy), (0, -15), textcoords="offset points", ha="center", color=colour
-            )
-    axes.set_xscale("log")
-    axes.set_xticks(BUDGETS, [f"{epsilon:g}" for epsilon in BUDGETS])
-    axes.minorticks_off()
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes.set(xlabel=f"epsilon (delta {DELTA:g})", ylabel="accuracy on held-out rows")
-    axes.set_title("More budget, more accuracy; dashed: without privacy", loc="left", fontsize=11)
-    axes.legend(loc="lower right", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+            axes.annotate(f"{accuracy:.1%}", (epsilon, accuracy), (0, -16), textcoords="offset points", ha="center",
+                          color="#0b6e99", weight="bold")  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(0.06, 14)
+        axes.set_xticks(BUDGETS, [f"{epsilon:g}" for epsilon in BUDGETS])
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.05)
+        axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axes.set_xlabel(f"epsilon (delta {DELTA:g})")
+        axes.set_title(
+            f"{row['data']}: {row['records']:,} records, {row['features']} features", loc="left", fontsize=10
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("accuracy on held-out rows")
     figure.savefig(path, dpi=120)
 
 

@@ -32,14 +32,31 @@ MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
 class Stream:
     """A source of secret randomness that exists once."""
 
-    __slots__ = ("_cipher", "_fresh", "_normals", "_pid", "_uniforms", "_words", "_zeros", "simulation")
+    __slots__ = (
+        "_bytes",
+        "_cipher",
+        "_fresh",
+        "_halves",
+        "_normal_halves",
+        "_normals",
+        "_pid",
+        "_uniform_halves",
+        "_uniforms",
+        "_words",
+        "_zeros",
+        "simulation",
+    )
 
     def __init__(self, seed: int | None = None) -> None:
         self.simulation = seed is not None
         secret = os.urandom(16) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()[:16]
         self._cipher, self._pid = _keyed(secret), os.getpid()
-        self._zeros, self._words = bytes(8 * POOL), bytearray(8 * POOL + 15)
+        self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
+        self._words = torch.frombuffer(self._bytes, dtype=torch.int64, count=POOL)
+        self._halves = self._words.view(2, -1).unbind()
+        self._uniform_halves = self._words.view(torch.float64).view(2, -1).unbind()
         self._normals = np.empty(POOL)
+        self._normal_halves = torch.from_numpy(self._normals).view(2, -1).unbind()
         self._fresh = 0  # how many draws at the end of the pool are unused
         self._uniforms = np.empty(0)
 
@@ -61,14 +78,15 @@ class Stream:
 
     def _refill(self) -> None:
         """A pool of standard normal draws: sqrt(-2 log u) times the cosine and sine of a random angle."""
-        self._cipher.update_into(self._zeros, self._words)
-        words = torch.frombuffer(self._words, dtype=torch.int64, count=POOL).bitwise_and_(MANTISSA)
-        first, second = words.view(2, -1)
-        radius = first.bitwise_or_(MINUS_TWO_TO_MINUS_ONE).view(torch.float64).add_(2.0).log_().mul_(-2.0).sqrt_()
-        angle = second.bitwise_or_(ONE_TO_TWO).view(torch.float64).mul_(2 * math.pi)
-        cosines, sines = torch.from_numpy(self._normals).view(2, -1)
-        torch.cos(angle, out=cosines).mul_(radius)
-        torch.sin(angle, out=sines).mul_(radius)
+        self._cipher.update_into(self._zeros, self._bytes)
+        self._words.bitwise_and_(MANTISSA)
+        self._halves[0].bitwise_or_(MINUS_TWO_TO_MINUS_ONE)
+        self._halves[1].bitwise_or_(ONE_TO_TWO)
+        radius, angle = self._uniform_halves
+        radius.add_(2.0).log_().mul_(-2.0).sqrt_()
+        angle.mul_(2 * math.pi)
+        torch.cos(angle, out=self._normal_halves[0]).mul_(radius)
+        torch.sin(angle, out=self._normal_halves[1]).mul_(radius)
         self._fresh = POOL
 
     def noised(self, total: Tensor, std: float, *, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
