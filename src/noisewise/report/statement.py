@@ -86,13 +86,20 @@ def text(data: Mapping[str, Any]) -> str:
     lines += [
         f"(epsilon, delta) = ({promise['epsilon']:g}, {promise['delta']:g}), adjacency {promise['adjacency']}: whatever "
         f"is computed from this model is almost as likely {relation}.",
-        f"Accounting: {data['meter']['name']}; {_events_text(data['events'])}.",
+        f"Accounting: {_accounting_text(data['meter'])}; {_events_text(data['events'])}.",
         f"Method: {data['method']['name']}. Model: {data['model']['kind']} {data['model']['shape']}, "
         f"{data['model']['loss']} loss. Size of the data: {data['size']}.",
         "Assumed public: " + "; ".join(data["assumed"]) + ".",
         f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
     ]
     return "\n".join(lines)
+
+
+def _accounting_text(meter: Mapping[str, Any]) -> str:
+    if meter["meter"] == "plan":
+        return f"a plan fixed beforehand, priced by {meter['accountant'].upper()}"
+    order = f" at order {meter['order']}" if meter.get("order") else ""
+    return f"a {meter['name'].upper()} filter{order}, which covers noise chosen while running"
 
 
 def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
