@@ -1,0 +1,156 @@
+"""Clipped gradient sums against torch autograd, record by record, clipped by hand in double precision."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from noisewise.gradients import MLP, SLACK, Linear
+from noisewise.gradients.batches import BLOCK
+from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+
+MODELS = [
+    *(Linear(5, loss) for loss in (Logistic(), Hinge(), HuberHinge(), HuberHinge(2.0), Squared())),
+    Linear(5, Softmax(), 3),
+    *(MLP((5, 4, 3), Softmax(), activation) for activation in ("relu", "tanh", "sigmoid")),
+    *(MLP((5, 4, 1), loss, "tanh") for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),
+    MLP((5, 4, 1), Logistic(), "relu"),
+    MLP((5, 6, 4, 3), Softmax(), "relu"),
+    MLP((5, 6, 4, 3), Softmax(), "sigmoid"),
+    MLP((5, 3, 4, 2, 1), Squared(), "tanh"),
+    MLP((5, 3), Softmax()),
+    MLP((5, 1), Logistic()),
+]
+CLIPS = (0.01, 0.3, 2.0, math.inf)
+
+
+def name(model) -> str:
+    shape = f"{model.sizes}-{model.activation}" if isinstance(model, MLP) else f"linear{model.outputs}"
+    return f"{shape}-{model.loss!r}"
+
+
+def a_loss(loss, z, y):
+    """The loss once more, from its textbook formula."""
+    match loss:
+        case Softmax():
+            return F.cross_entropy(z, y)
+        case Logistic():
+            return F.binary_cross_entropy_with_logits(z[0], (y + 1) / 2)
+        case Hinge():
+            return torch.clamp(1 - y * z[0], min=0)
+        case Squared():
+            return F.mse_loss(z[0], y)
+        case HuberHinge(h):
+            m = 1 - y * z[0]
+            return torch.where(m > h, m, torch.where(m < -h, 0 * m, (m + h) ** 2 / (4 * h)))
+    raise AssertionError(loss)
+
+
+def network(model, theta, x):
+    if isinstance(model, Linear):
+        return theta.view(model.outputs, model.features) @ x
+    sizes, at = list(pairwise(model.sizes)), 0
+    for number, (into, out) in enumerate(sizes):
+        weights, bias = theta[at : at + into * out].view(out, into), theta[at + into * out : at + out * (into + 1)]
+        x, at = F.linear(x, weights, bias), at + out * (into + 1)
+        if number < len(sizes) - 1:
+            x = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[model.activation](x)
+    return x
+
+
+def per_record(model, theta, X, y):
+    """Every record's gradient by autograd in double precision, one row each."""
+    labels = y if model.loss.task == "classes" else y.double()
+    gradient = torch.func.grad(lambda t, x, label: a_loss(model.loss, network(model, t, x), label))
+    return torch.func.vmap(gradient, in_dims=(None, 0, 0))(theta.double(), X.double(), labels)
+
+
+def by_hand(G, clip):
+    """Clip each row to norm ``clip``, then add."""
+    norms = torch.linalg.vector_norm(G, dim=1, keepdim=True)
+    return (G * torch.where(norms > clip, clip / norms, 1.0)).sum(0)
+
+
+def records(model, n, seed=0, spread=1.0):
+    g = torch.Generator().manual_seed(seed)
+    X = spread * torch.randn(n, model.features, generator=g) * torch.exp(torch.randn(n, 1, generator=g))
+    if model.loss.task == "classes":
+        y = torch.randint(model.outputs, (n,), generator=g)
+    elif model.loss.task == "binary":
+        y = torch.randint(2, (n,), generator=g).float() * 2 - 1
+    else:
+        y = torch.randn(n, generator=g)
+    return X, y, 0.7 * torch.randn(model.dimension, generator=g)
+
+
+def close(a, b, rtol=1e-4):
+    return bool(torch.linalg.vector_norm(a.double() - b) <= rtol * torch.linalg.vector_norm(b) + 1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_norms_and_clipped_sums_are_autograds(model):
+    X, y, theta = records(model, 83)
+    G, batch = per_record(model, theta, X, y), model.lay_out(X, y)
+    assert torch.allclose(model.norms(theta, batch).double(), torch.linalg.vector_norm(G, dim=1), rtol=1e-3, atol=1e-4)
+    values = torch.stack([a_loss(model.loss, network(model, theta, x), label) for x, label in zip(X, y, strict=True)])
+    assert torch.allclose(model.losses(theta, batch), values, rtol=1e-3, atol=1e-4)
+    for clip in CLIPS:
+        ours = model.clipped_sum(theta, batch, clip)
+        assert ours.shape == (model.dimension,)
+        effective = clip * (1 - SLACK) if math.isfinite(clip) else clip
+        assert close(ours, by_hand(G, effective))
+        assert close(ours, by_hand(G, clip), rtol=0.05)  # the slack costs a thousandth of each record
+
+
+@pytest.mark.parametrize("model", [MODELS[0], MODELS[5], MODELS[6]], ids=name)
+def test_the_check_rejects_wrong_ways_of_clipping(model):
+    X, y, theta = records(model, 83)
+    G, ours = per_record(model, theta, X, y), model.clipped_sum(theta, model.lay_out(X, y), 0.3)
+    right = by_hand(G, 0.3 * (1 - SLACK))
+    assert close(ours, right)
+    after_the_sum = G.sum(0) * min(1.0, 0.3 / float(G.sum(0).norm()))
+    per_coordinate = G.clamp(-0.3, 0.3).sum(0)
+    normalised = (0.3 * G / torch.linalg.vector_norm(G, dim=1, keepdim=True).clamp(min=1e-9)).sum(0)
+    for wrong in (by_hand(G, 0.3 * 1.05), by_hand(G, 0.3), G.sum(0), after_the_sum, per_coordinate, normalised):
+        assert not close(ours, wrong)
+
+
+@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1])
+@pytest.mark.parametrize("model", [Linear(5, Logistic()), Linear(5, Softmax(), 3), MLP((5, 4, 3), Softmax(), "tanh")])
+def test_block_boundaries_lose_and_repeat_nobody(model, n):
+    X, y, theta = records(model, n, seed=n)
+    G, batch = per_record(model, theta, X, y), model.lay_out(X, y)
+    for clip in (0.5, math.inf):
+        ours = model.clipped_sum(theta, batch, clip)
+        effective = clip * (1 - SLACK) if math.isfinite(clip) else clip
+        assert close(ours, by_hand(G, effective))
+        if n > 1 and math.isfinite(clip):  # without a clip one record may be too small to be missed
+            assert not close(ours, by_hand(G[:-1], effective))
+            assert not close(ours, by_hand(G[1:], effective))
+
+
+def test_a_batch_of_nobody_sums_to_zero():
+    for model in MODELS:
+        X, y, theta = records(model, 3)
+        nobody = model.lay_out(X, y).take(torch.zeros(0, dtype=torch.int64))
+        assert torch.equal(model.clipped_sum(theta, nobody, 1.0).double(), torch.zeros(model.dimension).double())
+
+
+def test_a_batch_takes_the_rows_it_is_given():
+    model = Linear(5, Logistic())
+    X, y, theta = records(model, 40)
+    rows = torch.tensor([3, 3, 7, 39, 0])
+    taken, direct = model.lay_out(X, y).take(rows), model.lay_out(X[rows], y[rows])
+    assert torch.equal(model.clipped_sum(theta, taken, 0.2), model.clipped_sum(theta, direct, 0.2))
+
+
+@pytest.mark.parametrize("sizes", [(5,), (5, 0, 1), ()])
+def test_an_mlp_without_layers_or_units_is_refused(sizes):
+    with pytest.raises(ValueError, match="sizes"):
+        MLP(sizes, Logistic())
+    with pytest.raises(ValueError, match="activation"):
+        MLP((5, 1), Logistic(), "gelu")

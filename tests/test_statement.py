@@ -1,0 +1,367 @@
+"""A statement promises no more than its events pay for, and ``verify`` finds out when it does."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import noisewise as nw
+from noisewise.accounting.calibrate import ACCOUNTANTS
+from noisewise.budget import AdditiveMeter, Budget
+from noisewise.events import (
+    ADJACENCIES,
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    FixedBatch,
+    Gaussian,
+    Poisson,
+    Repeated,
+    to_dict,
+)
+from noisewise.methods.dpsgd import DpSgd
+
+torch.set_num_threads(1)
+
+X = np.random.default_rng(0).uniform(-1, 1, (400, 3))
+Y = (X[:, 0] > 0).astype(int)
+
+
+def fitted(sampling=("full",), **changes):
+    method = DpSgd(steps=10, sampling=sampling)
+    return nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), method=method, **changes).fit(X, Y)
+
+
+RUNS = {
+    "full": fitted().statement_,
+    "poisson": fitted(("poisson", 0.1)).statement_,
+    "public size": fitted(size_is_public=True).statement_,
+    "replace_one": fitted(adjacency="replace_one").statement_,
+    "fixed": fitted(("fixed", 0.1), adjacency="replace_one").statement_,
+}
+
+
+def adaptive() -> dict:
+    """A true statement of a run under a filter: noise chosen on the way, stopped at half of the budget."""
+    meter = AdditiveMeter(Budget(1.0, 1e-6), "gdp")
+    for _ in range(3):
+        meter.spend(Gaussian(meter.noise_for(0.2)))
+    data = data_of("public size")
+    events = [to_dict(Repeated(leaf, count)) for leaf, count in meter.events.items()]
+    return data | {"meter": meter.describe(), "events": events}
+
+
+def data_of(run: str = "full") -> dict:
+    return json.loads(RUNS[run].to_json())
+
+
+def changed(data: dict, *path, to) -> dict:
+    data = copy.deepcopy(data)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    return data
+
+
+def without(data: dict, *path) -> dict:
+    data = copy.deepcopy(data)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    return data
+
+
+def refused(data) -> str:
+    verdict = nw.verify(data)
+    assert verdict.holds is False, "this statement promises too much and must not verify"
+    assert verdict.reason
+    return verdict.reason
+
+
+# --- what holds ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_private_run_verifies_from_its_json_alone(run):
+    verdict = nw.verify(data_of(run))
+    assert verdict.holds, verdict.reason
+    assert verdict.epsilon == 1.0
+
+
+def test_an_adaptive_run_verifies():
+    assert nw.verify(adaptive()).holds
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_json_round_trip(run):
+    data = RUNS[run].data
+    assert nw.verify(json.loads(json.dumps(data_of(run)))) == nw.verify(data_of(run))
+    assert json.loads(RUNS[run].to_json()) == json.loads(json.dumps(data))
+    assert "NaN" not in RUNS[run].to_json() and "Infinity" not in RUNS[run].to_json()
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_statement_names_everything(run):
+    data = data_of(run)
+    assert set(data) == {*FIELDS, "trusted"}
+    assert data["promise"]["unit"] == "one record"
+    assert data["software"] == {"noisewise": nw.__version__}
+    assert data["method"]["settings"]["steps"] == 10
+    text = str(RUNS[run])
+    for part in (
+        "(1, 1e-06)",
+        data["promise"]["adjacency"],
+        "10 x Gaussian noise",
+        "dpsgd",
+        "logistic",
+        "Assumed public",
+    ):
+        assert part in text
+
+
+def test_a_statement_object_can_be_verified_as_it_is():
+    assert nw.verify(RUNS["full"]).holds, "clf.statement_ is what a user has in hand"
+
+
+def test_events_of_a_plan_may_be_left_out_because_the_whole_plan_stays_charged():
+    assert nw.verify(changed(data_of(), "events", to=data_of()["events"][:1])).holds
+    assert nw.verify(changed(data_of(), "events", 1, "count", to=3)).holds
+
+
+def test_a_weaker_promise_holds_too():
+    assert nw.verify(changed(data_of(), "promise", "epsilon", to=2.0)).holds
+    assert nw.verify(changed(data_of(), "promise", "delta", to=1e-5)).holds
+
+
+# --- what does not ---------------------------------------------------------------------------------------------------
+
+
+def test_a_simulation_is_not_private():
+    assert "simulation" in refused(dict(fitted(random_state=0).statement_.data))
+    for other in (True, None, 0, 1, "false", []):
+        refused(changed(data_of(), "simulation", to=other))
+
+
+def test_a_run_without_privacy_promises_nothing():
+    clf = nw.PrivateClassifier(bounds=(-1, 1), method="nonprivate").fit(X, Y)
+    assert "without privacy" in refused(json.loads(clf.statement_.to_json()))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(("field", "factor"), [("epsilon", 0.99), ("epsilon", 0.1), ("delta", 0.9), ("delta", 1e-3)])
+def test_a_stronger_promise_is_refused(run, field, factor):
+    data = data_of(run)
+    reason = refused(changed(data, "promise", field, to=data["promise"][field] * factor))
+    assert "epsilon" in reason or "delta" in reason
+
+
+def test_a_stronger_promise_of_an_adaptive_run_is_refused_although_less_was_spent():
+    """The stated epsilon is the cap, never the realised spend."""
+    refused(changed(adaptive(), "promise", "epsilon", to=0.9))
+    refused(changed(adaptive(), "promise", "delta", to=1e-7))
+
+
+def test_noise_raised_in_the_events_or_the_plan():
+    data = data_of("public size")
+    noise = data["events"][0]["event"]["noise_multiplier"]
+    in_events = changed(data, "events", 0, "event", "noise_multiplier", to=2 * noise)
+    in_plan = changed(data, "meter", "plan", 0, "event", "noise_multiplier", to=2 * noise)
+    for forged in (in_events, in_plan):
+        assert "left in the plan" in refused(forged)
+
+
+def test_rate_lowered_in_the_events_or_the_plan():
+    data = data_of("poisson")
+    sampled = next(i for i, item in enumerate(data["events"]) if item["event"]["kind"] == "Poisson")
+    planned = next(i for i, item in enumerate(data["meter"]["plan"]) if item["event"]["kind"] == "Poisson")
+    refused(changed(data, "events", sampled, "event", "rate", to=0.01))
+    refused(changed(data, "meter", "plan", planned, "event", "rate", to=0.01))
+
+
+def test_count_lowered_in_the_plan_or_raised_in_the_events():
+    data = data_of("public size")
+    refused(changed(data, "meter", "plan", 0, "count", to=5))
+    refused(changed(data, "events", 0, "count", to=11))
+    refused(changed(data, "events", to=data["events"] * 2))
+
+
+def test_a_plan_that_lacks_an_event_that_happened():
+    data = data_of()
+    for place in range(len(data["meter"]["plan"])):
+        refused(without(data, "meter", "plan", place))
+
+
+def test_a_promise_that_nothing_was_paid_for():
+    """An empty plan costs nothing, so any epsilon would hold; but no model comes from no question."""
+    data = changed(changed(data_of(), "meter", "plan", to=[]), "events", to=[])
+    refused(data)
+    refused(changed(data, "promise", "epsilon", to=1e-9))
+    refused(changed(changed(adaptive(), "events", to=[]), "promise", "epsilon", to=1e-9))
+
+
+def test_the_meter_may_not_state_another_price_than_its_plan_has():
+    for price in (0.001, None, math.nan, "0.5", 2.0):
+        refused(changed(data_of(), "meter", "epsilon", to=price))
+    refused(without(data_of(), "meter", "epsilon"))
+
+
+def test_the_cap_of_a_meter_belongs_to_the_promise():
+    cap = adaptive()["meter"]["cap"]
+    for other in (2 * cap, math.nan, math.inf, None, "1", cap / 2):
+        refused(changed(adaptive(), "meter", "cap", to=other))
+
+
+def test_the_meter_may_not_name_another_relation_than_the_promise():
+    refused(changed(adaptive(), "meter", "adjacency", to="replace_one"))
+
+
+def test_other_meters_and_accountants_are_refused_by_name():
+    for kind in ("free", None, 3, ""):
+        refused(changed(data_of(), "meter", "meter", to=kind))
+    for name in ("none", None, "", 0):
+        refused(changed(data_of(), "meter", "accountant", to=name))
+        refused(changed(adaptive(), "meter", "name", to=name))
+    refused(changed(data_of(), "meter", "name", to="exact"))
+    refused(changed(data_of(), "meter", to=None))
+
+
+@pytest.mark.parametrize("name", ["rdp", "zcdp", "pld", "tcdp", "ctcdp", "moments", "advanced", "basic", "gdp"])
+def test_naming_another_accountant_never_buys_a_smaller_epsilon(name):
+    for run in RUNS:
+        forged = changed(data_of(run), "meter", "accountant", to=name)
+        refused(changed(forged, "promise", "epsilon", to=0.95))
+
+
+def test_the_cheaper_relation_is_refused():
+    """Noise that was scaled for one relation says nothing about the other: units of statistics differ."""
+    refused(changed(data_of("full"), "promise", "adjacency", to="replace_one"))
+    for run in ("replace_one", "fixed"):
+        forged = changed(data_of(run), "promise", "adjacency", to="add_remove")
+        refused(forged)
+        refused(changed(forged, "promise", "epsilon", to=0.6))
+    for other in ("none", None, "", 1, ["add_remove"]):
+        refused(changed(data_of(), "promise", "adjacency", to=other))
+
+
+def test_one_record_is_the_unit():
+    for unit in ("one person", "one household", "", None, 3):
+        assert "unit" in refused(changed(data_of(), "promise", "unit", to=unit))
+
+
+@pytest.mark.parametrize("size", ["unknown", None, "", 400])
+def test_the_size_is_public_or_bought(size):
+    assert "size" in refused(changed(data_of(), "size", to=size))
+
+
+def test_a_bought_size_shows_in_the_events():
+    assert "size" in refused(changed(data_of("public size"), "size", to="bought"))
+    assert "size" in refused(changed(data_of("replace_one"), "size", to="bought"))
+
+
+FIELDS = ["format", "promise", "simulation", "meter", "events", "size", "method", "model", "assumed", "software"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_missing(field):
+    assert field in refused(without(data_of(), field))
+
+
+@pytest.mark.parametrize("field", ["method", "model", "assumed", "software", "events"])
+@pytest.mark.parametrize("value", [None, "", 3, True])
+def test_a_field_has_another_shape(field, value):
+    refused(changed(data_of(), field, to=value))
+
+
+@pytest.mark.parametrize("place", [(), ("promise",), ("meter",), ("events", 0), ("events", 0, "event")])
+def test_unknown_fields_are_refused(place):
+    """A promise in a field that nobody checks is a promise that nobody checked."""
+    assert "pure_epsilon" in refused(changed(data_of(), *place, "pure_epsilon", to=0.0))
+
+
+def test_unknown_kinds_are_refused_by_name():
+    for kind in ("Laplace", None, 3, "", ["Gaussian"]):
+        reason = refused(changed(data_of(), "events", 0, "event", "kind", to=kind))
+        assert "kind" in reason
+        refused(changed(data_of(), "meter", "plan", 0, "event", "kind", to=kind))
+
+
+NUMBERS = [
+    ("promise", "epsilon"),
+    ("promise", "delta"),
+    ("meter", "plan", 0, "count"),
+    ("meter", "plan", 0, "event", "noise_multiplier"),
+    ("events", 0, "count"),
+    ("events", 0, "event", "noise_multiplier"),
+]
+HUGE = 10**400  # a whole number that JSON allows and no float can hold
+
+
+@pytest.mark.parametrize("path", NUMBERS, ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize(
+    "value", [math.nan, -math.inf, -1, "1", None, [], {}, True, HUGE, -HUGE], ids=lambda v: repr(v)[:9]
+)
+def test_what_is_no_number_is_refused(path, value):
+    refused(changed(data_of("public size"), *path, to=value))
+
+
+@pytest.mark.filterwarnings("ignore")  # as for a user: a warning does not stop a price that is not a number
+@pytest.mark.parametrize("noise", [1e-9, 1e-160, 1e-300, 5e-324])
+@pytest.mark.parametrize("accountant", ["auto", *ACCOUNTANTS])
+def test_almost_no_noise_is_refused_by_every_accountant(accountant, noise):
+    for leaf in (Gaussian(noise), Poisson(0.1, Gaussian(noise)), FixedBatch(0.1, Gaussian(noise))):
+        for adjacency in ADJACENCIES:
+            data = changed(data_of("public size"), "promise", "adjacency", to=adjacency)
+            data["meter"] |= {"accountant": accountant, "plan": [{"event": to_dict(leaf), "count": 10}]}
+            data["events"] = [to_dict(Repeated(leaf, 10))]
+            refused(data)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("epsilon", [1e300, 800.0])
+@pytest.mark.parametrize("accountant", ["auto", *ACCOUNTANTS])
+def test_a_huge_one_shot_price_is_refused_by_every_accountant(accountant, epsilon):
+    for leaf in (BoundedRange(epsilon), ApproximateDP(epsilon, 1e-9), Poisson(0.1, BoundedRange(epsilon))):
+        data = data_of("public size")
+        data["meter"] |= {"accountant": accountant, "plan": [{"event": to_dict(leaf), "count": 1}]}
+        refused(changed(data, "events", to=[to_dict(Repeated(leaf, 1))]))
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], {}, "", "yes", 1, True, [{}], {"format": None}, {"format": "noisewise-statement/1"}]
+)
+def test_what_is_no_statement_is_refused_in_words(document):
+    reason = refused(document)
+    assert not any(word in reason for word in ("TypeError", "KeyError", "AttributeError", "subscriptable", "indices"))
+
+
+def test_another_format_is_refused():
+    assert "noisewise-statement/9" in refused(changed(data_of(), "format", to="noisewise-statement/9"))
+
+
+def test_events_nested_beyond_reason_are_refused():
+    event = {"kind": "Gaussian", "noise_multiplier": 50.0}
+    for _ in range(5000):
+        event = {"kind": "Repeated", "event": event, "count": 1}
+    refused(data_of() | {"events": [event]})
+
+
+def test_nested_counts_multiply():
+    data = data_of("public size")
+    leaf = Gaussian(data["events"][0]["event"]["noise_multiplier"])
+    fits = to_dict(Repeated(Composed((leaf, leaf)), 5))
+    assert nw.verify(changed(data, "events", to=[fits])).holds
+    refused(changed(data, "events", to=[to_dict(Repeated(Composed((leaf, leaf)), 6))]))
+
+
+def test_a_verdict_does_not_change_the_statement():
+    data = data_of()
+    before = copy.deepcopy(data)
+    nw.verify(data)
+    assert data == before
