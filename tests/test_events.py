@@ -25,8 +25,8 @@ positive = st.floats(1e-6, 1e6)
 rates = st.floats(1e-6, 1.0)
 mechanisms = st.one_of(
     st.builds(Gaussian, positive),
-    st.builds(BoundedRange, positive),
-    st.builds(ApproximateDP, positive, st.floats(0, 0.99)),
+    st.builds(BoundedRange, st.floats(1e-6, 500)),
+    st.builds(ApproximateDP, st.floats(1e-6, 500), st.floats(0, 0.99)),
 )
 leaf_events = st.one_of(mechanisms, st.builds(Poisson, rates, mechanisms), st.builds(FixedBatch, rates, mechanisms))
 events = st.recursive(

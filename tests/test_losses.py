@@ -56,9 +56,7 @@ def test_lipschitz_constant_bounds_the_slope_and_is_nearly_reached(loss):
 
 @pytest.mark.parametrize("loss", [loss for loss in SCALAR if math.isfinite(loss.smoothness)], ids=repr)
 def test_smoothness_constant_bounds_the_change_of_the_slope_and_is_nearly_reached(loss):
-    largest = max(
-        float((torch.diff(loss.slope(z, y)) / torch.diff(z)).abs().max()) for z, y in _scalar_cases(loss)
-    )
+    largest = max(float((torch.diff(loss.slope(z, y)) / torch.diff(z)).abs().max()) for z, y in _scalar_cases(loss))
     assert 0.99 * loss.smoothness <= largest <= loss.smoothness * (1 + 1e-9)
 
 

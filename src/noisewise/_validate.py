@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 
 
 def _is_number(value: object) -> bool:
@@ -24,6 +24,13 @@ def positive(**named: float) -> None:
             raise ValueError(f"{name} is {value!r}; pass a finite number > 0")
 
 
+def not_negative(**named: float) -> None:
+    """Refuse anything but finite numbers >= 0."""
+    for name, value in named.items():
+        if not (_is_number(value) and math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value!r}; pass a finite number >= 0")
+
+
 def open_unit(**named: float) -> None:
     """Refuse anything but numbers strictly between 0 and 1."""
     for name, value in named.items():
@@ -41,7 +48,7 @@ def share(**named: float) -> None:
 def whole(*, at_least: int = 1, **named: int) -> None:
     """Refuse anything but whole numbers that are large enough."""
     for name, value in named.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
             raise ValueError(f"{name} is {value!r}; pass a whole number >= {at_least}")
 
 

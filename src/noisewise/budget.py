@@ -50,6 +50,8 @@ class Budget:
     def __post_init__(self) -> None:
         _validate.positive(epsilon=self.epsilon)
         _validate.open_unit(delta=self.delta)
+        if self.epsilon > 1e6:
+            raise ValueError(f"epsilon is {self.epsilon!r}; pass at most 1e6: more promises nothing")
         _validate.one_of(ADJACENCIES, adjacency=self.adjacency)
 
     @classmethod
@@ -368,7 +370,7 @@ class PlanMeter(_NotCopied):
             self.accountant = accountant
             events = [Repeated(leaf, count) for leaf, count in counts.items()]
             self.epsilon = epsilon(events, delta=budget.delta, adjacency=budget.adjacency, accountant=accountant)
-        if self.epsilon > budget.epsilon:
+        if not self.epsilon <= budget.epsilon:
             raise ValueError(
                 f"plan_events cost epsilon {self.epsilon:.6g} by {self.accountant}, more than the budget's "
                 f"{budget.epsilon:.6g}; pass a plan with more noise, e.g. from calibrate(budget, steps=...)"
@@ -429,6 +431,7 @@ class PlanMeter(_NotCopied):
         return {
             "meter": "plan",
             "name": self.name,
+            "adjacency": self._budget.adjacency,
             "accountant": self.accountant,
             "epsilon": self.epsilon,
             "plan": [{"event": to_dict(leaf), "count": count} for leaf, count in self._plan.items()],
@@ -442,21 +445,26 @@ def meter_from(budget: Budget, description: Mapping[str, Any]) -> AdditiveMeter 
     >>> meter_from(old.budget, old.describe()).currency == old.currency
     True
     """
+    meter: AdditiveMeter | PlanMeter
     match description.get("meter"):
         case "additive":
-            meter = AdditiveMeter(
-                budget,
-                description["name"],
-                order=description.get("order"),
-                one_shot_delta=description.get("one_shot_delta", 0.0),
-            )
-            if not description["cap"] <= meter.currency.cap * (1 + 1e-9):
-                raise ValueError(
-                    f"description has cap {description['cap']!r}, but this budget buys {meter.currency.cap!r}; "
-                    "pass the budget the description was made for"
-                )
-            return meter
+            order, delta = description.get("order"), description.get("one_shot_delta", 0.0)
+            meter = AdditiveMeter(budget, description["name"], order=order, one_shot_delta=delta)
         case "plan":
             plan = [Repeated(from_dict(item["event"]), item["count"]) for item in description["plan"]]
-            return PlanMeter(budget, plan, description["accountant"])
-    raise ValueError(f"description has meter {description.get('meter')!r}; pass what describe() returned")
+            meter = PlanMeter(budget, plan, description["accountant"])
+        case other:
+            raise ValueError(f"description has meter {other!r}; pass what describe() returned")
+    _same(meter.describe(), description)
+    return meter
+
+
+def _same(own: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+    """Refuse a description that differs from that of the rebuilt meter in anything but rounding."""
+    if set(own) != set(stated):
+        raise ValueError(f"the meter is described by {sorted(stated)}, not by {sorted(own)}")
+    for key, value in own.items():
+        other = stated[key]
+        close = isinstance(value, float) and isinstance(other, float | int) and math.isclose(value, other, rel_tol=1e-6)
+        if key != "plan" and not close and (value != other or isinstance(value, bool) != isinstance(other, bool)):
+            raise ValueError(f"the meter states {key} {other!r}, but this budget and these events give {value!r}")

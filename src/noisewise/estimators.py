@@ -20,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .budget import Budget
 from .curator import PublicCurator
+from .data.checks import class_codes, class_weights, declared_classes, no_missing_labels, public_pair, without_values
 from .data.preprocess import Scaling, declared_bounds, interval
 from .gradients import MLP, Linear, Model
 from .losses import ClassWeighted, Loss, loss_named
 from .methods import Method, method_named
 from .report.statement import Statement, make_statement
-from .train import Progress, Records, Trained, train
+from .train import Progress, Records, train
 
 Array = NDArray[Any]
 
@@ -35,10 +36,25 @@ class _PrivateEstimator(BaseEstimator):
 
     _unit_rows: bool
 
-    def watch(self, progress: Progress) -> Self:
+    def watch(self, progress: Progress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
         self._progress = progress
         return self
+
+    def fit(self, X: Any, y: Any, public: Any = None) -> Self:
+        """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
+
+        What was fitted before stays as it was when this fails.
+        """
+        fresh = type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))
+        fresh._fit(X, y, public)
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # nothing of an earlier fit may survive beside the new one
+        self.__dict__.update(fresh.__dict__)
+        return self
+
+    def _fit(self, X: Any, y: Any, public: Any) -> None:
+        raise NotImplementedError  # each face checks its own labels
 
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
@@ -51,31 +67,39 @@ class _PrivateEstimator(BaseEstimator):
 
     def _size(self, n: int) -> float | None:
         """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
+        if not isinstance(self.size_is_public, bool | np.bool_):
+            raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
         if self.adjacency == "add_remove" and not self.size_is_public:
             return None
         if self.delta > 1 / n:
-            raise ValueError(f"delta is {self.delta!r}, above 1/size = {1 / n:.3g}: it would allow a record to be")
+            raise ValueError(
+                f"delta is {self.delta!r}, above 1/size = {1 / n:.3g}, which allows publishing a record; "
+                f"pass a delta well below it, e.g. {0.1 / n:.1g}"
+            )
         return float(n)
 
     def _model(self, loss: Loss, outputs: int) -> Model:
         features = self._scaling.features
-        if self.model == "linear":
+        if isinstance(self.model, str) and self.model == "linear":
             return Linear(features, loss, outputs)
-        hidden = (20,) if self.model == "mlp" else self.model
-        if not (isinstance(hidden, tuple) and all(isinstance(units, numbers.Integral) for units in hidden) and hidden):
+        hidden = (20,) if isinstance(self.model, str) and self.model == "mlp" else self.model
+        sizes = hidden if isinstance(hidden, tuple | list) else ()
+        if not sizes or not all(isinstance(units, numbers.Integral) and int(units) >= 1 for units in sizes):
             raise ValueError(f"model is {self.model!r}; pass 'linear', 'mlp' or the hidden sizes, e.g. (64, 32)")
-        return MLP((features, *(int(units) for units in hidden), outputs), loss)
+        return MLP((features, *(int(units) for units in sizes), outputs), loss)
 
     def _checked(self, X: Any, y: Any, *, numeric: bool) -> tuple[Array, Array]:
-        """X and y as arrays; labels are refused when missing, features never (a bad feature is the curator's matter)."""
+        """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
+        no_missing_labels(y)
         try:
-            return validate_data(self, X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric, reset=True)
+            checked: tuple[Array, Array] = validate_data(
+                self, X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric
+            )
         except ValueError as error:
-            if str(error).startswith("Input y contains"):
-                raise ValueError(f"{error} Correct those labels or leave their records out before fit.") from None
-            raise
+            raise without_values(error) from None
+        return checked
 
-    def _fit(self, X: Array, y: Array, public: tuple[Array, Array] | None, model: Model, assumed: list[str]) -> Trained:
+    def _train(self, X: Array, y: Array, public: tuple[Array, Array] | None, model: Model, assumed: list[str]) -> None:
         records = Records(torch.from_numpy(self._scaling(X)), _labels(y, model), self._size(len(X)), row_bound=1.0)
         curator = None
         if public is not None:
@@ -97,19 +121,9 @@ class _PrivateEstimator(BaseEstimator):
         self.statement_: Statement = make_statement(
             method=method.name, settings=method.settings(), run=run, model=describe(model), assumed=assumed
         )
-        return run
 
-    def _public(self, public: Any, columns: int) -> tuple[Any, Any] | None:
-        if public is None:
-            return None
-        if not (isinstance(public, tuple | list) and len(public) == 2):
-            raise ValueError("public must be a pair (X, y) of public rows and their labels")
-        X, y = np.asarray(public[0], dtype=np.float64), np.asarray(public[1])
-        if X.ndim != 2 or X.shape[1] != columns or len(X) != len(y) or len(X) == 0:
-            raise ValueError(
-                f"public must be rows with {columns} columns and one label each; got {X.shape} and {y.shape}"
-            )
-        return X, y
+    def _public(self, public: Any, columns: int) -> tuple[Array, Array] | None:
+        return None if public is None else public_pair(public, getattr(self, "feature_names_in_", None), columns)
 
     def _declare(self, X: Array) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
@@ -120,6 +134,11 @@ class _PrivateEstimator(BaseEstimator):
             relation = self.adjacency == "replace_one"
             assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
         return assumed
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_progress", None)  # a callback is not part of a model
+        return state
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "statement_")
@@ -150,7 +169,10 @@ class _PrivateEstimator(BaseEstimator):
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return estimator.loss in ("auto", "logistic", "softmax")
+    return estimator.loss in ("auto", "logistic", "softmax") or getattr(estimator.loss, "name", "") in (
+        "logistic",
+        "softmax",
+    )
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):
@@ -214,48 +236,34 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, public: Any = None) -> PrivateClassifier:
-        """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any."""
+    def _fit(self, X: Any, y: Any, public: Any) -> None:
         self._budget()
         X, y = self._checked(X, y, numeric=False)
         check_classification_targets(y)
         assumed = self._declare(X)
-        self.classes_, codes = self._encode(y)
-        assumed.append("the classes, " + ("taken from the labels" if self.classes is None else "declared"))
-        loss = self._loss()
-        outputs = len(self.classes_) if loss.task == "classes" else 1
-        public = self._public(public, X.shape[1])
-        if public is not None:
-            public = (public[0], _coded(loss, _codes(self.classes_, public[1])))
-        self._fit(X, _coded(loss, codes), public, self._model(loss, outputs), assumed)
-        return self
-
-    def _encode(self, y: Array) -> tuple[Array, Array]:
-        classes = np.unique(y) if self.classes is None else np.asarray(self.classes)
-        if len(classes) < 2:
+        self.classes_ = np.unique(y) if self.classes is None else declared_classes(self.classes)
+        if len(self.classes_) < 2:
             raise ValueError(
                 "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
             )
-        return classes, _codes(classes, y)
+        assumed.append("the classes, " + ("taken from the labels" if self.classes is None else "declared"))
+        codes = class_codes(self.classes_, y)
+        loss = self._loss()
+        outputs = len(self.classes_) if loss.task == "classes" else 1
+        pair = self._public(public, X.shape[1])
+        if pair is not None:
+            pair = (pair[0], _coded(loss, class_codes(self.classes_, pair[1], who="public")))
+        self._train(X, _coded(loss, codes), pair, self._model(loss, outputs), assumed)
 
     def _loss(self) -> Loss:
         several = len(self.classes_) > 2
-        loss = loss_named(("softmax" if several else "logistic") if self.loss == "auto" else self.loss)
+        named = isinstance(self.loss, str) and self.loss == "auto"
+        loss = loss_named(("softmax" if several else "logistic") if named else self.loss)
         if several and loss.task != "classes":
             raise ValueError(f"loss is {loss.name!r} but there are {len(self.classes_)} classes; pass loss='softmax'")
-        return loss if self.class_weight is None else ClassWeighted(loss, self._weights_of_classes())
-
-    def _weights_of_classes(self) -> tuple[float, ...]:
-        """Declared weights in the order of the classes, 1 where none is given."""
-        if not isinstance(self.class_weight, Mapping):
-            raise ValueError(
-                f"class_weight is {self.class_weight!r}; weights from private label counts would leak them: pass a "
-                "dict {class: weight} that you chose without the private labels, or None"
-            )
-        weights = tuple(float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist())
-        if not all(np.isfinite(weight) and weight >= 0 for weight in weights) or max(weights) == 0:
-            raise ValueError(f"class_weight is {self.class_weight!r}; pass finite weights >= 0, not all zero")
-        return weights
+        if self.class_weight is None:
+            return loss
+        return ClassWeighted(loss, class_weights(self.class_weight, self.classes_))
 
     def decision_function(self, X: Any) -> Array:
         """Score of each row (positive: ``classes_[1]``), or one column per class for several classes."""
@@ -331,21 +339,21 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):
         self.size_is_public = size_is_public
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, public: Any = None) -> PrivateRegressor:
-        """Train on private rows ``X`` with targets ``y``; ``public`` is a pair (X, y) of public rows, if there are any."""
+    def _fit(self, X: Any, y: Any, public: Any) -> None:
         self._budget()
         X, y = self._checked(X, y, numeric=True)
+        if y.dtype.kind not in "fiub":
+            raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
         assumed = self._declare(X)
         self._target = self._target_bounds()
         assumed.append("bounds of the target, declared")
         loss = loss_named(self.loss)
         if loss.task != "regression":
             raise ValueError(f"loss is {loss.name!r}; pass loss='squared' for a regression")
-        public = self._public(public, X.shape[1])
-        if public is not None:
-            public = (public[0], self._scaled(public[1]))
-        self._fit(X, self._scaled(y), public, self._model(loss, 1), assumed)
-        return self
+        pair = self._public(public, X.shape[1])
+        if pair is not None:
+            pair = (pair[0], self._scaled(pair[1].astype(float)))
+        self._train(X, self._scaled(y), pair, self._model(loss, 1), assumed)
 
     def _target_bounds(self) -> tuple[float, float]:
         if self.target_bounds is not None:
@@ -372,7 +380,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):
 def describe(model: Model) -> dict[str, Any]:
     """The model in words and numbers, for a statement."""
     shape = [model.features, model.outputs] if isinstance(model, Linear) else list(model.sizes)
-    return {"kind": type(model).__name__, "shape": shape, "loss": model.loss.name, "parameters": model.dimension}
+    return {"kind": type(model).__name__, "shape": shape, "loss": str(model.loss), "parameters": model.dimension}
 
 
 def _labels(y: Array, model: Model) -> torch.Tensor:
@@ -382,16 +390,6 @@ def _labels(y: Array, model: Model) -> torch.Tensor:
 def _coded(loss: Loss, codes: Array) -> Array:
     """Class numbers as the loss wants them: as they are, or -1 and +1."""
     return codes if loss.task == "classes" else 2 * codes - 1
-
-
-def _codes(classes: Array, y: Array) -> Array:
-    """Class numbers 0 .. K-1; a label that is not a class is an error at the data holder."""
-    order = np.argsort(classes, kind="stable")
-    places = np.clip(np.searchsorted(classes, y, sorter=order), 0, len(classes) - 1)
-    codes = order[places]
-    if not np.array_equal(classes[codes], y):
-        raise ValueError("y holds a label that is not among the declared classes; declare every class")
-    return codes
 
 
 def _seed(random_state: Any) -> int | None:

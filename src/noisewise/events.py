@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
 Adjacency = Literal["add_remove", "replace_one"]
@@ -28,7 +29,20 @@ class InvalidEvent(ValueError):
     """An event with a field outside its range."""
 
 
-def _require(holds: bool, event: object, field: str, value: float, what: str) -> None:
+LEAST_NOISE = 1e-6  # less is no noise, and its price would overflow
+MOST_EPSILON = 500.0  # more is no promise
+MOST_COUNT = 10**15
+
+
+def _number(value: object) -> bool:
+    """Whether it is a real number that a float can hold (not a bool, not NaN, not infinite)."""
+    try:
+        return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _require(holds: bool, event: object, field: str, value: object, what: str) -> None:
     if not holds:
         raise InvalidEvent(f"{type(event).__name__}.{field} is {value!r}; pass {what}")
 
@@ -48,7 +62,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         sigma = self.noise_multiplier
-        _require(math.isfinite(sigma) and sigma > 0, self, "noise_multiplier", sigma, "a finite number > 0")
+        _require(_number(sigma) and sigma >= LEAST_NOISE, self, "noise_multiplier", sigma, "a finite number >= 1e-6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,13 @@ class BoundedRange:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _require(math.isfinite(self.epsilon) and self.epsilon > 0, self, "epsilon", self.epsilon, "a finite number > 0")
+        _require(
+            _number(self.epsilon) and 0 < self.epsilon <= MOST_EPSILON,
+            self,
+            "epsilon",
+            self.epsilon,
+            "a number in (0, 500]",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +94,14 @@ class ApproximateDP:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(math.isfinite(self.epsilon) and self.epsilon > 0, self, "epsilon", self.epsilon, "a finite number > 0")
-        _require(0 <= self.delta < 1, self, "delta", self.delta, "a number in [0, 1)")
+        _require(
+            _number(self.epsilon) and 0 < self.epsilon <= MOST_EPSILON,
+            self,
+            "epsilon",
+            self.epsilon,
+            "a number in (0, 500]",
+        )
+        _require(_number(self.delta) and 0 <= self.delta < 1, self, "delta", self.delta, "a number in [0, 1)")
 
 
 Mechanism = Gaussian | BoundedRange | ApproximateDP
@@ -92,7 +118,10 @@ class Poisson:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(0 < self.rate <= 1, self, "rate", self.rate, "a sampling probability in (0, 1]")
+        _require(_number(self.rate) and 0 < self.rate <= 1, self, "rate", self.rate, "a sampling probability in (0, 1]")
+        _require(
+            isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +136,10 @@ class FixedBatch:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(0 < self.rate <= 1, self, "rate", self.rate, "a batch as a share of the data, in (0, 1]")
+        _require(_number(self.rate) and 0 < self.rate <= 1, self, "rate", self.rate, "a share of the data in (0, 1]")
+        _require(
+            isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
+        )
 
 
 Leaf = Mechanism | Poisson | FixedBatch
@@ -121,8 +153,9 @@ class Repeated:
     count: int
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 0
-        _require(whole, self, "count", self.count, "a whole number >= 0")
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool) and 0 <= self.count <= MOST_COUNT
+        _require(whole, self, "count", self.count, "a whole number from 0 to 10^15")
+        _require(isinstance(self.event, Event), self, "event", self.event, "an event")
 
 
 @dataclass(frozen=True, slots=True)

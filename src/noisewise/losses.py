@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 
+@runtime_checkable
 class Loss(Protocol):
     """One per-record loss; ``z`` has shape (n,) for scalar outputs and (n, K) for classes."""
 
@@ -39,6 +40,9 @@ class Logistic:
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
 
+    def __str__(self) -> str:
+        return self.name
+
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         return torch.nn.functional.softplus(-y * z)
 
@@ -54,6 +58,9 @@ class Hinge:
     task: ClassVar[str] = "binary"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
+
+    def __str__(self) -> str:
+        return self.name
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         return torch.relu(1 - y * z)
@@ -73,6 +80,9 @@ class HuberHinge:
     name: ClassVar[str] = "huber_hinge"
     task: ClassVar[str] = "binary"
     lipschitz: ClassVar[float] = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.name} of width {self.width}"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.width) and self.width > 0):
@@ -100,6 +110,9 @@ class Squared:
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 2.0
 
+    def __str__(self) -> str:
+        return self.name
+
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         return (z - y).square()
 
@@ -115,6 +128,9 @@ class Softmax:
     task: ClassVar[str] = "classes"
     lipschitz: ClassVar[float] = math.sqrt(2)
     smoothness: ClassVar[float] = 0.5
+
+    def __str__(self) -> str:
+        return self.name
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         return torch.nn.functional.cross_entropy(z, y, reduction="none")
@@ -132,7 +148,10 @@ class ClassWeighted:
 
     @property
     def name(self) -> str:
-        return f"{self.loss.name} weighted {self.weights}"
+        return self.loss.name
+
+    def __str__(self) -> str:
+        return f"{self.loss} weighted {self.weights}"
 
     @property
     def task(self) -> str:
@@ -166,8 +185,8 @@ def loss_named(loss: str | Loss) -> Loss:
     >>> loss_named("logistic").smoothness
     0.25
     """
-    if not isinstance(loss, str):
+    if isinstance(loss, Loss):
         return loss
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}; pass one of {', '.join(LOSSES)}")
     return LOSSES[loss]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounting import Unpriceable, gdp, zcdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
+from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated, sampled
 
 
 @mp.workdps(50)
@@ -88,7 +88,7 @@ def test_refusals_name_the_event_and_the_reason():
         gdp.cost(FixedBatch(0.1, Gaussian(1.0)), "add_remove")
     with pytest.raises(Unpriceable, match="delta > 0"):
         gdp.cost(ApproximateDP(1.0, 1e-6), "add_remove")
-    with pytest.raises(Unpriceable, match="Poisson"):
+    with pytest.raises(InvalidEvent, match="Poisson"):
         gdp.cost(Poisson(0.1, Poisson(0.1, Gaussian(1.0))), "add_remove")
     with pytest.raises(ValueError, match="adjacency"):
         gdp.cost(Gaussian(1.0), "neighbour")

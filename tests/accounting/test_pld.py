@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounting import Unpriceable, gdp, pld, rdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated
 
 STEPS = 1000
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_priced_is_refused():
         pld.epsilon_of(FixedBatch(0.1, Gaussian(1.0)), 1e-5, "add_remove")
     with pytest.raises(Unpriceable, match="delta=1e-13 is too small"):
         pld.epsilon_of(Poisson(0.1, Gaussian(1.0)), 1e-13, "add_remove")
-    with pytest.raises(Unpriceable):
+    with pytest.raises(InvalidEvent):
         pld.epsilon_of(Poisson(0.1, FixedBatch(0.1, Gaussian(1.0))), 1e-5, "replace_one")
     assert pld.epsilon_of([], 1e-5, "add_remove") == 0
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounting import Unpriceable, rdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
+from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated, sampled
 
 RATE = 1000 / 26048
 
@@ -168,5 +168,5 @@ def test_refusals():
         rdp.cost(FixedBatch(0.1, Gaussian(1.0)), "add_remove", 8)
     with pytest.raises(Unpriceable, match="share of delta"):
         rdp.cost(ApproximateDP(1.0, 1e-6), "add_remove", 8)
-    with pytest.raises(Unpriceable):
+    with pytest.raises(InvalidEvent):
         rdp.cost(Poisson(0.1, Repeated(Gaussian(1.0), 2)), "add_remove", 8)

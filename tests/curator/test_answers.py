@@ -18,13 +18,22 @@ from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import Count, CrossMoment, Curator, MinEigenvalue, NormAtMost, PublicCurator, SecondMoment
 from noisewise.curator.statistics import evaluate, sensitivity, unit
 from noisewise.events import BoundedRange, FixedBatch, Gaussian, Poisson
-from noisewise.gradients import MLP, Linear
+from noisewise.gradients import MLP, SLACK, Linear
 from noisewise.losses import Hinge, Logistic, Softmax
 
 RARE = 1e-5
 CALLS = 12_000
 ADJACENCIES = ("add_remove", "replace_one")
 STATISTICS = (Count(), SecondMoment(), CrossMoment(3.0), MinEigenvalue(), NormAtMost(0.5, (0.1, -0.2, 0.3)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Thousands of tiny questions: waking a second thread for each costs more than it does."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class Purse:
@@ -168,10 +177,10 @@ def test_a_loss_that_is_not_finite_counts_as_the_bound(bad):
     X[3, 0] = bad
     curator = room(X, y, Linear(3, Hinge()))
     for worse in (torch.zeros(3), torch.full((3,), math.nan), -3e38 * w.sign(), torch.full((3,), math.inf)):
-        assert {curator.choose([worse, w], loss_bound=1.0, epsilon=1e3) for _ in range(10)} == {1}
-        assert {curator.choose([w, worse], loss_bound=1.0, epsilon=1e3) for _ in range(10)} == {0}
+        assert {curator.choose([worse, w], loss_bound=1.0, epsilon=400.0) for _ in range(10)} == {1}
+        assert {curator.choose([w, worse], loss_bound=1.0, epsilon=400.0) for _ in range(10)} == {0}
     nothing_usable = room(torch.full((25, 3), bad), y, Linear(3, Hinge()))
-    assert {nothing_usable.choose([w, -w], loss_bound=1.0, epsilon=1e3) for _ in range(40)} == {0, 1}
+    assert {nothing_usable.choose([w, -w], loss_bound=1.0, epsilon=400.0) for _ in range(40)} == {0, 1}
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -185,17 +194,17 @@ def test_an_empty_batch_is_noised_and_paid_like_any_other():
     assert curator.meter.paid == [Poisson(1e-9, Gaussian(2.0))]
     nobody = room(torch.zeros(0, d), torch.zeros(0), Linear(d, Logistic()), size=3.0)
     assert accepted_and_wrong_ones_not(nobody.gradient(torch.zeros(d), clip=1.0, noise_multiplier=2.0).value, 2 / 3)
-    assert float(nobody.statistic(Count(), noise_multiplier=1e-9).value) == pytest.approx(0, abs=1e-6)
+    assert float(nobody.statistic(Count(), noise_multiplier=1e-5).value) == pytest.approx(0, abs=1e-3)
 
 
 def test_sums_are_divided_by_the_expected_size_never_by_the_realised_one():
     """Four equal records: the released value counts how many joined. Divided by the realised size it would not."""
     model = Linear(1, Hinge())
     curator = room(torch.ones(4, 1), torch.ones(4), model, size=4.0)
-    question = {"clip": 1.0, "noise_multiplier": 1e-6, "sampling": ("poisson", 0.5)}
+    question = {"clip": 1.0, "noise_multiplier": 1e-5, "sampling": ("poisson", 0.5)}
     joined = Counter()
     for _ in range(300):
-        value = float(curator.gradient(torch.zeros(1), **question).value) * 0.5 * 4 / -(1 - 2**-10)
+        value = float(curator.gradient(torch.zeros(1), **question).value) * 0.5 * 4 / -(1 - SLACK)
         assert value == pytest.approx(round(value), abs=1e-3)
         joined[round(value)] += 1
     assert set(joined) == {0, 1, 2, 3, 4}
@@ -208,7 +217,7 @@ def test_a_declared_size_is_used_and_never_compared_with_the_rows(declared):
     model = Linear(3, Logistic())
     for adjacency in ADJACENCIES:
         curator = room(X, y, model, size=declared, adjacency=adjacency)
-        value = curator.gradient(torch.zeros(3), clip=0.5, noise_multiplier=1e-7).value.double()
+        value = curator.gradient(torch.zeros(3), clip=0.5, noise_multiplier=1e-5).value.double()
         exact = model.clipped_sum(torch.zeros(3), model.lay_out(X, y), 0.5).double()
         assert torch.allclose(value * declared, exact, atol=1e-4)
         assert curator.facts.size == declared
@@ -216,7 +225,7 @@ def test_a_declared_size_is_used_and_never_compared_with_the_rows(declared):
 
 def test_full_rate_batches_are_the_full_batch():
     X, y = data(40)
-    model, question = Linear(3, Logistic()), {"clip": 0.5, "noise_multiplier": 1e-7}
+    model, question = Linear(3, Logistic()), {"clip": 0.5, "noise_multiplier": 1e-5}
     full = room(X, y, model, adjacency="replace_one").gradient(torch.ones(3), **question).value
     for sampling in (("poisson", 1.0), ("fixed", 1.0)):
         curator = room(X, y, model, adjacency="replace_one")
@@ -241,7 +250,9 @@ def test_an_unknown_size_is_an_error_before_anything_is_paid():
 
 
 def test_a_bought_size_is_at_least_one():
-    sizes = [room(*data(2), Linear(3, Logistic()), size=None, seed=s).release_size(noise_multiplier=50.0) for s in range(40)]
+    sizes = [
+        room(*data(2), Linear(3, Logistic()), size=None, seed=s).release_size(noise_multiplier=50.0) for s in range(40)
+    ]
     assert min(sizes) == 1.0
     assert max(sizes) > 1.0
 
@@ -360,7 +371,6 @@ def test_spoiled_records_raise_nothing_and_every_answer_is_finite(model):
             assert torch.isfinite(curator.statistic(what, noise_multiplier=1.0).value).all()
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a row whose norm overflows float32 spoils statistics, and eigvalsh may raise")
 def test_a_row_of_huge_entries_does_not_spoil_a_statistic():
     X, y = data(40)
     X[0] = 3e38
@@ -369,19 +379,19 @@ def test_a_row_of_huge_entries_does_not_spoil_a_statistic():
         assert torch.isfinite(curator.statistic(what, noise_multiplier=1.0).value).all()
 
 
-@pytest.mark.xfail(strict=True, reason="bug: Linear gives a gradient that is not finite the norm 0, which counts as below")
 def test_a_gradient_that_is_not_finite_counts_as_above_the_threshold():
     model = Linear(2, Logistic())
     batch = model.lay_out(torch.ones(1, 2), torch.tensor([math.nan]))
     assert float(evaluate(NormAtMost(1.0, (0.0, 0.0)), batch, model)) == -0.5
 
 
-@pytest.mark.xfail(strict=True, reason="bug: clips above 1e17 overflow single precision, and an infinite answer has no noise")
 @pytest.mark.parametrize("clip", [1e18, 1e37])
 def test_a_clip_is_refused_or_answered_with_a_finite_value(clip):
     curator = room(torch.full((500, 2), 1e38), torch.ones(500), Linear(2, Logistic()))
     try:
-        answers = [ask(torch.zeros(2), clip=clip, noise_multiplier=1.0) for ask in (curator.gradient, curator.gradient_norm)]
+        answers = [
+            ask(torch.zeros(2), clip=clip, noise_multiplier=1.0) for ask in (curator.gradient, curator.gradient_norm)
+        ]
     except ValueError:
         return
     assert all(bool(torch.isfinite(answer.value).all()) for answer in answers)
@@ -391,9 +401,7 @@ def test_a_clip_is_refused_or_answered_with_a_finite_value(clip):
     "dtype",
     [
         torch.float32,
-        pytest.param(
-            torch.float64, marks=pytest.mark.xfail(strict=True, reason="bug: labels in double precision fail after paying")
-        ),
+        pytest.param(torch.float64),
     ],
 )
 def test_labels_of_any_float_type_are_answered(dtype):

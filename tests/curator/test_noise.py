@@ -139,10 +139,7 @@ def test_private_streams_differ_and_say_that_they_are_no_simulation():
         pickle.dumps,
         lambda stream: pickle.dumps(stream, protocol=0),
         lambda stream: stream.__reduce__(),
-        pytest.param(
-            lambda stream: stream.__getstate__(),
-            marks=pytest.mark.xfail(strict=True, reason="bug: __getstate__ hands out the cipher and the pool"),
-        ),
+        pytest.param(lambda stream: stream.__getstate__()),
     ],
 )
 def test_a_stream_is_not_copied(attempt):
@@ -177,12 +174,7 @@ def in_a_child(compute) -> bytes:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(
-            "normal",
-            marks=pytest.mark.xfail(
-                strict=False, reason="bug: passes over 65536 words use torch's threads, which hang in a forked child"
-            ),
-        ),
+        pytest.param("normal"),
         "uniform",
     ],
 )
@@ -200,7 +192,6 @@ def test_a_forked_child_does_not_repeat_its_parents_noise(kind, warm):
     assert in_a_child(lambda: next_draws(seeded)) == next_draws(seeded)  # a simulation does: the check can see it
 
 
-@pytest.mark.xfail(strict=False, reason="bug: a stream is not locked, so threads share draws or raise 'Already borrowed'")
 def test_threads_never_share_a_draw():
     stream, answers, errors = Stream(3), [], []
 

@@ -95,10 +95,7 @@ def test_its_public_names_are_questions_and_released_facts():
         lambda c: pickle.dumps(c, protocol=0),
         lambda c: c.__reduce__(),
         lambda c: c.__reduce_ex__(4),
-        pytest.param(
-            lambda c: c.__getstate__(),
-            marks=pytest.mark.xfail(strict=True, reason="bug: object.__getstate__ hands out the records"),
-        ),
+        pytest.param(lambda c: c.__getstate__()),
     ],
 )
 def test_it_is_never_copied_or_saved(attempt):
@@ -152,16 +149,16 @@ WRONG = {
     "choose bound infinite": lambda c: c.choose([torch.zeros(3)], loss_bound=math.inf, epsilon=1.0),
 }
 LATE = {
-    "norms theta short": NormAtMost(1.0, (0.0,)),
-    "norms theta long": NormAtMost(1.0, (0.0,) * 4),
-    "norms theta text": NormAtMost(1.0, "abc"),
-    "norms threshold text": NormAtMost("1", (0.0,) * 3),
-    "norms threshold nan": NormAtMost(math.nan, (0.0,) * 3),
-    "bound text": CrossMoment("1"),
-    "bound nan": CrossMoment(math.nan),
-    "bound infinite": CrossMoment(math.inf),
-    "bound 0": CrossMoment(0.0),
-    "bound negative": CrossMoment(-1.0),
+    "norms theta short": lambda: NormAtMost(1.0, (0.0,)),
+    "norms theta long": lambda: NormAtMost(1.0, (0.0,) * 4),
+    "norms theta text": lambda: NormAtMost(1.0, "abc"),
+    "norms threshold text": lambda: NormAtMost("1", (0.0,) * 3),
+    "norms threshold nan": lambda: NormAtMost(math.nan, (0.0,) * 3),
+    "bound text": lambda: CrossMoment("1"),
+    "bound nan": lambda: CrossMoment(math.nan),
+    "bound infinite": lambda: CrossMoment(math.inf),
+    "bound 0": lambda: CrossMoment(0.0),
+    "bound negative": lambda: CrossMoment(-1.0),
 }
 
 
@@ -182,13 +179,11 @@ def test_a_wrong_question_is_refused_before_it_is_paid_and_its_message_shows_not
     assert refused_quietly(ask, room())
 
 
-@pytest.mark.xfail(strict=True, reason="bug: the fields of a statistic are not checked before it is paid")
 @pytest.mark.parametrize("what", LATE.values(), ids=LATE)
 def test_a_statistic_with_a_wrong_field_is_refused_before_it_is_paid(what):
-    assert refused_quietly(lambda c: c.statistic(what, noise_multiplier=1.0), room())
+    assert refused_quietly(lambda c: c.statistic(what(), noise_multiplier=1.0), room())
 
 
-@pytest.mark.xfail(strict=True, reason="bug: torch's message names the number of rows: 'mat (7919x3), vec (4)'")
 def test_the_message_about_a_wrong_theta_of_a_statistic_does_not_name_the_number_of_rows():
     with pytest.raises((ValueError, RuntimeError)) as caught:
         room().statistic(NormAtMost(1.0, (0.0,) * 4), noise_multiplier=1.0)
@@ -210,7 +205,6 @@ def test_records_of_the_wrong_shape_are_refused_without_showing_them(X, y, model
     assert tells_nothing(messages(caught.value))
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a label outside the classes raises, and the message shows it")
 @pytest.mark.parametrize("label", [123456, -1, -100])
 def test_a_label_outside_the_classes_raises_nothing_once_the_curator_exists(label):
     y = torch.ones(ROWS, dtype=torch.int64)
@@ -234,11 +228,11 @@ class Spy(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        cls.seen.extend(part.shape for part in args if isinstance(part, torch.Tensor))
+        with torch._C.DisableTorchFunctionSubclass():
+            cls.seen.extend(tuple(part.shape) for part in args if isinstance(part, torch.Tensor))
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a subclass of Tensor keeps its __torch_function__, which is handed the records")
 def test_a_theta_with_code_in_it_does_not_see_the_records():
     Spy.seen.clear()
     curator, theta = room(), torch.zeros(3).as_subclass(Spy)
@@ -250,7 +244,7 @@ def test_a_theta_with_code_in_it_does_not_see_the_records():
             ask()
         except TypeError:
             continue
-    assert (ROWS, 3) not in [tuple(shape) for shape in Spy.seen]
+    assert (ROWS, 3) not in Spy.seen
 
 
 class Cheap(float):
@@ -262,7 +256,6 @@ class Cheap(float):
     __rmul__ = __mul__
 
 
-@pytest.mark.xfail(strict=True, reason="bug: noise_multiplier and clip are not turned into plain floats")
 @pytest.mark.parametrize("question", [{"noise_multiplier": Cheap(100.0)}, {"clip": Cheap(1.0)}], ids=["noise", "clip"])
 def test_a_number_with_code_in_it_does_not_switch_the_noise_off(question):
     curator = room()
@@ -283,7 +276,6 @@ class Late:
         return norms <= 1.0
 
 
-@pytest.mark.xfail(strict=True, reason="bug: the fields of a statistic may be objects with code, which is run on records")
 def test_a_threshold_with_code_in_it_does_not_see_the_records():
     Late.seen.clear()
     try:
@@ -302,12 +294,11 @@ def test_statistics_are_frozen_and_hold_no_function():
                     setattr(what, name, 1.0)
 
 
-@pytest.mark.xfail(strict=True, reason="bug: rows that are float32 already are not copied, so their owner can change them")
 def test_changing_the_rows_afterwards_does_not_change_what_was_measured_of_them():
     """The lengths of the rows are measured once; rows that grow later would not be clipped to the clip."""
     model = MLP((3, 1), Logistic())
     X = torch.ones(5, 3)
     curator = Curator(X, torch.ones(5), model=model, meter=Purse(), size=1.0, seed=0)
     X.mul_(1e6)
-    answer = curator.gradient(torch.zeros(4), clip=1.0, noise_multiplier=1e-6)
+    answer = curator.gradient(torch.zeros(4), clip=1.0, noise_multiplier=1e-5)
     assert float(answer.value.norm()) <= 5.001

@@ -83,8 +83,19 @@ def epsilon(
     _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
     counts = count_leaves(events, adjacency)
     if accountant != "auto":
-        return PRICES[accountant](_as_events(counts), delta, adjacency)
+        return _priced(accountant, counts, delta, adjacency)
     return _auto(counts, delta, adjacency)[1]
+
+
+def _priced(name: str, counts: Counter[Leaf], delta: float, adjacency: str) -> float:
+    """The price by one accountant; what is not a finite number >= 0 is no price."""
+    try:
+        price = PRICES[name](_as_events(counts), delta, adjacency)
+    except ArithmeticError as error:
+        raise Unpriceable(f"{name} has no finite price for these events ({error})") from None
+    if not 0 <= price < math.inf:
+        raise Unpriceable(f"{name} has no finite price for these events")
+    return price
 
 
 def _auto(counts: Counter[Leaf], delta: float, adjacency: str) -> tuple[str, float]:
@@ -96,7 +107,7 @@ def _auto(counts: Counter[Leaf], delta: float, adjacency: str) -> tuple[str, flo
         if name == "rdp" and prices:
             break  # the rest are fallbacks
         try:
-            prices.append((PRICES[name](_as_events(counts), delta, adjacency), name))
+            prices.append((_priced(name, counts, delta, adjacency), name))
         except Unpriceable as error:
             refusal = refusal or error
     if not prices:

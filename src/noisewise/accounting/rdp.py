@@ -34,7 +34,7 @@ from noisewise.accounting._common import (
     split_delta,
     unsampled,
 )
-from noisewise.events import BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from noisewise.events import LEAST_NOISE, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 
 Floats = npt.NDArray[np.float64]
 ORDERS: tuple[int, ...] = (*range(2, 33), *range(34, 64, 2), *range(64, 128, 4), *range(128, 256, 8))
@@ -116,6 +116,8 @@ def poisson_gaussian(rate: float, sigma: npt.ArrayLike, order: int) -> Floats:
     [3.087851, 0.000238]
     """
     sigma = np.asarray(sigma, dtype=np.float64)
+    if not (sigma >= LEAST_NOISE).all():
+        raise Unpriceable(f"a noise multiplier below {LEAST_NOISE:g} is no noise")
     if rate == 1:
         return order / (2 * sigma**2) * UP
     exponent = _binomials(order)[2] / (sigma * sigma)[..., None]

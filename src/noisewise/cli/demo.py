@@ -43,6 +43,7 @@ def splits() -> list[Split]:
 def run_demo(*, json_output: bool, out: Path) -> None:
     """Train, show the table and the statement of the census model at the middle budget, and write it down."""
     started = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     statement = None
     columns = (
@@ -69,7 +70,6 @@ def run_demo(*, json_output: bool, out: Path) -> None:
             row["non-private"] = _watched(split, reference, progress, task)
             rows.append(row)
     assert statement is not None
-    out.mkdir(parents=True, exist_ok=True)
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
     plot(rows, out / "accuracy.png")

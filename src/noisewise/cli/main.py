@@ -84,8 +84,8 @@ def verify(
     from ..report.statement import verify as check
 
     try:
-        data = json.loads(statement.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        data = json.loads(statement.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_repeats)
+    except (OSError, ValueError, RecursionError) as error:
         raise SystemExit(fail(f"{statement}: {_reason(error)}; pass a statement.json written by noisewise")) from None
     verdict = check(data)
     if json_output:
@@ -134,12 +134,29 @@ def fail(message: str) -> int:
     return 2
 
 
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a field written twice would be read one way by people and another way by the parser."""
+    if len(document := dict(pairs)) < len(pairs):
+        raise DuplicateField("a field is written twice")
+    return document
+
+
+class DuplicateField(ValueError):
+    """A JSON object with the same field twice."""
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, IsADirectoryError):
         return "is a folder"
-    return "not a JSON document" if isinstance(error, ValueError) else (getattr(error, "strerror", None) or str(error))
+    if isinstance(error, DuplicateField):
+        return str(error)
+    return (
+        "not a JSON document"
+        if isinstance(error, ValueError | RecursionError)
+        else (getattr(error, "strerror", None) or str(error))
+    )
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from numbers import Real
 from typing import NoReturn
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..events import FULL, BoundedRange, Event, Gaussian, Leaf, Sampling, sample
 from ..gradients import Batch, Model
 from .noise import Stream
 from .sampling import draw, expected_size
-from .statistics import Count, Statistic, evaluate, shaped, unit
+from .statistics import Count, Statistic, evaluate, fits, shaped, unit
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,12 @@ class Curator:
         replacing one by at most 2 clip: the event Gaussian(noise_multiplier). Dividing by a released or public
         number is post-processing.
         """
-        theta = self._checked(theta)
-        _positive("clip", clip)
-        size = expected_size(sampling, self._known_size())
-        event = _noised(sampling, noise_multiplier)
+        theta, clip, sampling = self._checked(theta), _plain_clip(clip), _plain_sampling(sampling)
+        size, sigma = expected_size(sampling, self._known_size()), float(noise_multiplier)
+        event = _noised(sampling, sigma)
         self._meter.spend(event)
         total = self.__model.clipped_sum(theta, self.__draw(sampling), clip)
-        std = noise_multiplier * clip
+        std = sigma * clip
         value = self.__stream.noised(total, std, scale=1 / size, dtype=torch.float32)
         self._log("gradient", event, clip, std / size, _length(value))
         return Answer(value, std / size)
@@ -164,13 +164,12 @@ class Curator:
         and 2 clip for replace_one. It draws its own batch: choosing the noise of a gradient from a norm measured on
         the same batch has no known price.
         """
-        theta = self._checked(theta)
-        _positive("clip", clip)
-        size = expected_size(sampling, self._known_size())
-        event = _noised(sampling, noise_multiplier)
+        theta, clip, sampling = self._checked(theta), _plain_clip(clip), _plain_sampling(sampling)
+        size, sigma = expected_size(sampling, self._known_size()), float(noise_multiplier)
+        event = _noised(sampling, sigma)
         self._meter.spend(event)
-        norm = torch.linalg.vector_norm(self.__model.clipped_sum(theta, self.__draw(sampling), clip))
-        std = noise_multiplier * clip
+        norm = torch.linalg.vector_norm(self.__model.clipped_sum(theta, self.__draw(sampling), clip).double())
+        std = sigma * clip
         value = self.__stream.noised(norm[None], std, scale=1 / size, dtype=torch.float32)[0]
         self._log("gradient_norm", event, clip, std / size, float(value))
         return Answer(value, std / size)
@@ -187,7 +186,7 @@ class Curator:
         if not thetas:
             raise ValueError("thetas is empty; pass at least one candidate")
         checked = [self._checked(theta) for theta in thetas]
-        _positive("loss_bound", loss_bound)
+        loss_bound, epsilon, sampling = _plain_clip(loss_bound, "loss_bound"), float(epsilon), _plain_sampling(sampling)
         event = sampled(sampling, BoundedRange(epsilon))
         self._meter.spend(event)
         batch = self.__draw(sampling)
@@ -205,10 +204,13 @@ class Curator:
         """
         if not isinstance(what, Statistic):
             raise TypeError(f"{type(what).__name__} is not a statistic; pass frozen data such as Count()")
-        event = _noised(sampling, noise_multiplier)
+        if not fits(what, self.__model):
+            raise ValueError(f"theta of {type(what).__name__} must have {self._facts.dimension} entries")
+        sampling, sigma = _plain_sampling(sampling), float(noise_multiplier)
+        event = _noised(sampling, sigma)
         self._meter.spend(event)
         exact = evaluate(what, self.__draw(sampling), self.__model)
-        std = noise_multiplier * unit(what, self._facts.budget.adjacency)
+        std = sigma * unit(what, self._facts.budget.adjacency, sampling)
         noisy = self.__stream.noised(exact, std)
         self._log(type(what).__name__, event, None, std, None)
         return Answer(shaped(what, noisy, self._facts.features), std)
@@ -239,7 +241,7 @@ class Curator:
     def _checked(self, theta: Tensor) -> Tensor:
         if theta.shape != (self._facts.dimension,):
             raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat vector of {self._facts.dimension}")
-        return theta.detach() if theta.dtype == torch.float32 else theta.detach().float()
+        return theta.detach().as_subclass(Tensor).float()  # a subclass could see the records it is multiplied with
 
     def _log(self, question: str, event: Event, clip: float | None, noise_std: float, norm: float | None) -> None:
         self._trace.append(Released(question, event, clip, noise_std, norm, self._meter.spent_fraction))
@@ -250,7 +252,7 @@ class Curator:
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
 
-    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
 
 
 @lru_cache(maxsize=64)
@@ -263,6 +265,18 @@ def _length(value: Tensor) -> float:
     return math.sqrt(float(np.dot(flat, flat)))
 
 
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {value!r}; pass a finite number > 0")
+def _plain_clip(value: float, name: str = "clip") -> float:
+    """A plain float (a subclass could be priced as one number and multiply as another), far from overflow."""
+    if not isinstance(value, Real) or not 1e-12 <= (plain := float(value)) <= 1e12:
+        raise ValueError(f"{name} is {value!r}; pass a number from 1e-12 to 1e12")
+    return plain
+
+
+def _plain_sampling(sampling: Sampling) -> Sampling:
+    """The same sampling made of a plain string and float; anything else is refused."""
+    match sampling:
+        case ("full",):
+            return FULL
+        case ("poisson" | "fixed" as kind, rate):
+            return ("poisson" if kind == "poisson" else "fixed", float(rate))
+    raise ValueError(f'sampling is {sampling!r}; pass ("full",), ("poisson", rate) or ("fixed", rate)')

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import threading
 from typing import NoReturn
 
 import numpy as np
@@ -22,11 +23,15 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 from torch import Tensor
 
-POOL = 65536  # draws made at a time; half a megabyte, so that every pass stays in the cache
+POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
 UNIFORMS = 8192
 MANTISSA = 0x000FFFFFFFFFFFFF
 ONE_TO_TWO = 0x3FF0000000000000  # sign and exponent of a double in [1, 2)
 MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
+
+
+_forks = [0]  # how often this process was forked off: noise of a parent must never be drawn again in a child
+os.register_at_fork(after_in_child=lambda: _forks.__setitem__(0, _forks[0] + 1))
 
 
 class Stream:
@@ -35,11 +40,12 @@ class Stream:
     __slots__ = (
         "_bytes",
         "_cipher",
+        "_fork",
         "_fresh",
         "_halves",
+        "_lock",
         "_normal_halves",
         "_normals",
-        "_pid",
         "_uniform_halves",
         "_uniforms",
         "_words",
@@ -50,7 +56,8 @@ class Stream:
     def __init__(self, seed: int | None = None) -> None:
         self.simulation = seed is not None
         secret = os.urandom(16) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()[:16]
-        self._cipher, self._pid = _keyed(secret), os.getpid()
+        self._cipher, self._fork = _keyed(secret), _forks[0]
+        self._lock = threading.Lock()
         self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
         self._words = torch.frombuffer(self._bytes, dtype=torch.int64, count=POOL)
         self._halves = self._words.view(2, -1).unbind()
@@ -61,12 +68,16 @@ class Stream:
         self._uniforms = np.empty(0)
 
     def _never_forked(self) -> None:
-        if os.getpid() != self._pid and not self.simulation:  # a child must not repeat its parent's noise
-            self._cipher, self._pid = _keyed(os.urandom(16)), os.getpid()
+        if self._fork != _forks[0] and not self.simulation:  # a child must not repeat its parent's noise
+            self._cipher, self._fork = _keyed(os.urandom(16)), _forks[0]
             self._fresh, self._uniforms = 0, np.empty(0)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """Independent uniforms on (0, 1], multiples of 2^-52."""
+        with self._lock:
+            return self._take_uniforms(count)
+
+    def _take_uniforms(self, count: int) -> NDArray[np.float64]:
         self._never_forked()
         if count > len(self._uniforms):
             fresh = np.frombuffer(self._cipher.update(bytes(8 * max(count, UNIFORMS))), dtype=np.int64) & MANTISSA
@@ -94,6 +105,10 @@ class Stream:
 
         The sum is formed where the draws lie, so that each draw is overwritten by its one use.
         """
+        with self._lock:
+            return self._add_noise(total, std, scale, dtype)
+
+    def _add_noise(self, total: Tensor, std: float, scale: float, dtype: torch.dtype) -> Tensor:
         self._never_forked()
         answer, exact, done = torch.empty(len(total), dtype=dtype), total.numpy(), 0
         released = answer.numpy()
@@ -126,7 +141,7 @@ class Stream:
         while not len(rows) or rows[-1] < of:
             gaps = np.log(self.uniform(int(expected + 6 * math.sqrt(expected)) + 10))
             gaps *= 1 / math.log1p(-rate)
-            joined = gaps.astype(np.int64)
+            joined = np.minimum(gaps, of).astype(np.int64)
             joined += 1
             joined[0] += rows[-1] if len(rows) else -1
             rows = np.concatenate([rows, joined.cumsum()]) if len(rows) else joined.cumsum()
@@ -139,7 +154,7 @@ class Stream:
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a noise stream exists once: copying or saving it would use the same noise twice")
 
-    __copy__ = __deepcopy__ = __reduce_ex__ = _refuse
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
 
 
 def _keyed(key: bytes) -> CipherContext:

@@ -2,7 +2,9 @@
 
 Each statistic is a sum over records whose change is bounded for one record added or removed and for one replaced
 (``sensitivity``). Noise has standard deviation ``noise_multiplier * unit(...)`` with unit the sensitivity under
-add_remove and half of it under replace_one, which is what a ``Gaussian(noise_multiplier)`` event promises.
+add_remove and half of it under replace_one, which is what a ``Gaussian(noise_multiplier)`` event promises. A Poisson
+batch may hold the record or not, whatever the relation, so there a record's own contribution must not exceed the unit
+either.
 Rows are clipped to norm 1 first; a row that is not finite counts as zero.
 """
 
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..events import Adjacency
+from ..events import FULL, Adjacency, Sampling
 from ..gradients import Batch, Linear, Model
 
 
@@ -36,6 +38,9 @@ class CrossMoment:
 
     bound: float = 1.0
 
+    def __post_init__(self) -> None:
+        _finite("CrossMoment.bound", self.bound)
+
 
 @dataclass(frozen=True)
 class MinEigenvalue:
@@ -50,6 +55,16 @@ class NormAtMost:
 
     threshold: float
     theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _finite("NormAtMost.threshold", self.threshold)
+        if type(self.theta) is not tuple or any(type(entry) is not float for entry in self.theta):
+            raise ValueError("NormAtMost.theta must be a tuple of plain floats, e.g. tuple(theta.tolist())")
+
+
+def _finite(name: str, value: object) -> None:
+    if type(value) not in (float, int) or not 0 < value < math.inf:  # type: ignore[operator]
+        raise ValueError(f"{name} must be a plain finite number > 0")
 
 
 Statistic = Count | SecondMoment | CrossMoment | MinEigenvalue | NormAtMost
@@ -69,9 +84,18 @@ def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
             return 1.0 if replaced else 0.5
 
 
-def unit(what: Statistic, adjacency: Adjacency) -> float:
-    """The C of the event ``Gaussian(noise std / C)`` under the relation in force."""
-    return sensitivity(what, adjacency) / (2 if adjacency == "replace_one" else 1)
+def unit(what: Statistic, adjacency: Adjacency, sampling: Sampling = FULL) -> float:
+    """The C of the event ``Gaussian(noise std / C)`` under the relation in force and on the batch that is drawn."""
+    added = sensitivity(what, "add_remove")
+    if adjacency == "add_remove":
+        return added
+    replaced = sensitivity(what, "replace_one") / 2
+    return max(added, replaced) if sampling[0] == "poisson" else replaced
+
+
+def fits(what: Statistic, model: Model) -> bool:
+    """Whether the question is one that can be asked of this model."""
+    return not isinstance(what, NormAtMost) or len(what.theta) == model.dimension
 
 
 def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:

@@ -6,6 +6,7 @@ value becomes the nearest bound or, for NaN, the middle of the bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,9 +45,9 @@ class Scaling:
         middle = (self.low + self.high) / 2
         bounded = np.clip(np.where(np.isnan(X), middle, X), self.low, self.high)
         rows = np.empty((len(X), self.features))
-        rows[:, :-1] = (bounded - centre) / reach
+        rows[:, :-1] = np.clip((bounded - centre) / reach, -1, 1)  # rounding of extreme bounds must not reach further
         rows[:, -1] = 1.0
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True) if self.unit_rows else np.sqrt(self.features)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True) if self.unit_rows else math.sqrt(self.features)
         return rows
 
 
@@ -73,8 +74,11 @@ def declared_bounds(
     if pairs.shape != (columns, 2):
         raise ValueError(f"bounds has shape {pairs.shape}; pass (low, high), or one pair for each of {columns} columns")
     low, high = pairs[:, 0].copy(), pairs[:, 1].copy()
-    if not (np.isfinite(pairs).all() and (low < high).all()):
-        raise ValueError("bounds must be finite pairs with low < high")
+    with np.errstate(over="ignore", invalid="ignore"):
+        bad = np.flatnonzero(~(np.isfinite(high - low) & (low < high)))
+    if len(bad):
+        column = f"column {names[bad[0]]!r}" if names is not None else f"column {bad[0]}"
+        raise ValueError(f"bounds of {column} are {tuple(pairs[bad[0]].tolist())}; pass finite numbers with low < high")
     return low, high
 
 

@@ -83,7 +83,7 @@ class MLP:
 
     def lay_out(self, X: Tensor, y: Tensor) -> Batch:
         """Records as the formulas below want them: rows as they are, and their lengths."""
-        return lay_out(X, y, unit_rows=False)
+        return lay_out(X, y, unit_rows=False, classes=self.outputs if self.loss.task == "classes" else None)
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each record."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out
+from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, row_by_row
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,12 @@ class Linear:
     features: int
     loss: Loss
     outputs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.outputs < 1 or (self.outputs > 1) != (self.loss.task == "classes"):
+            raise ValueError(
+                f"outputs is {self.outputs} for the loss {self.loss}; softmax has one per class, others one"
+            )
 
     @property
     def dimension(self) -> int:
@@ -39,10 +45,12 @@ class Linear:
 
     def lay_out(self, X: Tensor, y: Tensor) -> Batch:
         """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
-        return lay_out(X, y, unit_rows=True)
+        return lay_out(X, y, unit_rows=True, classes=self.outputs if self.loss.task == "classes" else None)
 
     def _batch_scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        return self._scaled(self.scores(theta, batch.X), batch)
+        """Scores of the batch. Where the slope jumps, they must not depend on a record's neighbours by rounding."""
+        smooth = math.isfinite(self.loss.smoothness)
+        return self._scaled(self.scores(theta, batch.X) if smooth else row_by_row(batch.X, theta), batch)
 
     def _scaled(self, values: Tensor, batch: Batch) -> Tensor:
         return values.mul_(batch.lengths if self.outputs == 1 else batch.lengths[:, None])
@@ -52,18 +60,17 @@ class Linear:
         return self.loss.value(self._batch_scores(theta, batch), batch.y)
 
     def _coefficients(self, theta: Tensor, batch: Batch) -> Tensor:
-        """c with gradient c u, one row per record; a record whose slope is not finite has c = 0."""
-        slopes = self.loss.slope(self._batch_scores(theta, batch), batch.y)
+        """c with gradient c u, one row per record; a record for which that is not finite has c = 0."""
+        slopes = self._scaled(self.loss.slope(self._batch_scores(theta, batch), batch.y), batch)
         if self.outputs == 1:
-            slopes.nan_to_num_(0.0, 0.0, 0.0)
-        else:
-            slopes.masked_fill_(~torch.isfinite(slopes).all(1, keepdim=True), 0.0)
-        return self._scaled(slopes, batch)
+            return slopes.nan_to_num_(0.0, 0.0, 0.0)
+        return slopes.masked_fill_(~torch.isfinite(slopes).all(1, keepdim=True), 0.0)
 
     def norms(self, theta: Tensor, batch: Batch) -> Tensor:
         """Gradient norm of each record."""
-        coefficients = self._coefficients(theta, batch)
-        return coefficients.abs_() if self.outputs == 1 else torch.linalg.vector_norm(coefficients, dim=1)
+        slopes = self._scaled(self.loss.slope(self._batch_scores(theta, batch), batch.y), batch)
+        norms: Tensor = slopes.abs_() if self.outputs == 1 else torch.linalg.vector_norm(slopes, dim=1)
+        return torch.where(torch.isfinite(norms), norms, math.inf)
 
     def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""

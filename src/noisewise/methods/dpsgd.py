@@ -65,6 +65,7 @@ class DpSgd(Method):
         _validate.positive(max_grad_norm=self.max_grad_norm)
         _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
+        _validate.not_negative(l2=self.l2)
         if self.learning_rate is not None:
             _validate.positive(learning_rate=self.learning_rate)
 

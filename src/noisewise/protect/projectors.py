@@ -5,7 +5,6 @@ Each is a frozen rule with ``init(dimension) -> state`` and ``(answer, theta, st
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -111,8 +110,9 @@ class Adam:
         step = state.step + 1
         first = torch.lerp(answer.value, state.first, self.beta)
         second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
-        scale = self.learning_rate * math.sqrt(1 - self.beta_squared**step) / (1 - self.beta**step)
-        return torch.addcdiv(theta, first, second.sqrt().add_(self.floor), value=-scale), Moments(step, first, second)
+        spread = torch.sqrt(second / (1 - self.beta_squared**step)).add_(self.floor)
+        rate = self.learning_rate / (1 - self.beta**step)
+        return torch.addcdiv(theta, first, spread, value=-rate), Moments(step, first, second)
 
 
 PROJECTORS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..budget import Budget, BudgetExhausted, meter_from
-from ..events import Repeated, from_dict, to_dict
+from ..events import Gaussian, Leaf, Repeated, from_dict, to_dict
 
 if TYPE_CHECKING:
     from ..train import Trained
 
 FORMAT = "noisewise-statement/1"
+UNIT = "one record"
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,15 @@ class Statement:
     data: Mapping[str, Any]
 
     def to_json(self) -> str:
-        return json.dumps(self.data, indent=2)
+        return json.dumps(self.data, indent=2, default=_plain)
 
     def __str__(self) -> str:
         return text(self.data)
+
+
+def _plain(value: Any) -> Any:
+    """numpy numbers and other odd values as JSON has them."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,8 @@ def make_statement(
     """The statement of a finished run, made of released facts only."""
     budget = run.facts.budget
     private = run.meter is not None
-    size = "none: no promise is made" if not private else "public" if run.facts.size_is_public else "bought"
-    promise = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency, "unit": "one record"}
+    size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
+    promise = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency, "unit": UNIT}
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
     return Statement(
         {
@@ -116,16 +122,54 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{event['count']} x {one(event['event'])}" for event in events)
 
 
-def verify(data: Mapping[str, Any]) -> Verdict:
-    """Recompute the promise of a statement from its events alone."""
+def verify(statement: Statement | Mapping[str, Any]) -> Verdict:
+    """Recompute the promise of a statement from its events alone.
+
+    It checks arithmetic, not honesty: whether the software ran as stated is not in the document.
+    """
+    data = statement.data if isinstance(statement, Statement) else statement
     try:
+        _check_shape(data)
         return _verify(data)
-    except (KeyError, TypeError, AttributeError) as error:
-        return Verdict(False, f"not a readable statement: {type(error).__name__} {error}", None)
     except BudgetExhausted as error:
         return Verdict(False, f"the events cost more than was promised: {error}", None)
-    except ValueError as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         return Verdict(False, f"the events do not support the promise: {error}", None)
+    except RecursionError:
+        return Verdict(False, "the events do not support the promise: they are nested beyond reason", None)
+
+
+SHAPE: dict[str, Any] = {
+    "format": str,
+    "promise": {"epsilon": float, "delta": float, "adjacency": str, "unit": str},
+    "simulation": bool,
+    "meter": dict,
+    "events": list,
+    "size": str,
+    "method": {"name": str, "settings": dict},
+    "model": {"kind": str, "shape": list, "loss": str, "parameters": int},
+    "assumed": list,
+    "trusted": str,
+    "software": {"noisewise": str},
+}
+
+
+def _check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
+    """Exactly the fields a statement has, each of its kind: what nobody checks, nobody should read."""
+    shape = SHAPE if shape is None else shape
+    if isinstance(shape, type):
+        kinds = (float, int) if shape is float else (shape,)
+        if not isinstance(data, kinds) or (isinstance(data, bool) and shape is not bool):
+            raise ValueError(f"{place} is not a {shape.__name__}")
+        return
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{place} is not a document with the fields {', '.join(shape)}")
+    if odd := set(shape) ^ set(data):
+        what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
+        raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
+    for name, inner in shape.items():
+        if not (name in ("promise", "meter") and data["promise"] is None):
+            _check_shape(data[name], inner, f"{place}.{name}")
 
 
 def _verify(data: Mapping[str, Any]) -> Verdict:
@@ -134,10 +178,27 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     promise = data["promise"]
     if promise is None:
         return Verdict(False, "the model was trained without privacy and promises nothing", None)
+    if promise["unit"] != UNIT:
+        return Verdict(False, f"the unit is {promise['unit']!r}; prices are for {UNIT!r}", None)
     budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
     meter = meter_from(budget, data["meter"])
     for event in data["events"]:
         meter.spend(from_dict(event))
-    if data["simulation"] is not False:
+    if not meter.events:
+        return Verdict(False, "no event was paid for, so nothing can have been released", None)
+    if reason := _odd_size(data["size"], budget, [leaf for leaf, n in meter.events.items() if n == 1]):
+        return Verdict(False, reason, None)
+    if data["simulation"]:
         return Verdict(False, "the arithmetic holds, but a seeded simulation is not private", budget.epsilon)
     return Verdict(True, "the events cost no more than the promised budget", budget.epsilon)
+
+
+def _odd_size(size: str, budget: Budget, single: Sequence[Leaf]) -> str | None:
+    """What contradicts the word about the size: it is public, or bought by one full-batch Gaussian."""
+    if size not in ("public", "bought"):
+        return f"the size of the data is {size!r}; it is 'public' or 'bought'"
+    if size == "bought" and budget.adjacency == "replace_one":
+        return "the size cannot have been bought under replace_one, where it is public"
+    if size == "bought" and not any(isinstance(leaf, Gaussian) for leaf in single):
+        return "the size was bought, but no event pays for it"
+    return None

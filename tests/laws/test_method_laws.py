@@ -1,0 +1,283 @@
+"""What every method must keep, whatever it does: methods are found in the registry, so a new one joins by existing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+import noisewise as nw
+import noisewise.train as loop
+from noisewise.budget import meter_from
+from noisewise.curator import Curator, PublicCurator
+from noisewise.estimators import describe
+from noisewise.events import Repeated
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import LOSSES
+from noisewise.methods import registry
+from noisewise.report.statement import make_statement, verify
+from noisewise.train import Records, train
+
+N, FEATURES, CLASSES = 60, 3, 3
+METHODS = [name for name, method in registry().items() if method.private]
+PROMISES = [("add_remove", True), ("add_remove", False), ("replace_one", True)]
+QUESTIONS = {name for name in dir(Curator) if not name.startswith("_")}
+
+
+def cases():
+    for name in METHODS:
+        for loss in registry()[name].losses:
+            for kind in ("linear", "mlp"):
+                for adjacency, size_is_public in PROMISES:
+                    yield pytest.param(
+                        name, loss, kind, adjacency, size_is_public,
+                        id=f"{name}-{loss}-{kind}-{adjacency}-{'public' if size_is_public else 'bought'}",
+                    )  # fmt: skip
+
+
+def a_method(name):
+    """The method with its defaults, but few steps."""
+    kind = registry()[name]
+    return kind(steps=6) if "steps" in {field.name for field in fields(kind)} else kind()
+
+
+def a_model(loss_name, kind):
+    loss = LOSSES[loss_name]
+    outputs = CLASSES if loss.task == "classes" else 1
+    return Linear(FEATURES, loss, outputs) if kind == "linear" else MLP((FEATURES, 4, outputs), loss)
+
+
+def rows_for(model, n=N, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, FEATURES, generator=g)
+    X /= torch.linalg.vector_norm(X, dim=1, keepdim=True).clamp(min=1)
+    if model.loss.task == "classes":
+        return X, torch.randint(CLASSES, (n,), generator=g)
+    return X, torch.sign(X[:, 0] + 0.3 * torch.randn(n, generator=g))
+
+
+def run(name, model, adjacency="add_remove", size_is_public=True, *, seed=0, rows=None, method=None):
+    """One training run; a method that refuses the combination must do so before it has asked anything."""
+    method = method or a_method(name)
+    X, y = rows_for(model) if rows is None else rows
+    public = PublicCurator(*rows_for(model, 30, seed=1), model=model, seed=0) if method.needs_public else None
+    budget = nw.Budget(2.0, 1e-5, adjacency=adjacency)
+    records = Records(X, y, float(N) if size_is_public else None, row_bound=1.0)
+    return train(method, records, model=model, budget=budget, public=public, seed=seed)
+
+
+class Recorder:
+    """A curator behind glass: lets its public names through and writes down what it answered."""
+
+    def __init__(self, curator, answers):
+        self.__dict__.update(_curator=curator, _answers=answers)
+
+    def __setattr__(self, name, value):
+        raise AssertionError(f"a method may not change the curator's {name}")
+
+    def __getattr__(self, name):
+        assert name in QUESTIONS, f"a method may not touch the curator's {name}"
+        inside = getattr(self._curator, name)
+        if not callable(inside):
+            return inside
+
+        def ask(*args, **kwargs):
+            answer = inside(*args, **kwargs)
+            self._answers.append((name, answer))
+            return answer
+
+        return ask
+
+
+class Replayer(Recorder):
+    """Answers from a tape, having asked a curator of other records (so that meter, facts and trace move as before)."""
+
+    def __getattr__(self, name):
+        assert name in QUESTIONS
+        inside = getattr(self._curator, name)
+        if not callable(inside):
+            return inside
+
+        def ask(*args, **kwargs):
+            asked, answer = self._answers.pop(0)
+            assert asked == name
+            inside(*args, **kwargs)
+            if name == "release_size":  # facts hold the released size
+                self._curator._facts = replace(self._curator.facts, size=answer)
+            return answer
+
+        return ask
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Every question that a run asks, with its answer."""
+    tape = []
+    monkeypatch.setattr(loop, "Curator", lambda *args, **kwargs: Recorder(Curator(*args, **kwargs), tape))
+    return tape
+
+
+def run_or_refused(answers, *args, **kwargs):
+    try:
+        return run(*args, **kwargs)
+    except ValueError as refusal:
+        assert answers == [], "a combination is refused before anything is asked"
+        pytest.skip(f"refused: {refusal}")
+
+
+@pytest.mark.parametrize("name, loss, kind, adjacency, size_is_public", list(cases()))
+def test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, adjacency, size_is_public, answers):
+    model = a_model(loss, kind)
+    result = run_or_refused(answers, name, model, adjacency, size_is_public)
+    meter, budget = result.meter, nw.Budget(2.0, 1e-5, adjacency=adjacency)
+
+    assert answers, "a private method that asks nothing learns nothing"
+    assert result.theta.shape == (model.dimension,)
+    assert torch.isfinite(result.theta).all()
+    assert not torch.equal(result.theta, model.start())
+    assert result.steps >= 1
+
+    assert meter.budget == budget
+    assert 0 < meter.spent_fraction <= 1
+    assert Counter(line.event for line in result.trace) == meter.events
+    assert len(result.trace) == len(answers) == sum(meter.events.values())
+    events = [Repeated(leaf, count) for leaf, count in meter.events.items()]
+    replayed = meter_from(budget, meter.describe())
+    for event in events:
+        replayed.spend(event)
+    if not meter.adaptive:
+        assert nw.epsilon(events, delta=1e-5, adjacency=adjacency) <= 2.0 * (1 + 1e-9)
+    with pytest.raises(Exception):  # noqa: B017  the same run again does not fit: the budget is really used
+        for _ in range(200):
+            for event in events:
+                replayed.spend(event)
+
+    bought = [asked for asked, _ in answers if asked == "release_size"]
+    assert len(bought) == (0 if size_is_public else 1)
+    assert result.facts.size_is_public == size_is_public
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_on_something(name, answers):
+    method, ran = registry()[name], 0
+    for loss in method.losses:
+        for adjacency, size_is_public in PROMISES:
+            try:
+                run(name, a_model(loss, "linear"), adjacency, size_is_public)
+                ran += 1
+            except ValueError:
+                continue
+    assert ran
+
+
+@pytest.mark.parametrize("size_is_public", [True, False], ids=["public", "bought"])
+@pytest.mark.parametrize("name", METHODS)
+def test_theta_depends_on_released_answers_alone(name, size_is_public, monkeypatch, answers):
+    """The same answers on other records give the same theta to the last bit; other answers another."""
+    model = a_model(registry()[name].losses[0], "linear")
+    first = run_or_refused(answers, name, model, "add_remove", size_is_public)
+    tape = list(answers)
+    X, y = rows_for(model, 17, seed=5)
+
+    monkeypatch.setattr(loop, "Curator", lambda *args, **kwargs: Replayer(Curator(*args, **kwargs), tape))
+    other = run(name, model, "add_remove", size_is_public, seed=99, rows=(X, y))
+    assert tape == []
+    assert torch.equal(first.theta, other.theta)
+    monkeypatch.setattr(loop, "Curator", Curator)
+    assert not torch.equal(first.theta, run(name, model, "add_remove", size_is_public, seed=99, rows=(X, y)).theta)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_seed_decides_everything_and_no_seed_nothing(name, kind, answers):
+    model = a_model(registry()[name].losses[0], kind)
+    thetas = [run_or_refused(answers, name, model, seed=3).theta]
+    thetas += [run(name, model, seed=seed).theta for seed in (3, 4, None, None)]
+    assert torch.equal(thetas[0], thetas[1])
+    assert len({tuple(theta.tolist()) for theta in thetas}) == 4
+
+
+@pytest.mark.parametrize("size_is_public", [True, False], ids=["public", "bought"])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_statement_of_a_run_verifies_and_a_forged_one_does_not(name, size_is_public, answers):
+    model = a_model(registry()[name].losses[0], "linear")
+
+    def stated(seed):
+        result = run_or_refused([], name, model, "add_remove", size_is_public, seed=seed)
+        method = a_method(name)
+        statement = make_statement(
+            method=name, settings=method.settings(), run=result, model=describe(model), assumed=["settings"]
+        )
+        return json.loads(statement.to_json())
+
+    private, simulated = stated(None), stated(1)
+    assert verify(private).holds
+    assert verify(private).epsilon == 2.0
+    assert not verify(simulated).holds
+    assert "simulation" in verify(simulated).reason
+    assert verify({**simulated, "simulation": False}).holds
+    more = [{**event, "count": event["count"] * 50} for event in private["events"]]
+    assert not verify({**private, "events": more}).holds
+    assert not verify({**private, "promise": {**private["promise"], "epsilon": 0.2}}).holds
+    assert not verify({**private, "promise": {**private["promise"], "delta": 1e-9}}).holds
+    stricter = {**private["promise"], "adjacency": "replace_one"}
+    assert not verify({**private, "promise": stricter}).holds
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+@pytest.mark.parametrize("name", METHODS)
+def test_spoiled_records_neither_stop_nor_spoil_a_run(name, kind, answers):
+    for loss in registry()[name].losses:
+        model = a_model(loss, kind)
+        X, y = rows_for(model)
+        X[0], X[1, 1], X[2], X[3] = math.nan, math.inf, 1e30, -math.inf
+        if y.is_floating_point():
+            y[5] = math.nan
+        spoiled, clean = run_or_refused(answers, name, model, rows=(X, y)), run(name, model)
+        assert torch.isfinite(spoiled.theta).all()
+        assert spoiled.meter.events == clean.meter.events
+        assert spoiled.steps == clean.steps
+        nothing = run(name, model, rows=(torch.full_like(X, math.nan), y))
+        assert torch.isfinite(nothing.theta).all()
+        assert nothing.meter.events == clean.meter.events
+        empty = run(name, model, rows=(X[:0], y[:0]))
+        assert torch.isfinite(empty.theta).all()
+        assert empty.meter.events == clean.meter.events
+
+
+@pytest.mark.parametrize(
+    "sampling, adjacency",
+    [(("poisson", 0.2), "add_remove"), (("poisson", 0.2), "replace_one"), (("fixed", 0.2), "replace_one")],
+)
+@pytest.mark.parametrize("name", [n for n in METHODS if "sampling" in {f.name for f in fields(registry()[n])}])
+def test_sampled_runs_stay_within_their_budget(name, sampling, adjacency, answers):
+    model = a_model(registry()[name].losses[0], "linear")
+    method = a_method(name).with_settings(sampling=sampling)
+    result = run_or_refused(answers, name, model, adjacency, method=method)
+    events = [Repeated(leaf, count) for leaf, count in result.meter.events.items()]
+    assert Counter(line.event for line in result.trace) == result.meter.events
+    assert {type(leaf).__name__ for leaf in result.meter.events} == {
+        "Poisson" if sampling[0] == "poisson" else "FixedBatch"
+    }
+    if not result.meter.adaptive:
+        assert nw.epsilon(events, delta=1e-5, adjacency=adjacency) <= 2.0 * (1 + 1e-9)
+    with pytest.raises(ValueError):
+        run(name, model, "add_remove", method=a_method(name).with_settings(sampling=("fixed", 0.2)))
+
+
+def test_a_method_without_privacy_promises_nothing():
+    for name, kind in registry().items():
+        if kind.private:
+            continue
+        model = a_model(kind.losses[0], "linear")
+        result = run(name, model)
+        assert result.meter is None
+        assert result.trace == ()
+        statement = make_statement(method=name, settings={}, run=result, model=describe(model), assumed=[])
+        assert statement.data["promise"] is None
+        assert not verify(statement.data).holds
+        assert "promises nothing" in str(statement)
