@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from numbers import Real
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, SupportsFloat
 
 import numpy as np
 import torch
@@ -58,16 +57,14 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
     )
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What was released, and the standard deviation of the noise known to be on each coordinate of it."""
 
     value: Tensor
     noise_std: float
 
 
-@dataclass(frozen=True)
-class Released:
+class Released(NamedTuple):
     """One line of a trace: a question that was answered, described by released facts only."""
 
     question: str
@@ -241,7 +238,9 @@ class Curator:
     def _checked(self, theta: Tensor) -> Tensor:
         if theta.shape != (self._facts.dimension,):
             raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat vector of {self._facts.dimension}")
-        return theta.detach().as_subclass(Tensor).float()  # a subclass could see the records it is multiplied with
+        if type(theta) is Tensor and theta.dtype == torch.float32 and not theta.requires_grad:
+            return theta
+        return theta.detach().as_subclass(Tensor).float()  # a subclass could see the records it meets
 
     def _log(self, question: str, event: Event, clip: float | None, noise_std: float, norm: float | None) -> None:
         self._trace.append(Released(question, event, clip, noise_std, norm, self._meter.spent_fraction))
@@ -267,13 +266,16 @@ def _length(value: Tensor) -> float:
 
 def _plain_clip(value: float, name: str = "clip") -> float:
     """A plain float (a subclass could be priced as one number and multiply as another), far from overflow."""
-    if not isinstance(value, Real) or not 1e-12 <= (plain := float(value)) <= 1e12:
+    plain = value if type(value) is float else float(value) if isinstance(value, SupportsFloat) else math.nan
+    if not 1e-12 <= plain <= 1e12:
         raise ValueError(f"{name} is {value!r}; pass a number from 1e-12 to 1e12")
     return plain
 
 
 def _plain_sampling(sampling: Sampling) -> Sampling:
     """The same sampling made of a plain string and float; anything else is refused."""
+    if sampling is FULL or [type(part) for part in sampling] == [str, float]:  # plain already; priced or refused later
+        return sampling
     match sampling:
         case ("full",):
             return FULL
