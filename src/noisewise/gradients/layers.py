@@ -111,8 +111,7 @@ class MLP:
     def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
         with torch.inference_mode():  # skips autograd's book-keeping, which many small operations would feel
-            total = in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
-        return total
+            return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
 
     def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         inputs, gradients, norms = self._book(theta, batch)
