@@ -23,8 +23,8 @@ from .curator import PublicCurator
 from .data.checks import class_codes, class_weights, declared_classes, no_missing_labels, public_pair, without_values
 from .data.preprocess import Scaling, declared_bounds, interval
 from .gradients import MLP, Linear, Model
-from .losses import ClassWeighted, Loss, loss_named
-from .methods import Method, method_named
+from .losses import ClassWeighted, Loss, Squared, loss_named
+from .methods import RECOMMENDED, Method, method_named
 from .report.statement import Statement, make_statement
 from .train import Progress, Records, train
 
@@ -210,7 +210,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        method: str | Method = "dpsgd",
+        method: str | Method = RECOMMENDED,
         loss: str | Loss = "auto",
         model: str | tuple[int, ...] = "linear",
         adjacency: str = "add_remove",
@@ -259,6 +259,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):
         several = len(self.classes_) > 2
         named = isinstance(self.loss, str) and self.loss == "auto"
         loss = loss_named(("softmax" if several else "logistic") if named else self.loss)
+        loss = Squared(signs=True) if isinstance(loss, Squared) else loss
         if several and loss.task != "classes":
             raise ValueError(f"loss is {loss.name!r} but there are {len(self.classes_)} classes; pass loss='softmax'")
         if self.class_weight is None:
@@ -315,7 +316,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        method: str | Method = "dpsgd",
+        method: str | Method = RECOMMENDED,
         loss: str | Loss = "squared",
         model: str | tuple[int, ...] = "linear",
         adjacency: str = "add_remove",

@@ -103,12 +103,16 @@ class HuberHinge:
 
 @dataclass(frozen=True)
 class Squared:
-    """(z - y)^2, for real targets and, as a least-squares classifier, for labels -1 and +1."""
+    """(z - y)^2, for real targets and, with ``signs``, as a least-squares classifier of labels -1 and +1."""
 
+    signs: bool = False
     name: ClassVar[str] = "squared"
-    task: ClassVar[str] = "regression"
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 2.0
+
+    @property
+    def task(self) -> str:
+        return "binary" if self.signs else "regression"
 
     def __str__(self) -> str:
         return self.name

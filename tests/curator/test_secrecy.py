@@ -19,7 +19,21 @@ from noisewise.train import Records
 
 VALUE, ROWS = 123456.75, 7919
 SECRETS = ("123456", "1.2345", "7919")
-PUBLIC = {"choose", "facts", "gradient", "gradient_norm", "meter", "release_size", "simulation", "statistic", "trace"}
+PUBLIC = {
+    "change_basis",
+    "in_first_basis",
+    "last_iterate",
+    "minimise",
+    "choose",
+    "facts",
+    "gradient",
+    "gradient_norm",
+    "meter",
+    "release_size",
+    "simulation",
+    "statistic",
+    "trace",
+}
 
 
 class Purse:

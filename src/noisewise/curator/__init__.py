@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from .curator import Answer, Curator, Facts
+from .objective import PerturbedObjective
+from .oneshot import Descent, NoisyWalk, OnePass
 from .public import PublicCurator
-from .statistics import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment, Statistic
+from .statistics import (
+    Count,
+    CrossMoment,
+    FirstMoment,
+    MinEigenvalue,
+    NormAtMost,
+    SecondMoment,
+    SquaredLength,
+    Statistic,
+)
 
 __all__ = [
     "Answer",
     "Count",
     "CrossMoment",
     "Curator",
+    "Descent",
     "Facts",
+    "FirstMoment",
     "MinEigenvalue",
+    "NoisyWalk",
     "NormAtMost",
+    "OnePass",
+    "PerturbedObjective",
     "PublicCurator",
     "SecondMoment",
+    "SquaredLength",
     "Statistic",
 ]

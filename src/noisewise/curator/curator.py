@@ -18,9 +18,13 @@ import torch
 from torch import Tensor
 
 from ..budget import Budget, Meter
-from ..events import FULL, BoundedRange, Event, Gaussian, Leaf, Sampling, sampled
-from ..gradients import Batch, Model
+from ..events import FULL, ApproximateDP, BoundedRange, Event, Gaussian, Leaf, Sampling, sampled
+from ..gradients import Batch, Linear, Model, clipped_sum_and_count
+from ..gradients.batches import in_new_basis
 from .noise import Stream
+from .objective import PerturbedObjective, minimiser, terms
+from .oneshot import Descent, NoisyWalk, OnePass, descend, descent_unit, pass_noise, walk_once
+from .options import Options, checked_options
 from .sampling import draw, expected_size
 from .statistics import Count, Statistic, evaluate, fits, shaped, unit
 
@@ -36,6 +40,7 @@ class Facts:
     outputs: int
     row_bound: float
     loss: str
+    task: str
     lipschitz: float
     smoothness: float
     budget: Budget
@@ -51,6 +56,7 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         outputs=model.outputs,
         row_bound=row_bound,
         loss=model.loss.name,
+        task=model.loss.task,
         lipschitz=model.loss.lipschitz,
         smoothness=model.loss.smoothness,
         budget=budget,
@@ -58,10 +64,14 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
 
 
 class Answer(NamedTuple):
-    """What was released, and the standard deviation of the noise known to be on each coordinate of it."""
+    """What was released, and the standard deviation of the noise known to be on each coordinate of it.
+
+    For a gradient in other coordinates: of each coordinate in which records were clipped.
+    """
 
     value: Tensor
     noise_std: float
+    below: float | None = None  # a gradient with a count: the released share of records whose gradient is short
 
 
 class Released(NamedTuple):
@@ -84,7 +94,7 @@ class Curator:
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     """
 
-    __slots__ = ("__batch", "__model", "__stream", "_facts", "_meter", "_trace")
+    __slots__ = ("__batch", "__model", "__stream", "_basis", "_facts", "_meter", "_trace")
 
     def __init__(
         self,
@@ -109,6 +119,7 @@ class Curator:
         self.__batch = model.lay_out(X, y)
         self.__model = model
         self.__stream = Stream(seed)
+        self._basis: Tensor | None = None
         self._meter = meter
         self._trace: list[Released] = []
         self._facts = facts_of(model, budget, size=size, row_bound=row_bound)
@@ -133,7 +144,18 @@ class Curator:
         """Whether the noise can be reproduced from a seed, which is not private."""
         return self.__stream.simulation
 
-    def gradient(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+    def gradient(
+        self,
+        theta: Tensor,
+        *,
+        clip: float,
+        noise_multiplier: float,
+        sampling: Sampling = FULL,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+        quantile_at: float | None = None,
+        count_noise_multiplier: float | None = None,
+    ) -> Answer:
         """The mean gradient at theta, each record's clipped to norm ``clip``.
 
         Releases (sum over the batch of g_i min(1, clip/||g_i||) + noise) / (expected batch size), noise of standard
@@ -141,9 +163,34 @@ class Curator:
         *Sensitivity* of the sum: each term has norm <= clip, so adding or removing a record moves it by at most clip,
         replacing one by at most 2 clip: the event Gaussian(noise_multiplier). Dividing by a released or public
         number is post-processing.
+
+        ``scale``, positive numbers, one per parameter (Pichapati et al. 2019): g_i / scale is what is clipped, summed
+        and noised, and the answer is multiplied by scale. *Sensitivity*: the terms of the sum are clipped in the new
+        coordinates, so it is as above there; going back is post-processing. Linear models only. (The paper also
+        subtracts a running mean before the clip; single records are spread far more widely than their mean, so that
+        earns little, and it is left out.)
+
+        ``basis``, orthonormal columns, one row per parameter (Zhou, Wu & Banerjee 2020): B^T g_i is what is clipped,
+        summed and noised, and the answer is B times it. The same argument in the subspace, where the noise has as many
+        coordinates as B has columns, and nothing is clipped for what lies outside. A perceptron's gradients are
+        clipped and noised whole and the answer is projected, B B^T times it: post-processing.
+
+        ``quantile_at``, a norm, with ``count_noise_multiplier`` (Andrew et al. 2021): from the same batch, also
+        releases how many gradients are shorter, as the sum of h_i + noise of standard deviation
+        count_noise_multiplier / 2, where h_i goes from 1/2 (norm at most 0.9 quantile_at) to -1/2 (at least 1.1) along
+        a ramp. ``below`` is that sum / (expected batch size) + 1/2. *Sensitivity*: |h_i| <= 1/2, so adding or removing
+        a record moves the count by at most 1/2, replacing one by at most 1. Divide the two sums by their own noise:
+        what is released is their concatenation with independent unit noise. A record's own part of it has norm
+        at most ((clip / (sigma clip))^2 + ((1/2) / (tau/2))^2)^(1/2) = (sigma^-2 + tau^-2)^(1/2) with the two noise
+        multipliers sigma and tau; replacing it moves the concatenation by at most twice that. So both together are
+        one event, Gaussian((sigma^-2 + tau^-2)^(-1/2)), under both relations and on any batch.
+        What these options hold is public or released, and fixed before the batch is drawn.
         """
         theta, clip, sampling = self._checked(theta), _plain_clip(clip), _plain_sampling(sampling)
         size, sigma = expected_size(sampling, self._known_size()), float(noise_multiplier)
+        if not (scale is None and basis is None and quantile_at is None and count_noise_multiplier is None):
+            options = checked_options(self.__model, scale, basis, quantile_at, count_noise_multiplier)
+            return self.__rich_gradient(theta, clip, sigma, sampling, size, options)
         event = _noised(sampling, sigma)
         self._meter.spend(event)
         total = self.__model.clipped_sum(theta, self.__draw(sampling), clip)
@@ -151,6 +198,27 @@ class Curator:
         value = self.__stream.noised(total, std, scale=1 / size, dtype=torch.float32)
         self._log("gradient", event, clip, std / size, _length(value))
         return Answer(value, std / size)
+
+    def __rich_gradient(
+        self, theta: Tensor, clip: float, sigma: float, sampling: Sampling, size: float, options: Options
+    ) -> Answer:
+        event = _noised(sampling, options.event_noise(sigma))
+        self._meter.spend(event)
+        total, count = clipped_sum_and_count(
+            self.__model,
+            theta,
+            self.__draw(sampling),
+            clip,
+            threshold=options.quantile_at,
+            **options.before_the_clip(self.__model),
+        )
+        std = sigma * clip
+        value = options.back(self.__stream.noised(total, std, scale=1 / size), self.__model)
+        below = None
+        if count is not None and options.count_noise_multiplier is not None:
+            below = 0.5 + float(self.__stream.noised(count, options.count_noise_multiplier / 2, scale=1 / size)[0])
+        self._log("gradient", event, clip, std / size, _length(value))
+        return Answer(value, std / size, below)
 
     def gradient_norm(
         self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL
@@ -212,12 +280,78 @@ class Curator:
         self._log(type(what).__name__, event, None, std, None)
         return Answer(shaped(what, noisy, self._facts.features), std)
 
+    def last_iterate(self, walk: NoisyWalk) -> Answer:
+        """The end of a whole walk: :class:`Descent` (noise at the end) or :class:`OnePass` (noise at every step).
+
+        *Guarantee*: argued in their docstrings; both are the event Gaussian(walk.noise_multiplier), Descent under both
+        relations, OnePass under replace_one. ``noise_std`` is that of the last step for OnePass.
+        """
+        if type(walk) not in (Descent, OnePass):
+            raise TypeError(f"{type(walk).__name__} is not a walk; pass frozen data, Descent(...) or OnePass(...)")
+        model, size, event = self.__model, self._known_size(), Gaussian(walk.noise_multiplier)
+        walk = replace(walk, start=self._checked(walk.start))
+        std = (
+            event.noise_multiplier * descent_unit(walk, self._facts, size)
+            if isinstance(walk, Descent)
+            else walk.step_size * pass_noise(walk, self._facts)
+        )
+        assert isinstance(model, Linear)  # others were refused by now
+        self._meter.spend(event)
+        if isinstance(walk, Descent):
+            exact = descend(walk, model, self.__batch, self._facts, size)
+            value = self.__stream.noised(exact, std, dtype=torch.float32)
+        else:
+            value = walk_once(walk, model, self.__batch, self._facts, self.__stream).float()
+        self._log(type(walk).__name__, event, None, std, _length(value))
+        return Answer(value, std)
+
+    def minimise(self, objective: PerturbedObjective) -> Answer:
+        """The minimiser of a randomly perturbed objective; ``noise_std`` is that of the small noise on top of it.
+
+        *Guarantee*: argued in :class:`PerturbedObjective`; one event ApproximateDP(epsilon, delta).
+        """
+        if type(objective) is not PerturbedObjective:
+            raise TypeError(f"{type(objective).__name__} is not an objective; pass PerturbedObjective(...)")
+        model, start = self.__model, self._checked(objective.start)
+        event, chosen = (
+            ApproximateDP(objective.epsilon, objective.delta),
+            terms(objective, self._facts, self._known_size()),
+        )
+        assert isinstance(model, Linear)  # others were refused by now
+        self._meter.spend(event)
+        b = self.__stream.noised(torch.zeros(len(start), dtype=torch.float64), chosen.noise_std)
+        found = minimiser(b, chosen, start, model, self.__batch, self._facts)
+        value = self.__stream.noised(found, chosen.output_std, dtype=torch.float32)
+        self._log("PerturbedObjective", event, None, chosen.output_std, _length(value))
+        return Answer(value, chosen.output_std)
+
     def release_size(self, *, noise_multiplier: float) -> float:
         """Buy the number of records, at least 1; from then on sums are divided by it."""
         answer = self.statistic(Count(), noise_multiplier=noise_multiplier)
         size = max(float(answer.value), 1.0)
         self._facts = replace(self._facts, size=size)
         return size
+
+    def change_basis(self, matrix: Tensor) -> None:
+        """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.
+
+        *Sensitivity*: nothing is released. The matrix is data that was public or released before, applied to each row
+        by itself, so a neighbouring data set still differs in one record; what is asked later is clipped anew.
+        The bound on the rows grows by the matrix's spectral norm.
+        """
+        features = self._facts.features
+        if matrix.shape != (features, features) or not bool(torch.isfinite(matrix).all()):
+            raise ValueError(f"matrix must be a finite {features} x {features} matrix")
+        plain = matrix.detach().as_subclass(Tensor).double()
+        rows = in_new_basis(self.__model.rows(self.__batch), self.__batch.valid, plain)
+        self.__batch = self.__model.lay_out(rows, self.__batch.y)
+        self._basis = plain if self._basis is None else self._basis @ plain
+        norm = float(torch.linalg.matrix_norm(plain, 2))
+        self._facts = replace(self._facts, row_bound=self._facts.row_bound * norm)
+
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        """The theta that scores rows as they came as the given one scores them now; made of released facts."""
+        return theta if self._basis is None else self.__model.in_old_basis(theta, self._basis)
 
     def __draw(self, sampling: Sampling) -> Batch:
         rows = draw(sampling, len(self.__batch), self.__stream)

@@ -17,12 +17,23 @@ import torch
 from torch import Tensor
 
 from ..events import FULL, Adjacency, Sampling
-from ..gradients import Batch, Linear, Model
+from ..gradients import Batch, Model
+from ..gradients.transformed import soft_count
 
 
 @dataclass(frozen=True)
 class Count:
     """How many records there are. Sensitivity: 1 added or removed; 0 replaced (charged as if it were 1)."""
+
+
+@dataclass(frozen=True)
+class FirstMoment:
+    """Sum of x: ||x|| <= 1, so 1 for add_remove and 2 for replace_one."""
+
+
+@dataclass(frozen=True)
+class SquaredLength:
+    """Sum of ||x||^2: each term lies in [0, 1], so 1 for add_remove and 1 for replace_one."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +61,10 @@ class MinEigenvalue:
 
 @dataclass(frozen=True)
 class NormAtMost:
-    """Sum over records of 1[gradient norm at theta <= threshold] - 1/2. Each term is +-1/2: 1/2 for add_remove, 1 for
-    replace_one. A gradient that is not finite counts as above the threshold. ``theta`` is a tuple of floats."""
+    """Sum over records of a ramp in the gradient norm at theta: +1/2 below 0.9 thresholds, -1/2 above 1.1. Each term lies
+    in [-1/2, 1/2]: 1/2 for add_remove, 1 for replace_one. (A count that jumps at the threshold would not keep that: one
+    record more can change how others are rounded.) A gradient that is not finite counts as above the threshold.
+    ``theta`` is a tuple of floats."""
 
     threshold: float
     theta: tuple[float, ...]
@@ -67,15 +80,17 @@ def _finite(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a plain finite number > 0")
 
 
-Statistic = Count | SecondMoment | CrossMoment | MinEigenvalue | NormAtMost
+Statistic = Count | FirstMoment | SquaredLength | SecondMoment | CrossMoment | MinEigenvalue | NormAtMost
 
 
 def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
     """Largest change, in Euclidean norm, that one record can make to the statistic."""
     replaced = adjacency == "replace_one"
     match what:
-        case Count() | MinEigenvalue():
+        case Count() | MinEigenvalue() | SquaredLength():
             return 1.0
+        case FirstMoment():
+            return 2.0 if replaced else 1.0
         case SecondMoment():
             return math.sqrt(2) if replaced else 1.0
         case CrossMoment(bound):
@@ -103,6 +118,10 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
     match what:
         case Count():
             return torch.tensor([float(len(batch))], dtype=torch.float64)
+        case FirstMoment():
+            return _clipped_rows(batch, model).sum(0)
+        case SquaredLength():
+            return _clipped_rows(batch, model).square().sum()[None]
         case SecondMoment():
             moment = _second_moment(batch, model)
             return torch.masked_select(moment, torch.ones_like(moment, dtype=torch.bool).triu())
@@ -114,10 +133,8 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
             return eigenvalues[:1]
         case NormAtMost(threshold, theta):
             norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
-            below = norms <= threshold
-            if batch.valid is not None:
-                below &= batch.valid
-            return (below.double() - 0.5).sum()[None]
+            alive = torch.isfinite(norms) if batch.valid is None else torch.isfinite(norms) & batch.valid
+            return soft_count(norms, alive, threshold)[None]
 
 
 def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
@@ -127,7 +144,7 @@ def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
             upper = torch.ones(features, features, dtype=torch.bool).triu()
             matrix = torch.zeros(features, features, dtype=torch.float64).masked_scatter(upper, noisy)
             return matrix + matrix.triu(1).T
-        case CrossMoment():
+        case CrossMoment() | FirstMoment():
             return noisy
         case _:
             return noisy[0]
@@ -135,9 +152,7 @@ def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
 
 def _clipped_rows(batch: Batch, model: Model) -> Tensor:
     """Rows of norm at most 1, in double precision."""
-    rows = batch.X.double()
-    if isinstance(model, Linear):  # laid out as unit rows and lengths
-        rows *= batch.lengths.double()[:, None]
+    rows = model.rows(batch)
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows / norms.clamp_(min=1)
 

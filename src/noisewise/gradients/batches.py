@@ -10,9 +10,11 @@ make the slack unnecessary; they are not here yet.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,6 +61,12 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
     for start in range(CHUNK, len(batch), CHUNK):
         total += chunk_sum(batch.narrow(start, min(CHUNK, len(batch) - start)))
     return total
+
+
+def in_new_basis(rows: Tensor, valid: Tensor | None, matrix: Tensor) -> Tensor:
+    """rows @ matrix; a masked row becomes NaN, so that laying it out masks it again."""
+    changed = rows @ matrix.double()
+    return changed if valid is None else torch.where(valid[:, None], changed, math.nan)
 
 
 def lay_out(X: Tensor, y: Tensor, *, unit_rows: bool, classes: int | None) -> Batch:
@@ -111,8 +119,4 @@ def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
     more or less could then flip the slopes of others.
     """
-    scores = torch.empty(len(rows))
-    for start in range(0, len(rows), BLOCK):
-        part = rows[start : start + BLOCK]
-        torch.sum(part * theta, 1, out=scores[start : start + BLOCK])
-    return scores
+    return torch.from_numpy(np.einsum("ij,j->i", rows.numpy(), theta.numpy()))

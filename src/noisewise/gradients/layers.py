@@ -85,6 +85,16 @@ class MLP:
         """Records as the formulas below want them: rows as they are, and their lengths."""
         return lay_out(X, y, unit_rows=False, classes=self.outputs if self.loss.task == "classes" else None)
 
+    def rows(self, batch: Batch) -> Tensor:
+        """The rows of a batch, in double precision."""
+        return batch.X.double()
+
+    def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
+        """The theta that scores x as the given one scores x @ matrix: another first layer."""
+        first = self.sizes[0] * self.sizes[1]
+        weights = theta[:first].double().view(self.sizes[1], self.sizes[0]) @ matrix.double().T
+        return torch.cat([weights.flatten().to(theta.dtype), theta[first:]])
+
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each record."""
         return self.loss.value(self.scores(theta, batch.X), batch.y)
@@ -114,7 +124,11 @@ class MLP:
             return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
 
     def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
-        inputs, gradients, norms = self._book(theta, batch)
+        return self._weighted_sum(self._book(theta, batch), batch, clip)
+
+    def _weighted_sum(self, book: tuple[list[Tensor], list[Tensor], Tensor], batch: Batch, clip: float) -> Tensor:
+        """The clipped sum of a book, whose output gradients it uses up."""
+        inputs, gradients, norms = book
         factors = ((1 - SLACK) * clip / norms).clamp_(max=1)[:, None]
         alive = torch.isfinite(norms)
         if batch.valid is not None:

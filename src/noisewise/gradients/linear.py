@@ -47,6 +47,14 @@ class Linear:
         """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
         return lay_out(X, y, unit_rows=True, classes=self.outputs if self.loss.task == "classes" else None)
 
+    def rows(self, batch: Batch) -> Tensor:
+        """The rows x = r u of a batch, in double precision."""
+        return batch.X.double() * batch.lengths.double()[:, None]
+
+    def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
+        """The theta that scores x as the given one scores x @ matrix."""
+        return (theta.double().view(self.outputs, self.features) @ matrix.double().T).flatten().to(theta.dtype)
+
     def _batch_scores(self, theta: Tensor, batch: Batch) -> Tensor:
         """Scores of the batch. Where the slope jumps, they must not depend on a record's neighbours by rounding."""
         smooth = math.isfinite(self.loss.smoothness)
@@ -59,16 +67,20 @@ class Linear:
         """Loss of each record."""
         return self.loss.value(self._batch_scores(theta, batch), batch.y)
 
+    def slopes(self, theta: Tensor, batch: Batch) -> Tensor:
+        """c with gradient c u, one row per record, finite or not."""
+        return self._scaled(self.loss.slope(self._batch_scores(theta, batch), batch.y), batch)
+
     def _coefficients(self, theta: Tensor, batch: Batch) -> Tensor:
         """c with gradient c u, one row per record; a record for which that is not finite has c = 0."""
-        slopes = self._scaled(self.loss.slope(self._batch_scores(theta, batch), batch.y), batch)
+        slopes = self.slopes(theta, batch)
         if self.outputs == 1:
             return slopes.nan_to_num_(0.0, 0.0, 0.0)
         return slopes.masked_fill_(~torch.isfinite(slopes).all(1, keepdim=True), 0.0)
 
     def norms(self, theta: Tensor, batch: Batch) -> Tensor:
         """Gradient norm of each record."""
-        slopes = self._scaled(self.loss.slope(self._batch_scores(theta, batch), batch.y), batch)
+        slopes = self.slopes(theta, batch)
         norms: Tensor = slopes.abs_() if self.outputs == 1 else torch.linalg.vector_norm(slopes, dim=1)
         return torch.where(torch.isfinite(norms), norms, math.inf)
 

@@ -8,6 +8,8 @@ from functools import cache
 
 from .base import Method
 
+RECOMMENDED = "descent"
+
 
 @cache
 def registry() -> dict[str, type[Method]]:
@@ -30,4 +32,4 @@ def method_named(method: str | Method) -> Method:
     return registry()[method]()
 
 
-__all__ = ["Method", "method_named", "registry"]
+__all__ = ["RECOMMENDED", "Method", "method_named", "registry"]

@@ -119,7 +119,11 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
                 return f"{one(event['event'])} on fixed batches of rate {event['rate']:.4g}"
         return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
 
-    return "; ".join(f"{event['count']} x {one(event['event'])}" for event in events)
+    counts: dict[str, int] = {}
+    for event in events:  # noise levels that differ in rounding only read as one
+        name = one(event["event"])
+        counts[name] = counts.get(name, 0) + event["count"]
+    return "; ".join(f"{count} x {name}" for name, count in counts.items())
 
 
 def verify(statement: Statement | Mapping[str, Any]) -> Verdict:

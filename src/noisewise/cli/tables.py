@@ -1,0 +1,139 @@
+"""``noisewise bench table2`` and ``ppsgd-figures``: published tables and figures, run anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .main import JsonFlag, bench, errors, print_json, table_of
+
+Names = Annotated[str | None, typer.Option(help="Comma-separated names; all when left out.")]
+
+
+@bench.command()
+def table2(
+    data: Annotated[
+        Path, typer.Option(help="Folder with the data sets, e.g. a9a.parquet.", exists=True, file_okay=False)
+    ],
+    datasets: Names = None,
+    methods: Names = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats of every cell, each with its own split.")] = 20,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    quick: Annotated[bool, typer.Option("--quick", help="Two repeats, and methods that take under a second.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results (resumed from there), CSV and plot.")] = Path(
+        "noisewise-table2"
+    ),
+    json_output: JsonFlag = False,
+) -> None:
+    """Run the published comparison of private learners with small public data, beside its published numbers.
+
+    Example: [bold]noisewise bench table2 --data data --datasets adult,cadata --repeats 5[/bold]
+    """
+    import pandas as pd
+
+    from ..bench.datasets import SOURCES
+    from ..bench.plots import plot_table2
+    from ..bench.table2 import all_methods, run_table, summary
+
+    chosen = _chosen(methods, all_methods(), "methods")
+    if quick:
+        repeats, chosen = min(repeats, 2), [name for name in chosen if name not in ("pnsgd", "growing_batch")]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("table 2", total=None)
+
+        def report(news: Any) -> None:
+            if isinstance(news, str):
+                errors.print(news, highlight=False, soft_wrap=True)
+            else:
+                progress.update(task, completed=news[0], total=news[1])
+
+        results = run_table(
+            data,
+            datasets=_chosen(datasets, list(SOURCES), "datasets"),
+            methods=chosen,
+            repeats=repeats,
+            jobs=jobs,
+            out=out,
+            report=report,
+        )
+    rows = summary(results)
+    pd.DataFrame(rows).to_csv(out / "table2.csv", index=False)
+    plot_table2(rows, out / "table2.png")
+    if json_output:
+        print_json({"rows": rows})
+        return
+    Console().print(_pivot(rows))
+    for refusal in sorted({f"{row['method']}: {row['refused']}" for row in results if row["refused"]}):
+        errors.print(f"refused: {refusal}", highlight=False, soft_wrap=True)
+    errors.print(f"written to {out}: table2.csv, table2.png, results.jsonl", highlight=False)
+
+
+def _pivot(rows: list[dict[str, Any]]) -> Table:
+    """Methods down, cells across; bold beats the best published private number of the cell."""
+    places = list(dict.fromkeys((row["dataset"], row["loss"], row["epsilon"]) for row in rows))
+    table = Table(title="mean over repeats; bold: better than the best published private number", title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for dataset, loss, epsilon in places:
+        table.add_column(f"{dataset}\n{loss}\n{epsilon:g}", justify="right", no_wrap=True)
+    by_place = {(row["method"], row["dataset"], row["loss"], row["epsilon"]): row for row in rows}
+    best = {(row["dataset"], row["loss"], row["epsilon"]): row["published_best"] for row in rows}
+    table.add_row("published best", *(f"{best[place]:.4f}" if best[place] else "" for place in places), style="dim")
+    for method in dict.fromkeys(row["method"] for row in rows):
+        shown = []
+        for place in places:
+            row = by_place.get((method, *place))
+            text = "" if row is None else f"{row['mean']:.4f}"
+            shown.append(f"[bold]{text}[/bold]" if row and row["beats_best"] else text)
+        table.add_row(method, *shown)
+    return table
+
+
+def _chosen(names: str | None, known: list[str], option: str) -> list[str]:
+    chosen = known if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in chosen if name not in known]:
+        raise ValueError(f"--{option} has {unknown[0]!r}; pass some of {', '.join(known)}")
+    return chosen
+
+
+@bench.command("ppsgd-figures")
+def ppsgd_figures(
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats of every point, each with its own problem.")] = 10,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    quick: Annotated[bool, typer.Option("--quick", help="Two repeats.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV and the two plots.")] = Path("noisewise-ppsgd"),
+    json_output: JsonFlag = False,
+) -> None:
+    """Sweep PPSGD's settings, and compare it with the baselines over epsilon, on generated data.
+
+    Example: [bold]noisewise bench ppsgd-figures --quick[/bold]
+    """
+    import pandas as pd
+    from joblib import Parallel, delayed
+
+    from ..bench.plots import plot_baselines, plot_settings
+    from ..bench.ppsgd_figures import figure2, figure3, means, run_point
+
+    points = [*figure2(2 if quick else repeats), *figure3(2 if quick else repeats)]
+    out.mkdir(parents=True, exist_ok=True)
+    results = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("figures 2 and 3", total=len(points))
+        for row in Parallel(n_jobs=jobs, return_as="generator")(delayed(run_point)(point) for point in points):
+            results.append(row)
+            progress.advance(task)
+    rows = means(results)
+    pd.DataFrame(rows).to_csv(out / "figures.csv", index=False)
+    plot_settings(rows, out / "figure2.png")
+    plot_baselines(rows, out / "figure3.png")
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of([row for row in rows if row["figure"] == 3], "Figure 3: accuracy over epsilon"))
+        errors.print(f"written to {out}: figures.csv, figure2.png, figure3.png", highlight=False)

@@ -1,0 +1,351 @@
+"""``noisewise theory``: bounds, schedules, influences, tails and accountants as tables, JSON, CSV and pictures."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from .main import JsonFlag, errors, print_json, table_of
+
+if TYPE_CHECKING:
+    from ..theory.problem import Problem
+
+theory: typer.Typer = typer.Typer(
+    help="What theory promises: risk bounds, noise schedules, privacy-loss tails, accountants.", no_args_is_help=True
+)
+
+SHOWN = 14  # rows of a table for people
+
+Out = Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png (or .pdf, .svg).", show_default=False)]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write all rows as CSV.", show_default=False)]
+Epsilon = Annotated[float, typer.Option(help="Budget: epsilon.")]
+Delta = Annotated[float, typer.Option(help="Budget: delta.")]
+Adjacency = Annotated[str, typer.Option(help="add_remove or replace_one.")]
+Kappa = Annotated[float, typer.Option(help="Condition number M / mu.")]
+Records = Annotated[int, typer.Option(min=1, help="Number of records N.")]
+Dimension = Annotated[int, typer.Option(min=1, help="Number of parameters D.")]
+Smoothness = Annotated[float, typer.Option(help="Smoothness M of the loss.")]
+Clip = Annotated[float, typer.Option(help="Lipschitz constant G = clip norm.")]
+Gap = Annotated[float, typer.Option(help="f(theta_1) - f*.")]
+Steps = Annotated[int, typer.Option(min=1, help="Number of steps T.")]
+Draws = Annotated[int, typer.Option(min=2, help="Simulated runs for each point.")]
+Beta = Annotated[float, typer.Option(help="Momentum in [0, 1).")]
+
+
+def deliver(
+    rows: list[dict[str, Any]],
+    title: str,
+    *,
+    json_output: bool,
+    csv_path: Path | None,
+    out: Path | None,
+    plot: Callable[[list[dict[str, Any]], Path], None],
+    table: list[dict[str, Any]] | None = None,
+) -> None:
+    """Files first; then all rows as JSON, or a table short enough to read."""
+    if csv_path is not None:
+        csv_path.parent.mkdir(parents=True, exist_ok=True)
+        with csv_path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    if out is not None:
+        plot(rows, out)
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        shown = table or _thinned(rows)
+        Console().print(
+            table_of(
+                [{k: "-" if v is None else v for k, v in row.items()} for row in shown],
+                title,
+            )
+        )
+        if len(shown) < len(rows) and table is None:
+            errors.print(f"{len(shown)} of {len(rows)} rows; all of them with --json or --csv FILE.", highlight=False)
+    for path in (csv_path, out):
+        if path is not None:
+            errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+
+
+def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len(rows) <= SHOWN * 2:
+        return rows
+    last = len(rows) - 1
+    return [rows[round(i * last / (SHOWN - 1))] for i in range(SHOWN)]
+
+
+def _problem(
+    *, kappa: float, records: int, dimension: int, smoothness: float, clip: float, gap: float, R: float
+) -> Problem:
+    from .. import _validate
+    from ..theory.problem import Problem
+
+    _validate.positive(kappa=kappa, smoothness=smoothness)
+    if kappa < 1:
+        raise ValueError(f"kappa is {kappa!r}; pass a number >= 1")
+    return Problem(M=smoothness, mu=smoothness / kappa, G=clip, D=dimension, N=records, R=R, gap=gap)
+
+
+def _whole_grid(low: float, high: float, points: int) -> list[int]:
+    import numpy as np
+
+    return [int(value) for value in np.unique(np.geomspace(low, high, points).round().astype(int))]
+
+
+@theory.command()
+def bounds(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    adjacency: Adjacency = "add_remove",
+    kappa: Kappa = 10.0,
+    records: Records = 10_000,
+    dimension: Dimension = 10,
+    smoothness: Smoothness = 1.0,
+    clip: Clip = 2.0,
+    gap: Gap = 1.0,
+    beta: Beta = 0.5,
+    largest: Annotated[int, typer.Option(min=2, help="Largest number of steps.")] = 2000,
+    draws: Draws = 200,
+) -> None:
+    """Excess risk bounds over the number of steps: uniform and dynamic noise, momentum; simulated runs beside them.
+
+    Example: [bold]noisewise theory bounds --kappa 10 --records 10000 --out bounds.png[/bold]
+    """
+    from .. import theory as th
+    from ..theory import plots
+
+    R = th.privacy_total(epsilon, delta, adjacency)
+    problem = _problem(
+        kappa=kappa, records=records, dimension=dimension, smoothness=smoothness, clip=clip, gap=gap, R=R
+    )
+    best = {th.best_steps(problem, name) for name in ("uniform", "dynamic")}
+    grid = sorted({*_whole_grid(1, largest, 60), *(steps for steps in best if steps <= largest)})
+    rows = th.bound_rows(problem, grid, beta=beta, draws=draws, simulate_every=5)
+    title = f"kappa {kappa:g}, {records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
+    deliver(
+        rows, f"Excess risk: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_bounds(rows, path, title=title),
+        table=_risks(rows),
+    )  # fmt: skip
+
+
+def _risks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Bounds and simulated runs for people; a star marks runs with clipped gradients, which no bound covers."""
+    table: list[dict[str, Any]] = []
+    for row in rows:
+        if row["uniform_simulated"] is not None:
+            line: dict[str, Any] = {"T": row["steps"]}
+            for name in ("uniform", "dynamic", "momentum"):
+                star = "*" if row[f"{name}_clipped"] else ""
+                line[f"{name} bound"] = f"{row[f'{name}_bound']:.2g}"
+                line[f"{name} run"] = f"{row[f'{name}_simulated']:.2g}{star}"
+            table.append(line)
+    return table
+
+
+@theory.command()
+def advantage(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    adjacency: Adjacency = "add_remove",
+    largest: Annotated[float, typer.Option(help="Largest condition number.")] = 1e5,
+    records: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of records; may be repeated.")] = None,
+    dimension: Dimension = 10,
+    smoothness: Smoothness = 1.0,
+    clip: Clip = 2.0,
+    gap: Gap = 1.0,
+) -> None:
+    """How much the dynamic schedule gains over uniform noise as the condition number grows.
+
+    Example: [bold]noisewise theory advantage --records 10000 --records 1000000 --out advantage.png[/bold]
+    """
+    import numpy as np
+
+    from .. import theory as th
+    from ..theory import plots
+
+    if not largest > 1:
+        raise ValueError(f"largest is {largest!r}; pass a condition number > 1")
+    R = th.privacy_total(epsilon, delta, adjacency)
+    rows: list[dict[str, Any]] = []
+    for count in records or [1_000, 10_000, 100_000, 1_000_000]:
+        problem = _problem(
+            kappa=1.0, records=count, dimension=dimension, smoothness=smoothness, clip=clip, gap=gap, R=R
+        )
+        rows += th.advantage(problem, np.geomspace(1, largest, 81).tolist())
+    title = f"{dimension} parameters, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
+    deliver(
+        rows, f"Uniform over dynamic bound: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_advantage(rows, path, title=title),
+    )  # fmt: skip
+
+
+@theory.command()
+def momentum(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    steps: Steps = 60,
+    gamma: Annotated[float, typer.Option(help="What a step leaves of the gap, in (0, 1): 1 - eta mu.")] = 0.95,
+    beta: Annotated[list[float] | None, typer.Option(help="Momenta in [0, 1); may be repeated.")] = None,
+) -> None:
+    """What momentum does to the noise of each step: its q_t against that of descent.
+
+    Example: [bold]noisewise theory momentum --beta 0.5 --beta 0.9 --out momentum.png[/bold]
+    """
+    from .. import _validate
+    from .. import theory as th
+    from ..theory import plots
+
+    _validate.open_unit(gamma=gamma)
+    rows = th.noise_figure(steps, gamma, tuple(beta or (0.5, 0.8, 0.9)))
+    title = f"influence of each step, T = {steps}, gamma = {gamma:g}"
+    deliver(
+        rows, f"Momentum against descent: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_momentum(rows, path, title=title),
+    )  # fmt: skip
+
+
+@theory.command()
+def influence(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    kappa: Kappa = 10.0,
+    dimension: Dimension = 10,
+    steps: Steps = 40,
+    beta: Beta = 0.0,
+    draws: Draws = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
+) -> None:
+    """Put noise into one step of descent on a quadratic and see how much of it is left: measured against q_t.
+
+    Example: [bold]noisewise theory influence --kappa 10 --steps 40 --out influence.png[/bold]
+    """
+    from .. import theory as th
+    from ..theory import plots
+    from ..theory.momentum import largest_rate
+
+    problem = _problem(kappa=kappa, records=1, dimension=dimension, smoothness=1.0, clip=1.0, gap=1.0, R=1.0)
+    eta = largest_rate(problem.M, problem.mu, beta) if beta else None
+    rows = th.measured_influence(problem, steps, beta=beta, eta=eta, draws=draws, seed=seed)
+    kind = f"momentum {beta:g}" if beta else "descent"
+    title = f"{kind} on a quadratic, kappa {kappa:g}, {dimension} parameters, T = {steps}, {draws:,} draws"
+    deliver(
+        rows, f"Influence: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_influence(rows, path, title=title),
+    )  # fmt: skip
+
+
+@theory.command()
+def tails(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-5,
+    omega: Annotated[float, typer.Option(help="omega of the tCDP guarantee, > 1.")] = 10.0,
+    points: Annotated[int, typer.Option(min=2, help="Number of rows.")] = 200,
+) -> None:
+    """How likely a privacy loss above t is under pure, approximate, zCDP and tCDP guarantees, and exactly.
+
+    Example: [bold]noisewise theory tails --epsilon 1 --delta 1e-5 --out tails.png[/bold]
+    """
+    from ..theory import plots
+    from ..theory.tails import tail_rows
+
+    rows = tail_rows(epsilon, delta, omega=omega, points=points)
+    title = f"the Gaussian mechanism that just meets epsilon {epsilon:g}, delta {delta:g}"
+    deliver(
+        rows, f"P(Z > t) at most: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_tails(rows, path, title=title, omega=omega),
+    )  # fmt: skip
+
+
+@theory.command()
+def accountants(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    delta: Delta = 1e-5,
+    adjacency: Adjacency = "add_remove",
+    rate: Annotated[float, typer.Option(help="Poisson sampling rate.")] = 0.01,
+    noise: Annotated[float, typer.Option(help="Noise multiplier of Poisson batches.")] = 1.0,
+    full_noise: Annotated[float, typer.Option(help="Noise multiplier of full batches.")] = 100.0,
+    largest: Annotated[int, typer.Option(min=1, help="Largest number of steps.")] = 10_000,
+    points: Annotated[int, typer.Option(min=1, help="Numbers of steps, evenly on a log scale.")] = 5,
+) -> None:
+    """Epsilon and computing time of every accountant over the number of steps, full batch and Poisson.
+
+    Example: [bold]noisewise theory accountants --rate 0.01 --noise 1 --out accountants.png[/bold]
+    """
+    from ..theory import plots
+    from ..theory.accountants import compare
+
+    grid = _whole_grid(1, largest, points) if points > 1 else [largest]
+    rows = compare(grid, noise_multiplier=full_noise, delta=delta, adjacency=adjacency)
+    rows += compare(grid, noise_multiplier=noise, sampling=("poisson", rate), delta=delta, adjacency=adjacency)
+    deliver(
+        rows, f"Accountants, delta {delta:g}, {adjacency}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=plots.plot_accountants, table=_prices(rows),
+    )  # fmt: skip
+    for row in rows:
+        if row["refused"] and row["steps"] == grid[-1]:
+            errors.print(f"{row['accountant']}: {row['refused']}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _prices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Epsilons for people: a row for each sampling and accountant, a column for each number of steps."""
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["sampling"], row["accountant"])
+        line = table.setdefault(key, {"sampling": key[0], "accountant": key[1]})
+        line[f"T={row['steps']}"] = "-" if row["epsilon"] is None else f"{row['epsilon']:.3g}"
+    return list(table.values())
+
+
+@theory.command()
+def erm(
+    json_output: JsonFlag = False,
+    out: Out = None,
+    csv_path: Csv = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    adjacency: Adjacency = "add_remove",
+    records: Records = 10_000,
+    dimension: Dimension = 10,
+    diameter: Annotated[float, typer.Option(help="Diameter of the set of parameters.")] = 1.0,
+    lipschitz: Annotated[float, typer.Option(help="Lipschitz constant L of one record's loss.")] = 1.0,
+) -> None:
+    """Risk bounds of projected gradient descent on convex losses, plain and private, and the best number of steps.
+
+    Example: [bold]noisewise theory erm --records 10000 --dimension 10 --out erm.png[/bold]
+    """
+    from .. import theory as th
+    from ..theory import plots
+    from ..theory.erm import risk_rows
+
+    R = th.privacy_total(epsilon, delta, adjacency)
+    best = th.best_private_steps(records=records, dimension=dimension, R=R)
+    grid = sorted({*_whole_grid(2, max(100.0 * best, 10.0 * records), 24), best})
+    rows = risk_rows(
+        grid, epsilon=epsilon, delta=delta, diameter=diameter, lipschitz=lipschitz, records=records,
+        dimension=dimension, adjacency=adjacency,
+    )  # fmt: skip
+    title = f"{records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
+    deliver(
+        rows, f"Projected descent, best T {best:,}: {title}", json_output=json_output, csv_path=csv_path, out=out,
+        plot=lambda rows, path: plots.plot_erm(rows, path, title=title, best=best),
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Objective perturbation: the minimiser of a convex objective with a random slope, found by Newton steps in the room."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from scipy.special import log_ndtr
+from torch import Tensor
+
+from .. import _validate
+from ..accounting.gdp import mu_of
+from ..gradients import Batch, Linear
+from .oneshot import ROUNDING, bounds, gradient_sum, plain_fields, rows_of
+
+if TYPE_CHECKING:
+    from .curator import Facts
+
+
+@dataclass(frozen=True, eq=False)
+class PerturbedObjective:
+    """argmin of sum of losses + Lambda/2 ||theta - start||^2 + b.theta with b ~ N(0, s^2), Lambda >= l2 N: one number
+    of :class:`Terms` each, found to a gradient norm <= gamma, and output noise on top.
+
+    *Guarantee*: (epsilon, delta)-DP, epsilon = e_hessian + e_gradient + e_output, delta in halves. Proof: theta fixes
+    b = -(sum of gradients + Lambda (theta - start)), so its density is that of b there times det H, H the Hessian.
+    (1) One record adds l'' x x^T to an H >= Lambda: det H grows by a factor in [1, 1 + M/Lambda], for either relation
+    (a replaced record compares two such factors); e_hessian = log(1 + M/Lambda). (2) The densities of b have
+    log-ratio b.D/s^2 + ||D||^2/(2 s^2), D the change of the gradient sum at theta. Added record: D is along x, so this
+    is at most m |g| + m^2/2 with g standard normal, m = L/s, and E(1 - e^(e - that))_+ is twice the delta of m-GDP at
+    e = e_gradient. Replaced: D lies in the plane of two rows, |g| becomes the length of a normal pair, m = 2L/s, and the
+    same integral is sqrt(2 pi) m e^e Phi(-e/m - m/2). Both for e >= m^2/2. (3) What the solver finds is within
+    gamma/Lambda of the minimiser, so given the minimiser it moves by 2 gamma/Lambda between neighbours, which the
+    output noise hides. A loss with a kinked slope has l'' almost everywhere, which is all that densities need.
+
+    Kifer, Smith & Thakurta 2012; Iyengar et al. 2019 (approximate minima); Redberg, Koskela & Wang 2023 (step 2).
+    """
+
+    start: Tensor
+    epsilon: float
+    delta: float
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        plain_fields(self, "epsilon", "delta", "l2")
+        _validate.open_unit(delta=self.delta)
+
+
+class Terms(NamedTuple):
+    """The numbers of a :class:`PerturbedObjective`, in units of the sum over records."""
+
+    e_hessian: float
+    e_gradient: float
+    e_output: float
+    strong_convexity: float
+    noise_std: float
+    gamma: float
+    output_std: float
+
+
+OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
+HESSIAN_SHARE = 0.5  # of epsilon at most; Lambda is raised until that is enough
+PRECISION = 1e-5  # the output noise as a share of b's noise / Lambda
+FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does to it
+ROUNDS = 5000
+
+
+def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
+    """How a perturbed objective spends its (epsilon, delta), from public facts alone."""
+    L, M = bounds(facts)
+    if facts.outputs != 1:
+        raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
+    epsilon, half = objective.epsilon * (1 - 1e-9), objective.delta / 2
+    strong = max(objective.l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
+    e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon
+    e_gradient = epsilon - e_hessian - e_output
+    if facts.budget.adjacency == "add_remove":
+        noise = L / min(mu_of(e_gradient, half / 2), math.sqrt(2 * e_gradient)) * ROUNDING
+    else:
+        noise = 2 * L / _pair_mu(e_gradient, half) * ROUNDING
+    mu = mu_of(e_output, half)
+    scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + float(objective.start.norm()))
+    gamma = max(PRECISION * noise * mu / 2, FLOOR * scale)
+    return Terms(e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING)
+
+
+def _pair_mu(e: float, delta: float) -> float:
+    """The largest m <= sqrt(2 e) with sqrt(2 pi) m exp(e) Phi(-e/m - m/2) <= delta, rounded down."""
+    low, high = 0.0, math.sqrt(2 * e)
+    for _ in range(60):
+        m = (low + high) / 2
+        fits = math.log(m * math.sqrt(2 * math.pi)) + e + float(log_ndtr(-e / m - m / 2)) <= math.log(delta)
+        low, high = (m, high) if fits else (low, m)
+    return low * (1 - 1e-9)
+
+
+def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, batch: Batch, facts: Facts) -> Tensor:
+    """theta with ||gradient|| <= gamma: Newton steps where they help, else a step of plain descent.
+
+    It ends: plain descent by 1/(n M + Lambda) multiplies the gradient norm by at most 1 - Lambda/(n M + Lambda), and
+    Newton steps are taken only where they do better than a quarter of their length. (If rounding should ever prevent
+    it, with thousands of times more records than ``size`` says, the start is returned, whatever the records are.)
+    """
+    rows, labels = rows_of(batch, facts.row_bound)
+    _, M = bounds(facts)
+    lam, smooth, start = chosen.strong_convexity, len(batch) * M + chosen.strong_convexity, start.double()
+
+    def gradient(theta: Tensor) -> Tensor:
+        return gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b
+
+    theta = start.clone()
+    at = gradient(theta)
+    for _ in range(ROUNDS):
+        norm = float(at.norm())
+        if norm <= chosen.gamma:
+            return theta
+        scores, h = model.scores(theta, rows), 1e-5
+        curvature = (model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)).clamp_(min=0) / (
+            2 * h
+        )
+        hessian = rows.T @ (rows * curvature[:, None]) + lam * torch.eye(len(theta), dtype=torch.float64)
+        direction = torch.linalg.solve(hessian, at)
+        for halvings in range(8):
+            step = 0.5**halvings
+            point = theta - step * direction
+            there = gradient(point)
+            if float(there.norm()) <= (1 - step / 4) * norm:
+                break
+        else:
+            point = theta - at / smooth
+            there = gradient(point)
+        theta, at = point, there
+    return start

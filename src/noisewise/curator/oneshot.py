@@ -1,0 +1,233 @@
+"""One-shot questions: a whole training run inside the room, of which only the end is released.
+
+For linear models: :class:`Descent` (output perturbation) and :class:`OnePass` (PNSGD) here, the perturbed objective in
+:mod:`noisewise.curator.objective`. Each docstring proves its price. Common ground: rows are cut to
+norm r = ``row_bound`` and real labels to [-1, 1] here, so that no proof rests on the caller; a record's gradient then
+has norm <= L = lipschitz r and its Hessian norm <= M = smoothness r^2 (several outputs: slope times row, so the same
+two products). For the squared loss, whose slope has no bound, theta is kept in a ball of radius R around the start:
+L = smoothness (r (R + ||start||) + 1) r. Everything runs in double precision; ``ROUNDING`` widens what it could lose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .. import _validate
+from ..gradients import Batch, Linear
+from .noise import Stream
+
+if TYPE_CHECKING:
+    from .curator import Facts
+
+ROUNDING = 1 + 2.0**-20
+FURTHEST = 1e6  # of an entry of a start: rounding stays far below what noise must hide
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """Plain descent on (w/N) sum of losses + l2/2 ||theta - start||^2, then Gaussian noise on the last iterate.
+
+        theta <- project(theta - step_size gradient), ``steps`` times, onto the ball of ``radius`` around ``start``
+
+    *Sensitivity*: C = (L/N) (1 - (1 - eta l2)^T) / l2 (L eta T / N without l2) for one record more or less, 2C for one
+    replaced. Proof: let n be the number of records, in secret, and w n / N <= c = 2 (1/eta - l2) / M. The Hessian of
+    the data term lies between 0 and c M, so the step's slope lies between 1 - eta l2 - eta c M = -(1 - eta l2) and
+    1 - eta l2: two walks on the same records approach each other by that factor. Neighbouring records give steps that
+    differ by at most eta times D: w 2L/N when one is replaced, since w depends on n alone. When one is added,
+    D <= (L/N) (w(n+1) + n (w(n) - w(n+1))) <= L/N for the w of :func:`weight`. Sum the geometric series; projections
+    bring points no further apart. So N may be any public or released number: the weight, not a promise about n,
+    keeps the walk a contraction, and step_size <= 1/(M + l2) makes it cost at most 1/8 of the gradient at n = N.
+
+    Zhang, Zheng, Mou & Wang 2017, Efficient Private ERM for Smooth Objectives.
+    """
+
+    start: Tensor
+    steps: int
+    step_size: float
+    noise_multiplier: float
+    l2: float = 0.0
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.whole(steps=self.steps)
+        object.__setattr__(self, "steps", int(self.steps))
+        plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
+
+
+@dataclass(frozen=True, eq=False)
+class OnePass:
+    """One private record a step, in order, then ``passes`` times the public rows, noise at every step: PNSGD.
+
+        theta <- project(theta - eta (gradient of one record + l2 (theta - start) + N(0, s^2)))
+
+    *Guarantee*: 2/noise_multiplier-GDP under replace_one for s = noise_multiplier L / sqrt(K),
+    K = sum over j = 0..p of c^(-2j), p the number of public steps, c <= 1 the contraction of a step (K = p + 1 if
+    c = 1). Proof: let X and X' walk on neighbours that differ at one private record, and let Y start where X' is just
+    before it and take X's steps with the noise of X' plus a push m_t towards X', of length at most a_t. The two are
+    2 eta L apart at most after the gradient step of that record, each push takes a_t off, each later step multiplies
+    by c: with a_t = 2 eta L c^-k / K at the k-th step from there, Y has met X' at the end, after at least p more
+    steps. Y is X's walk driven by Gaussian noise with means m_t that follow from the noise before them, so telling Y
+    from X is an adaptive composition of (a_t / (eta s))-GDP answers: the squares add up to 4 L^2 / (s^2 K).
+    (Bok, Su & Altschuler 2024 by another proof; Feldman et al. state the Renyi half of it, with K = p + 1.)
+
+    Feldman, Mironov, Talwar & Thakurta 2018, Privacy Amplification by Iteration.
+    """
+
+    start: Tensor
+    public_rows: Tensor
+    public_labels: Tensor
+    step_size: float
+    noise_multiplier: float
+    l2: float = 0.0
+    radius: float = math.inf
+    passes: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.whole(passes=self.passes)
+        object.__setattr__(self, "passes", int(self.passes))
+        object.__setattr__(self, "public_rows", plain(self.public_rows))
+        object.__setattr__(self, "public_labels", plain(self.public_labels))
+        plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
+        if self.public_rows.ndim != 2 or self.public_labels.shape != self.public_rows.shape[:1]:
+            raise ValueError("public_rows must be 2-d and public_labels 1-d with as many entries as there are rows")
+        if len(self.public_rows) == 0:
+            raise ValueError("public_rows is empty; pass public rows: the steps after the last private record hide it")
+
+
+NoisyWalk = Descent | OnePass
+
+
+def plain_fields(what: object, *names: str) -> None:
+    """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
+    start = plain(what.start)  # type: ignore[attr-defined]
+    if not float(start.abs().max() if len(start) else 0.0) <= FURTHEST:
+        raise ValueError(f"start is not finite or beyond {FURTHEST:g}; pass a public starting point of usual size")
+    object.__setattr__(what, "start", start)
+    for name in names:
+        value = float(getattr(what, name))
+        if name == "l2":
+            _validate.not_negative(l2=value)
+        elif not (name == "radius" and value == math.inf):
+            _validate.positive(**{name: value})
+        object.__setattr__(what, name, value)
+
+
+def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
+    """(L, M) of one record from public facts; refused, with the reason, where there is none."""
+    r = facts.row_bound
+    if facts.dimension != facts.features * facts.outputs:
+        raise ValueError("model is not linear; its loss is not convex, which these proofs need: pass model='linear'")
+    if not math.isfinite(r):
+        raise ValueError("row_bound is infinite; pass rows of bounded norm and their bound")
+    if not math.isfinite(facts.smoothness):
+        raise ValueError(f"loss {facts.loss!r} is not smooth; pass loss='huber_hinge', whose width says how smooth")
+    if math.isfinite(facts.lipschitz):
+        return facts.lipschitz * r, facts.smoothness * r * r
+    if facts.loss != "squared" or not math.isfinite(radius):
+        raise ValueError(f"loss {facts.loss!r} has slopes without a bound; it needs a finite radius around the start")
+    return facts.smoothness * (r * (radius + start_norm) + 1) * r, facts.smoothness * r * r
+
+
+def rows_of(batch: Batch, row_bound: float) -> tuple[Tensor, Tensor]:
+    """Rows of norm at most ``row_bound`` and labels, real ones within [-1, 1], in double precision."""
+    rows = batch.X.double() * batch.lengths.double()[:, None]
+    rows *= (row_bound / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=row_bound)).clamp_(max=1)
+    return rows, batch.y.double().clamp_(-1, 1) if batch.y.is_floating_point() else batch.y
+
+
+def gradient_sum(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    slopes = model.loss.slope(model.scores(theta, rows), labels)
+    return slopes @ rows if slopes.ndim == 1 else (slopes.T @ rows).flatten()
+
+
+def weight(n: int, size: float, cap: float, adjacency: str) -> float:
+    """w with w n <= cap * size, from the secret number of records.
+
+    Replaced records leave n as it is: min(1, cap size / n). Else 1 - n / (4 cap size) up to 2 cap size records and
+    cap size / n beyond, for which w(n+1) + n (w(n) - w(n+1)) <= 1: it is 1 - 1/(4 cap size) and 2 cap size / (n+1) on
+    the two branches, and between them the first bounds it, being the tangent of the second.
+    """
+    most = cap * size
+    if adjacency == "replace_one":
+        return min(1.0, most / max(n, 1))
+    return 1 - n / (4 * most) if n <= 2 * most else most / n
+
+
+def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
+    """The C of :class:`Descent`; refused when the step is too long for the proof."""
+    L, M = bounds(facts, walk.radius, float(walk.start.norm()))
+    if walk.step_size * (M + walk.l2) > 1 + 1e-12:
+        raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
+    shrink = walk.step_size * walk.l2
+    if shrink == 0:
+        return L * walk.step_size * walk.steps / size * ROUNDING
+    series = 1.0 if shrink >= 1 else -math.expm1(walk.steps * math.log1p(-shrink))
+    return L * series / walk.l2 / size * ROUNDING
+
+
+def descend(walk: Descent, model: Linear, batch: Batch, facts: Facts, size: float) -> Tensor:
+    """The exact last iterate. Private: never leaves without noise."""
+    rows, labels = rows_of(batch, facts.row_bound)
+    _, M = bounds(facts, walk.radius, float(walk.start.norm()))
+    cap = 2 * (1 / walk.step_size - walk.l2) / M
+    scale = weight(len(batch), size, cap, facts.budget.adjacency) / size
+    start = walk.start.double()
+    theta = start.clone()
+    for _ in range(walk.steps):
+        gradient = gradient_sum(model, theta, rows, labels) * scale + walk.l2 * (theta - start)
+        theta = _project(theta - walk.step_size * gradient, start, walk.radius)
+    return theta
+
+
+def pass_noise(walk: OnePass, facts: Facts) -> float:
+    """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
+    if facts.budget.adjacency != "replace_one":
+        raise ValueError("one pass over the records has a price under adjacency='replace_one' only: a record more or "
+                         "less would shift all the others")  # fmt: skip
+    if walk.public_rows.shape[1] != facts.features:
+        raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
+    L, M = bounds(facts, walk.radius, float(walk.start.norm()))
+    eta, l2 = walk.step_size, walk.l2
+    contraction = max(1 - eta * l2, eta * (M + l2) - 1)
+    if contraction > 1 + 1e-12:
+        raise ValueError(f"step_size is {eta:.6g}; pass at most 2/(M + l2) = {2 / (M + l2):.6g}")
+    growth = min(max(contraction, 1e-3), 1.0) ** -2
+    public_steps = walk.passes * len(walk.public_rows)
+    exponent = (public_steps + 1) * math.log(growth)  # K = (growth^(p+1) - 1) / (growth - 1)
+    amplification = public_steps + 1 if growth == 1 else math.expm1(min(exponent, 60.0)) / (growth - 1)
+    return walk.noise_multiplier * L / math.sqrt(amplification) * ROUNDING
+
+
+def walk_once(walk: OnePass, model: Linear, batch: Batch, facts: Facts, stream: Stream) -> Tensor:
+    """The last iterate, noise included: it may be released."""
+    start, eta = walk.start.double(), walk.step_size
+    std = eta * pass_noise(walk, facts)
+    theta, noises = start.clone(), _noises(stream, len(start), std)
+    public = rows_of(model.lay_out(walk.public_rows, walk.public_labels), facts.row_bound)
+    for rows, labels in (rows_of(batch, facts.row_bound), *[public] * walk.passes):
+        for i in range(len(rows)):
+            gradient = gradient_sum(model, theta, rows[i : i + 1], labels[i : i + 1]) + walk.l2 * (theta - start)
+            theta = _project(theta - eta * gradient + next(noises), start, walk.radius)
+    return theta
+
+
+def _noises(stream: Stream, dimension: int, std: float) -> Iterator[Tensor]:
+    while True:
+        yield from stream.noised(torch.zeros(256 * dimension, dtype=torch.float64), std).view(256, dimension)
+
+
+def _project(theta: Tensor, centre: Tensor, radius: float) -> Tensor:
+    if radius == math.inf:
+        return theta
+    distance = float(torch.linalg.vector_norm(theta - centre))
+    return theta if distance <= radius else centre + (theta - centre) * (radius / distance)
+
+
+def plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().as_subclass(Tensor)  # a subclass could see the records it meets

@@ -1,0 +1,159 @@
+"""Descent in a good basis: noisewise's own recommended method.
+
+Rows of tables have a large common part: on unit rows the mean row m often has ||m||^2 of 0.6 to 0.9. It says nothing
+about the labels, yet it fills the clip norm and so sets the noise. A small share of the budget buys m, and training
+goes on in a basis where the direction of m is scaled down and typical rows have length 1:
+
+    x <- x (I - (1 - tau) u u^T) / c,   u = m/||m||,  tau ||m|| = 0.4 s,  s^2 = E||x||^2 - ||m||^2,  c^2 = s^2 + (tau ||m||)^2
+
+Then full-batch heavy ball with equal noise, theta <- theta - eta v, v <- 0.9 v + g, and the mean of the second half of
+the iterates is released in the old basis. Horizon and step size follow from r = n mu / sqrt(d), the signal-to-noise
+ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C).
+
+*Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so noise and horizon may depend on what was bought.
+The basis is a released matrix applied to each row by itself; averaging and changing back are post-processing.
+
+Polyak 1964 (heavy ball); Smith & Thakurta 2022, Fully adaptive composition for Gaussian differential privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _validate
+from ..accounting.gdp import mu_of
+from ..budget import Meter
+from ..choice import choose_meter
+from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
+from .base import Method
+from .nonprivate import minimise
+
+BASIS_SHARE = 0.05  # of the budget, for the mean row; a tenth of it for the mean squared length
+MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
+LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in m cannot blow the basis up
+BETA = 0.9
+WARM_START_L2 = 0.1  # a start from few public rows should not run away
+KAPPA = {"hinge": 11.0, "huber_hinge": 11.0, "logistic": 14.0, "softmax": 14.0, "squared": 5.5}
+
+
+class State(NamedTuple):
+    step: int
+    steps: int
+    theta: Tensor
+    velocity: Tensor
+    tail_sum: Tensor
+    learning_rate: float
+    clip: float
+    noise_multiplier: float
+    released: Tensor
+
+
+@dataclass(frozen=True)
+class Descent(Method):
+    """Heavy ball on full batches in a bought basis; settings left at None follow from public or released facts."""
+
+    steps: int | None = None
+    learning_rate: float | None = None
+    max_grad_norm: float | None = None
+    deflate: bool = True
+    l2: float = 0.0
+
+    name: ClassVar[str] = "descent"
+    summary: ClassVar[str] = "recommended: full-batch heavy ball in a bought basis, tail averaging"
+    paper: ClassVar[str] = "noisewise"
+    adaptive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            _validate.whole(steps=self.steps)
+        if self.learning_rate is not None:
+            _validate.positive(learning_rate=self.learning_rate)
+        if self.max_grad_norm is not None:
+            _validate.positive(max_grad_norm=self.max_grad_norm)
+        _validate.not_negative(l2=self.l2)
+
+    def meter(self, facts: Facts) -> Meter:
+        return choose_meter(facts.budget, adaptive=True)
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        ratio = signal_to_noise(facts)
+        steps = self.steps or round(min(300.0, max(50.0, 20 * math.sqrt(ratio))))
+        clip = self.max_grad_norm or default_clip(facts)
+        rate = self.learning_rate or default_learning_rate(facts, ratio, steps, clip)
+        zero = torch.zeros_like(theta)
+        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta)
+
+    def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if state.step == 0:
+            start = self._start(state.theta, private, public)
+            state = state._replace(theta=start, noise_multiplier=private.meter.noise_for(1 / state.steps))
+        answer = private.gradient(state.theta, clip=state.clip, noise_multiplier=state.noise_multiplier)
+        gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
+        velocity = BETA * state.velocity + gradient
+        theta = state.theta - state.learning_rate * velocity
+        step, before_tail = state.step + 1, state.steps // 2
+        tail_sum = state.tail_sum + theta if step > before_tail else state.tail_sum
+        mean = tail_sum / (step - before_tail) if step > before_tail else theta
+        released = private.in_first_basis(mean)
+        return state._replace(step=step, theta=theta, velocity=velocity, tail_sum=tail_sum, released=released)
+
+    def _start(self, theta: Tensor, private: Curator, public: PublicCurator | None) -> Tensor:
+        """Buy the basis, move there, and start from public rows if there are any."""
+        if self.deflate:
+            basis = bought_basis(private)
+            private.change_basis(basis)
+            public = public and public.in_basis(basis)
+        return theta if public is None else minimise(public, theta, l2=WARM_START_L2, steps=50)
+
+    def done(self, state: State) -> bool:
+        return state.step >= state.steps
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.released
+
+
+def signal_to_noise(facts: Facts) -> float:
+    """r = n mu / sqrt(d), with mu halved under replace_one: how clear one release of the whole budget would be."""
+    budget = facts.budget
+    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
+    return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
+
+
+def default_clip(facts: Facts) -> float:
+    """The norm of a typical gradient at the start, in the basis where rows have length 1: the slope at score 0."""
+    if facts.loss == "squared":
+        return 2.0 if facts.task == "binary" else 1.0
+    return 0.5 if facts.loss == "logistic" else 1.0
+
+
+def default_learning_rate(facts: Facts, ratio: float, steps: int, clip: float) -> float:
+    """eta = kappa r / (10 T C): noise then moves theta by about kappa, a typical ||theta|| at the end.
+
+    At most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
+    """
+    kappa = KAPPA.get(facts.loss, KAPPA["hinge"])
+    stable = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 4.0
+    return min(kappa * ratio / (10 * steps * clip), 4.0, stable)
+
+
+def bought_basis(private: Curator) -> Tensor:
+    """The matrix that scales down the mean row and makes typical rows as long as 1, from paid statistics."""
+    facts = private.facts
+    size = facts.size or 1.0
+    mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
+    length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(BASIS_SHARE / 10))
+    squared_length = min(max(float(length.value) / size, 0.01), 1.0)
+    row = mean.value / size
+    noise = facts.features * (mean.noise_std / size) ** 2  # what noise adds to ||row||^2 on average
+    squared_mean = min(max(float(row.square().sum()) - noise, 0.0), (1 - LEAST_SPREAD) * squared_length)
+    spread = math.sqrt(squared_length - squared_mean)
+    tau = min(1.0, MEAN_LENGTH * spread / max(math.sqrt(squared_mean), 1e-12))
+    direction = row / max(float(torch.linalg.vector_norm(row)), 1e-12)
+    typical = math.sqrt(spread**2 + tau**2 * squared_mean)
+    identity = torch.eye(facts.features, dtype=torch.float64)
+    return (identity - (1 - tau) * torch.outer(direction, direction)) / typical

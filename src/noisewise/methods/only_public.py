@@ -1,0 +1,66 @@
+"""Training on the public rows alone: what a private method has to beat.
+
+L-BFGS on the mean public loss plus l2/2 ||theta||^2. The private records are never asked about.
+
+*Guarantee*: everything, at no cost: the plan is empty. (A private size is still bought by the loop that runs every
+method, and is then the whole plan.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from .. import _validate
+from ..budget import Meter, PlanMeter
+from ..curator import Curator, Facts, PublicCurator
+from .base import Method
+from .nonprivate import minimise
+from .size import size_noise
+
+
+class State(NamedTuple):
+    step: int
+    theta: Tensor
+
+
+@dataclass(frozen=True)
+class OnlyPublic(Method):
+    """L-BFGS on public rows; ``steps`` bounds its iterations."""
+
+    steps: int = 200
+    l2: float = 0.01
+
+    name: ClassVar[str] = "only_public"
+    summary: ClassVar[str] = "public rows alone; asks the private records nothing"
+    paper: ClassVar[str] = "baseline of Wang & Zhou 2020"
+    needs_public: ClassVar[bool] = True
+    asks_private: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _validate.whole(steps=self.steps)
+        _validate.not_negative(l2=self.l2)
+
+    def meter(self, facts: Facts) -> Meter:
+        return PlanMeter(facts.budget, size_noise(facts))
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        return State(0, minimise(required(public, self.name), theta, l2=self.l2, steps=self.steps))
+
+    def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        return state._replace(step=1)
+
+    def done(self, state: State) -> bool:
+        return state.step >= 1
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.theta
+
+
+def required(public: PublicCurator | None, name: str) -> PublicCurator:
+    """The public rows, or a refusal that says to pass some."""
+    if public is None or not public.size:
+        raise ValueError(f"public is missing; {name} needs public rows, pass public=(X, y)")
+    return public

@@ -1,0 +1,54 @@
+"""SgdAdv: noisy SGD, its noise calibrated by advanced composition.
+
+    theta_{t+1} = theta_t - eta (clipped mean gradient of a Poisson batch + noise)
+
+The steps are those of ``dpsgd``; only the price differs. It is a baseline: advanced composition asks for several times
+the noise that Gaussian DP or privacy loss distributions ask for.
+
+*Guarantee*: a plan. Each step is a classical Gaussian mechanism of epsilon at most 1, amplified by sampling, and all of
+them are composed by Dwork & Roth 2014, Theorem 3.20 (see :func:`accounting.advanced.advanced_epsilon`). The theorem
+charges every event like the dearest one, so a bought size, which is dear, makes it refuse: declare the size public.
+
+Bassily, Smith & Thakurta 2014, Private Empirical Risk Minimization: Efficient Algorithms and Tight Error Bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..accounting.calibrate import calibrate
+from ..budget import Meter, PlanMeter
+from ..curator import Facts
+from ..events import Gaussian, Repeated, Sampling, sampled
+from .dpsgd import DpSgd
+from .size import size_noise
+
+
+@dataclass(frozen=True)
+class SgdAdv(DpSgd):
+    """DP-SGD priced as in 2014."""
+
+    sampling: Sampling = ("poisson", 0.05)
+
+    name: ClassVar[str] = "sgd_adv"
+    summary: ClassVar[str] = "noisy SGD priced by advanced composition (a baseline)"
+    paper: ClassVar[str] = "Bassily et al. 2014"
+
+    def noise_multiplier(self, facts: Facts) -> float:
+        try:
+            noise = calibrate(
+                facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts), accountant="advanced"
+            )
+        except ValueError as refusal:
+            if facts.size_is_public:
+                raise
+            raise ValueError(
+                f"advanced composition charges each of {self.steps} steps like the bought size, which this budget "
+                "cannot pay; pass size_is_public=True, or use method='dpsgd'"
+            ) from refusal
+        return float(noise)
+
+    def meter(self, facts: Facts) -> Meter:
+        step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
+        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)), "advanced")

@@ -1,0 +1,405 @@
+"""Gradients in other coordinates, and with a count: what they are, what one record can do to them, what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from noisewise.budget import Budget
+from noisewise.curator import Curator, PublicCurator
+from noisewise.curator.options import joint_noise, split_noise
+from noisewise.events import FixedBatch, Gaussian, Poisson
+from noisewise.gradients import MLP, SLACK, Linear, clipped_sum_and_count, leading_subspace, per_record
+from noisewise.losses import Hinge, Logistic, Softmax, Squared
+
+LINEAR = [Linear(4, Logistic()), Linear(4, Squared()), Linear(4, Softmax(), 3)]
+MODELS = [*LINEAR, MLP((4, 3, 1), Logistic(), "relu"), MLP((4, 3, 3), Softmax())]
+CLIP, THRESHOLD = 0.7, 0.4
+law = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+
+
+class Purse:
+    """A meter that affords everything."""
+
+    name, adaptive, spent_fraction = "purse", True, 0.0
+
+    def __init__(self, adjacency="add_remove"):
+        self.budget, self.paid = Budget(1.0, 1e-6, adjacency), []
+
+    @property
+    def events(self):
+        return Counter(self.paid)
+
+    def spend(self, event):
+        self.paid.append(event)
+
+
+def records(model, n, seed=0, size=1.0):
+    g = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, model.features, generator=g) * size
+    if model.loss.task == "classes":
+        return X, torch.randint(model.outputs, (n,), generator=g)
+    return X, torch.sign(torch.randn(n, generator=g))
+
+
+def room(model, X, y, adjacency="add_remove", size=20.0, seed=1):
+    return Curator(X, y, model=model, meter=Purse(adjacency), size=size, seed=seed)
+
+
+def some_scale(model, seed=0, spread=2.0):
+    g = torch.Generator().manual_seed(seed)
+    return torch.exp(spread * torch.randn(model.dimension, generator=g)).clamp(1e-3, 1e3)
+
+
+def some_basis(model, rank=2, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(model.dimension, rank, generator=g))[0]
+
+
+def name(model) -> str:
+    return f"{type(model).__name__}-{model.loss.name}"
+
+
+# --- what they are ----------------------------------------------------------------------------------------------------
+
+
+def by_hand(rows, clip):
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return (rows * ((1 - SLACK) * clip / norms).clamp(max=1)).sum(0)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_per_record_gradients_add_up_to_the_plain_sum(model):
+    theta, batch = 0.3 + model.start(), model.lay_out(*records(model, 30))
+    rows = per_record(model, theta, batch)
+    assert torch.allclose(rows.norm(dim=1).float(), model.norms(theta, batch), rtol=1e-4)
+    assert torch.allclose(by_hand(rows, CLIP), model.clipped_sum(theta, batch, CLIP).double(), atol=1e-5)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_sums_and_counts_are_those_of_the_definition(model):
+    theta, batch = 0.3 + model.start(), model.lay_out(*records(model, 700))
+    rows = per_record(model, theta, batch)
+    total, count = clipped_sum_and_count(model, theta, batch, CLIP, threshold=THRESHOLD)
+    assert torch.allclose(total, by_hand(rows, CLIP), atol=1e-4)
+    short = ((1.1 - rows.norm(dim=1) / THRESHOLD) / 0.2).clamp(0, 1)
+    assert float(count) == pytest.approx((1 - SLACK) * float((short - 0.5).sum()), abs=1e-2)
+    if isinstance(model, Linear):
+        scale, basis = some_scale(model).double(), some_basis(model).double()
+        scaled, count = clipped_sum_and_count(model, theta, batch, CLIP, scale=scale, threshold=THRESHOLD)
+        assert torch.allclose(scaled, by_hand(rows / scale, CLIP), atol=1e-3)
+        short = ((1.1 - (rows / scale).norm(dim=1) / THRESHOLD) / 0.2).clamp(0, 1)
+        assert float(count) == pytest.approx((1 - SLACK) * float((short - 0.5).sum()), abs=1e-2)
+        inside, _ = clipped_sum_and_count(model, theta, batch, CLIP, basis=basis)
+        assert torch.allclose(inside, by_hand(rows @ basis, CLIP), atol=1e-4)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_released_values_are_back_in_the_parameters_coordinates(model):
+    X, y = records(model, 50)
+    theta, question = 0.3 + model.start(), {"clip": 1e6, "noise_multiplier": 1e-6}
+    mean = per_record(model, theta, model.lay_out(X, y)).sum(0) / 20
+    basis = some_basis(model)
+    answer = room(model, X, y).gradient(theta, **question, basis=basis)
+    assert torch.allclose(answer.value.double(), basis.double() @ (basis.double().T @ mean), atol=0.5)
+    public = PublicCurator(X, y, model=model)
+    exact = public.gradient(theta, basis=basis, quantile_at=THRESHOLD)
+    assert torch.allclose(exact.value.double(), 0.4 * basis.double() @ (basis.double().T @ mean), atol=1e-3)
+    assert 0 <= exact.below <= 1
+    if isinstance(model, Linear):
+        scale = some_scale(model, spread=0.5)
+        assert torch.allclose(public.gradient(theta, scale=scale).value.double(), 0.4 * mean, rtol=0.01, atol=1e-3)
+        whole = public.gradient(theta, basis=torch.eye(model.dimension)).value
+        assert torch.allclose(whole, public.gradient(theta).value, rtol=0.01, atol=1e-4)
+
+
+def test_options_that_change_nothing_give_the_plain_answer():
+    model = LINEAR[0]
+    X, y = records(model, 50)
+    question = {"clip": 0.5, "noise_multiplier": 2.0}
+    plain = room(model, X, y).gradient(torch.ones(4), **question)
+    for option in ({"scale": torch.ones(4)}, {"basis": torch.eye(4)}):
+        answer = room(model, X, y).gradient(torch.ones(4), **question, **option)
+        assert torch.allclose(answer.value, plain.value, atol=1e-5)
+        assert answer.noise_std == plain.noise_std
+        assert answer.below is None
+
+
+def test_noise_has_the_promised_size_in_the_coordinates_of_the_clip():
+    d, rank = 20_000, 50
+    model = Linear(d, Logistic())
+    X, y = torch.zeros(4, d), torch.ones(4)
+    scale = torch.linspace(0.01, 5.0, d)
+    answer = room(model, X, y).gradient(torch.zeros(d), clip=0.3, noise_multiplier=7.0, scale=scale)
+    for noise, std in ((answer.value / scale, 0.105), (answer.value[:10_000] / scale[:10_000], 0.105)):
+        chi = float((noise.double() / std).square().sum())
+        assert 1e-5 < stats.chi2.cdf(chi, len(noise)) < 1 - 1e-5
+        assert not 1e-5 < stats.chi2.cdf(chi / 0.95**2, len(noise)) < 1 - 1e-5
+    basis = torch.zeros(d, rank)
+    basis[torch.arange(rank), torch.arange(rank)] = 1.0
+    curator = room(model, X, y)
+    noise = torch.stack([
+        curator.gradient(torch.zeros(d), clip=0.3, noise_multiplier=7.0, basis=basis).value for _ in range(60)
+    ])  # fmt: skip
+    assert not noise[:, rank:].any()
+    chi = float((noise[:, :rank].double() / 0.105).square().sum())
+    assert 1e-5 < stats.chi2.cdf(chi, 60 * rank) < 1 - 1e-5
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_count_has_noise_of_half_its_multiplier(adjacency):
+    model = LINEAR[0]
+    X, y = torch.zeros(30, 4), torch.ones(30)  # gradients of length 0: all are short
+    curator = room(model, X, y, adjacency, size=30.0)
+    question = {"clip": 1.0, "noise_multiplier": 5.0, "quantile_at": 0.1, "count_noise_multiplier": 8.0}
+    shares = np.array([curator.gradient(torch.zeros(4), **question).below for _ in range(2500)])
+    chi = float((((shares - 1 + SLACK / 2) * 30 / 4.0) ** 2).sum())
+    assert 1e-5 < stats.chi2.cdf(chi, 2500) < 1 - 1e-5
+    assert set(curator.meter.paid) == {Gaussian(joint_noise(5.0, 8.0))}
+    assert not 1e-5 < stats.chi2.cdf(chi / 0.8**2, 2500) < 1 - 1e-5
+
+
+# --- what one record can do -------------------------------------------------------------------------------------------
+
+
+def neighbours(model, seed, adjacency):
+    rng = np.random.default_rng(seed)
+    X, y = records(model, int(rng.integers(1, 30)), seed, float(10 ** rng.uniform(-3, 5)))
+    if model.loss.task == "regression":
+        y = y * float(10 ** rng.uniform(-2, 5))
+    theta = torch.from_numpy(rng.normal(size=model.dimension) * 10 ** rng.uniform(-3, 2)).float()
+    i = int(rng.integers(len(y)))
+    keep = [j for j in range(len(y)) if j != i]
+    if adjacency == "add_remove":
+        return (X, y), (X[keep], y[keep]), theta
+    new_X, new_y = records(model, 1, seed + 1, float(10 ** rng.uniform(-3, 5)))
+    other = torch.cat([new_X, X[keep]]), torch.cat([new_y, y[keep]])
+    return (X, y), other, theta
+
+
+def whitened(model, theta, data, sigma, tau, **options):
+    """Both sums divided by their own noise: what a Gaussian with unit noise releases."""
+    total, count = clipped_sum_and_count(model, theta, model.lay_out(*data), CLIP, threshold=THRESHOLD, **options)
+    return torch.cat([total / (sigma * CLIP), count / (tau / 2)])
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("model", MODELS, ids=name)
+@law
+@given(seed=st.integers(0, 2**31))
+def test_no_neighbour_moves_both_answers_further_than_the_event_says(model, adjacency, seed):
+    one, other, theta = neighbours(model, seed, adjacency)
+    options = [{}]
+    if isinstance(model, Linear):
+        options += [{"scale": some_scale(model, seed, 3.0).double()}, {"basis": some_basis(model, 2, seed).double()}]
+    for option in options:
+        for sigma, tau in ((3.0, 4.0), (1.0, 50.0), (50.0, 1.0)):
+            a, b = (whitened(model, theta, data, sigma, tau, **option) for data in (one, other))
+            stated = (1 if adjacency == "add_remove" else 2) / joint_noise(sigma, tau)
+            assert float(torch.linalg.vector_norm(a - b)) <= stated
+
+
+def test_the_worst_neighbours_reach_what_the_event_says_and_the_parts_alone_say_less():
+    model, theta = LINEAR[1], torch.zeros(4)
+    x, nobody = torch.full((1, 4), 50.0), (torch.zeros(0, 4), torch.zeros(0))
+    one = whitened(model, theta, (x, torch.ones(1)), 3.0, 4.0)
+    moved = float(torch.linalg.vector_norm(one - whitened(model, theta, nobody, 3.0, 4.0)))
+    assert 0.99 / joint_noise(3.0, 4.0) < moved <= 1 / joint_noise(3.0, 4.0)
+    assert moved > 1.2 / 3.0
+    assert moved > 1.6 / 4.0
+    short = (torch.full((1, 4), 1e-9), -torch.ones(1))  # a short gradient against a long one: the count moves by 1
+    replaced = float(torch.linalg.vector_norm(one - whitened(model, theta, short, 3.0, 4.0)))
+    assert replaced <= 2 / joint_noise(3.0, 4.0)
+    assert float((one - whitened(model, theta, short, 3.0, 4.0))[-1].abs()) == pytest.approx(2 / 4.0, rel=0.01)
+
+
+@pytest.mark.parametrize("relation, stretch, along", [("add_remove", 1, 1.0), ("replace_one", 2, 1.9)])
+def test_an_attack_on_both_answers_gains_what_the_event_says_and_no_more(relation, stretch, along):
+    """The best test between two worst neighbours, over many releases: its mu is nearly the event's, far above a part's.
+
+    A long gradient against none; or against one of the opposite direction that is just short enough to be counted.
+    """
+    model, calls, sigma, tau = LINEAR[1], 2500, 2.0, 2.0
+    one = torch.full((1, 4), 50.0), torch.ones(1)
+    other = (torch.full((1, 4), 0.225), -torch.ones(1)) if stretch == 2 else (torch.zeros(0, 4), torch.zeros(0))
+
+    def score(data, seed):
+        curator = room(model, *data, adjacency=relation, size=1.0, seed=seed)
+        question = {"clip": 1.0, "noise_multiplier": sigma, "quantile_at": 1.0, "count_noise_multiplier": tau}
+        answers = [curator.gradient(torch.zeros(4), **question) for _ in range(calls)]
+        gradients = np.array([-float(answer.value.sum()) / 2 for answer in answers]) / sigma
+        counts = np.array([0.5 - answer.below for answer in answers]) / (tau / 2)
+        return (along * gradients + stretch * counts) / math.hypot(along, stretch)
+
+    gained = float(score(one, 1).mean() - score(other, 2).mean())
+    mu, error = stretch / joint_noise(sigma, tau), 4.5 * math.sqrt(2 / calls)
+    assert 0.97 * mu - error < gained < mu + error
+    assert gained > 1.1 * stretch / sigma
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e30])
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_a_record_that_is_not_finite_adds_nothing_and_counts_as_long(model, bad):
+    X, y = records(model, 20)
+    spoiled = X.clone()
+    spoiled[3, 1] = bad
+    keep = [i for i in range(20) if i != 3]
+    theta = 0.3 + model.start()
+    options = [{}]
+    if isinstance(model, Linear):
+        options += [{"scale": some_scale(model).double()}, {"basis": some_basis(model).double()}]
+    for option in options:
+        total, count = clipped_sum_and_count(
+            model, theta, model.lay_out(spoiled, y), CLIP, threshold=THRESHOLD, **option
+        )
+        rest, rest_count = clipped_sum_and_count(
+            model, theta, model.lay_out(X[keep], y[keep]), CLIP, threshold=THRESHOLD, **option
+        )
+        assert torch.allclose(total, rest, atol=1e-5)
+        assert float(count) == pytest.approx(float(rest_count) - 0.5 * (1 - SLACK), abs=1e-4)
+
+
+def test_norms_at_the_threshold_do_not_flip_together_when_a_record_joins():
+    """Many equal records whose norm is the threshold, up to rounding: a count that jumps would move by all of them."""
+    g = torch.Generator().manual_seed(0)
+    worst = 0.0
+    for model in (Linear(31, Logistic()), Linear(31, Hinge()), MLP((31, 5, 1), Logistic())):
+        x, theta = torch.randn(1, 31, generator=g), 0.1 * torch.randn(model.dimension, generator=g)
+        for n in range(5, 40):
+            one, more = (model.lay_out(x.repeat(k, 1), torch.ones(k)) for k in (n, n + 1))
+            at = float(model.norms(theta, one)[0])
+            counts = [clipped_sum_and_count(model, theta, b, 1.0, threshold=at)[1] for b in (one, more)]
+            worst = max(worst, abs(float(counts[1] - counts[0])))
+    assert worst <= 0.5
+
+
+def test_a_projection_that_cancels_does_not_round_others():
+    """Equal rows almost orthogonal to the basis, huge labels: in single precision all that is left of them is rounding,
+    which depends on who else is in the batch."""
+    g = torch.Generator().manual_seed(0)
+    worst = 0.0
+    for d in (31, 100, 333):
+        model = Linear(d, Squared())
+        basis = torch.linalg.qr(torch.randn(d, 3, generator=g, dtype=torch.float64))[0]
+        x = torch.randn(1, d, generator=g).double()
+        x = (x - x @ basis @ basis.T).float()
+        for n in range(5, 70):
+            batches = [model.lay_out(x.repeat(k, 1), torch.full((k,), 1e9)) for k in (n, n + 1)]
+            a, b = (clipped_sum_and_count(model, torch.zeros(d), batch, 1.0, basis=basis)[0] for batch in batches)
+            worst = max(worst, float(torch.linalg.vector_norm(b * n / (n + 1) - a)))  # equal rows, equal parts
+    assert worst <= 1e-6
+
+
+# --- what they cost, and what is refused ------------------------------------------------------------------------------
+
+
+def test_one_batch_is_one_event():
+    model = LINEAR[0]
+    X, y = records(model, 30)
+    for adjacency, sampling, kind in (
+        ("add_remove", ("poisson", 0.3), Poisson),
+        ("replace_one", ("poisson", 0.3), Poisson),
+        ("replace_one", ("fixed", 0.3), FixedBatch),
+    ):
+        curator = room(model, X, y, adjacency)
+        question = {"clip": 1.0, "noise_multiplier": 3.0, "sampling": sampling}
+        curator.gradient(torch.zeros(4), **question, quantile_at=0.5, count_noise_multiplier=4.0)
+        curator.gradient(torch.zeros(4), **question, scale=torch.ones(4))
+        curator.gradient(torch.zeros(4), **question, basis=torch.eye(4)[:, :2])
+        assert curator.meter.paid == [kind(0.3, Gaussian(joint_noise(3.0, 4.0))), *[kind(0.3, Gaussian(3.0))] * 2]
+        assert [line.event for line in curator.trace] == curator.meter.paid
+
+
+@given(st.floats(1e-2, 1e4), st.floats(1e-4, 0.5))
+@law
+def test_a_split_costs_at_most_the_whole(sigma, share):
+    assert sigma <= joint_noise(*split_noise(sigma, share)) <= sigma * (1 + 1e-9)
+
+
+BASE = {"clip": 1.0, "noise_multiplier": 3.0}
+REFUSED = {
+    "scale too short": {"scale": torch.ones(3)},
+    "scale zero": {"scale": torch.zeros(4)},
+    "scale negative": {"scale": -torch.ones(4)},
+    "scale nan": {"scale": torch.full((4,), math.nan)},
+    "scale huge": {"scale": torch.full((4,), 1e9)},
+    "scale a list": {"scale": [1.0] * 4},
+    "basis a vector": {"basis": torch.ones(4)},
+    "basis not orthonormal": {"basis": torch.ones(4, 2)},
+    "basis nan": {"basis": torch.full((4, 2), math.nan)},
+    "basis empty": {"basis": torch.zeros(4, 0)},
+    "basis a function": {"basis": lambda X: X},
+    "both": {"scale": torch.ones(4), "basis": torch.eye(4)},
+    "threshold alone": {"quantile_at": 1.0},
+    "count noise alone": {"count_noise_multiplier": 1.0},
+    "threshold 0": {"quantile_at": 0.0, "count_noise_multiplier": 1.0},
+    "threshold nan": {"quantile_at": math.nan, "count_noise_multiplier": 1.0},
+    "count noise 0": {"quantile_at": 1.0, "count_noise_multiplier": 0.0},
+    "count noise infinite": {"quantile_at": 1.0, "count_noise_multiplier": math.inf},
+    "count noise negative": {"quantile_at": 1.0, "count_noise_multiplier": -1.0},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_wrong_options_are_refused_before_anything_is_paid(what):
+    curator = room(LINEAR[0], *records(LINEAR[0], 10))
+    with pytest.raises((TypeError, ValueError)):
+        curator.gradient(torch.zeros(4), **BASE, **REFUSED[what])
+    assert curator.meter.paid == []
+
+
+def test_a_perceptron_has_no_scale():
+    model = MODELS[-1]
+    with pytest.raises(ValueError, match="linear"):
+        room(model, *records(model, 10)).gradient(model.start(), **BASE, scale=torch.ones(model.dimension))
+
+
+def test_noise_of_the_gradient_is_checked_in_a_joint_question():
+    for wrong in (0.0, -1.0, math.nan, math.inf, 1e-9):
+        curator = room(LINEAR[0], *records(LINEAR[0], 10))
+        with pytest.raises(ValueError):
+            curator.gradient(
+                torch.zeros(4), clip=1.0, noise_multiplier=wrong, quantile_at=1.0, count_noise_multiplier=2.0
+            )
+        assert curator.meter.paid == []
+
+
+class Spy(torch.Tensor):
+    """Sees every tensor it meets in an operation."""
+
+    met: list = []  # noqa: RUF012
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.met.append(args)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_tensor_that_spies_meets_no_record():
+    X, y = torch.full((7, 4), 123.75), torch.ones(7)
+    spies = {"scale": torch.ones(4).as_subclass(Spy), "basis": torch.eye(4).as_subclass(Spy)}
+    for option, value in spies.items():
+        room(LINEAR[0], X, y).gradient(torch.zeros(4), **BASE, **{option: value})
+    for args in Spy.met:
+        tensors = [a.as_subclass(torch.Tensor) for a in args if isinstance(a, torch.Tensor)]
+        assert all(7 not in tensor.shape for tensor in tensors)
+
+
+@pytest.mark.parametrize("n, d", [(50, 8), (5, 40), (1, 6)])
+def test_the_leading_subspace_is_that_of_the_singular_vectors(n, d):
+    rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    basis = leading_subspace(rows, 3)
+    rank = min(3, n, d)
+    assert basis.shape == (d, rank)
+    assert torch.allclose(basis.T @ basis, torch.eye(rank, dtype=torch.float64), atol=1e-9)
+    leading = torch.linalg.svd(rows, full_matrices=False)[2][:rank].T
+    assert torch.allclose(basis @ basis.T, leading @ leading.T, atol=1e-8)
+    nothing = leading_subspace(torch.zeros(n, d, dtype=torch.float64), 3)
+    assert torch.allclose(nothing.T @ nothing, torch.eye(rank, dtype=torch.float64), atol=1e-9)

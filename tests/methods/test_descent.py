@@ -1,0 +1,120 @@
+"""The recommended method: what it buys, that the basis changes nothing but the noise, and that it earns its share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import noisewise as nw
+from noisewise.budget import AdditiveMeter
+from noisewise.curator import Curator
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.methods.descent import Descent, bought_basis
+from noisewise.train import Records, train
+
+
+def shifted(n: int, d: int, seed: int, pull: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Unit rows whose mean is large and says nothing about the label."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + pull * np.ones(d)
+    y = np.sign((X - pull) @ rng.normal(size=d))
+    X = np.column_stack([X, np.ones(n)])
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(y.astype(np.float32))
+
+
+def curator_of(X, y, model, adjacency="add_remove", epsilon=1.0):
+    meter = AdditiveMeter(nw.Budget(epsilon, 1e-6, adjacency), "gdp")
+    return Curator(X, y, model=model, meter=meter, size=len(X), row_bound=1.0, seed=1)
+
+
+@pytest.mark.parametrize("model", [Linear(6, Hinge()), Linear(6, Softmax(), 3), MLP((6, 4, 1), Logistic())], ids=repr)
+def test_a_change_of_basis_is_a_change_of_coordinates(model):
+    """Scores in the new basis are those of the mapped theta in the old one, and gradients are those of the new rows."""
+    g = torch.Generator().manual_seed(0)
+    X, matrix = torch.randn(50, 6, generator=g), torch.randn(6, 6, generator=g, dtype=torch.float64)
+    y = torch.randint(0, 3, (50,), generator=g) if model.loss.task == "classes" else torch.ones(50)
+    theta = torch.randn(model.dimension, generator=g)
+    curator = curator_of(X, y, model, epsilon=100.0)
+    curator.change_basis(matrix)
+    scores = model.scores(theta, (X.double() @ matrix).float())
+    assert torch.allclose(model.scores(curator.in_first_basis(theta), X), scores, atol=1e-4, rtol=1e-4)
+    fresh = curator_of((X.double() @ matrix).float(), y, model, epsilon=100.0)
+    asked = {"clip": 0.5, "noise_multiplier": 1.0}
+    assert torch.allclose(curator.gradient(theta, **asked).value, fresh.gradient(theta, **asked).value, atol=1e-6)
+    assert curator.facts.row_bound == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)))
+
+
+def test_a_masked_row_stays_masked_in_another_basis():
+    X, y = shifted(40, 3, 0)
+    X[3, 1] = math.nan
+    model = Linear(4, Logistic())
+    one = curator_of(X, y, model, epsilon=100.0)
+    other = curator_of(torch.cat([X[:3], X[4:]]), torch.cat([y[:3], y[4:]]), model, epsilon=100.0)
+    for curator in (one, other):
+        curator.change_basis(2 * torch.eye(4))
+    theta = torch.ones(4)
+    values = [c.gradient(theta, clip=1.0, noise_multiplier=1.0).value for c in (one, other)]
+    assert torch.allclose(values[0] * 40, values[1] * 39, atol=2e-5)
+
+
+@pytest.mark.parametrize("matrix", [torch.eye(3), torch.full((4, 4), math.nan), torch.ones(4)])
+def test_a_wrong_basis_is_refused(matrix):
+    X, y = shifted(10, 3, 0)
+    with pytest.raises(ValueError, match="4 x 4"):
+        curator_of(X, y, Linear(4, Logistic())).change_basis(matrix)
+
+
+def test_the_bought_basis_shrinks_the_mean_and_makes_rows_as_long_as_one():
+    X, y = shifted(20_000, 10, 0)
+    curator = curator_of(X, y, Linear(11, Logistic()))
+    basis = bought_basis(curator)
+    rows = X.double() @ basis
+    assert float(rows.square().sum(1).mean()) == pytest.approx(1.0, rel=0.05)
+    before, after = (float(r.double().mean(0).norm() / r.double().std(0).norm()) for r in (X, rows))
+    assert after == pytest.approx(0.4, abs=0.1) and before > 1.5
+    assert [line.question for line in curator.trace] == ["FirstMoment", "SquaredLength"]
+    assert 0.05 < curator.meter.spent_fraction < 0.06
+
+
+def test_noise_instead_of_a_mean_leaves_the_basis_almost_alone():
+    """With hardly any records the bought mean is noise; the basis must not blow up."""
+    X, y = shifted(5, 10, 0)
+    basis = bought_basis(curator_of(X, y, Linear(11, Logistic()), epsilon=0.01))
+    values = torch.linalg.svdvals(basis)
+    assert float(values.max() / values.min()) < 10
+    assert torch.isfinite(basis).all()
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Logistic(), Squared(signs=True)], ids=str)
+def test_the_basis_earns_its_share(loss):
+    """Rows with a large mean: better than the same descent without the basis, on average over seeds."""
+    gains = []
+    for seed in range(4):
+        X, y = shifted(12_000, 20, seed, pull=3.0)
+        held_out = slice(10_000, None)
+        records, model = Records(X[:10_000], y[:10_000], 10_000.0, row_bound=1.0), Linear(21, loss)
+        accuracy = []
+        for deflate in (True, False):
+            run = train(Descent(deflate=deflate), records, model=model, budget=nw.Budget(0.1, 1e-6), seed=seed)
+            accuracy.append(float(((X[held_out] @ run.theta > 0) == (y[held_out] > 0)).float().mean()))
+        gains.append(accuracy[0] - accuracy[1])
+    assert np.mean(gains) > 0.01, gains
+
+
+def test_the_whole_budget_is_spent_and_no_more():
+    X, y = shifted(3_000, 5, 0)
+    for size in (3_000.0, None):
+        run = train(
+            Descent(),
+            Records(X, y, size, row_bound=1.0),
+            model=Linear(6, Logistic()),
+            budget=nw.Budget(0.5, 1e-6),
+            seed=0,
+        )
+        assert run.meter is not None and 0.999999 < run.meter.spent_fraction <= 1.0
+        assert run.trace[0].question == ("Count" if size is None else "FirstMoment")
