@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from .main import print_json, table_of
+from .main import print_json
 
 
 def method_rows() -> list[dict[str, Any]]:
@@ -34,15 +35,12 @@ def run_methods(*, json_output: bool) -> None:
         print_json({"rows": rows})
         return
     every = {loss for row in rows for loss in row["losses"]}
-    shown = [
-        {
-            "name": row["name"],
-            "what it does": row["summary"],
-            "public rows": "needed" if row["needs_public"] else "-",
-            "noise": "none" if not row["private"] else "adaptive" if row["adaptive"] else "plan",
-            "losses": "all" if set(row["losses"]) == every else ", ".join(row["losses"]),
-            "paper": row["paper"] or "-",
-        }
-        for row in rows
-    ]
-    Console().print(table_of(shown, "Training methods"))
+    table = Table(title="Training methods", title_justify="left", show_header=False, show_lines=True)
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("what")
+    for row in rows:
+        noise = "no privacy" if not row["private"] else "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
+        losses = "all losses" if set(row["losses"]) == every else ", ".join(row["losses"])
+        facts = [noise, "needs public rows" if row["needs_public"] else "", losses, row["paper"]]
+        table.add_row(row["name"], f"{row['summary']}\n[dim]{' · '.join(fact for fact in facts if fact)}[/dim]")
+    Console().print(table)
