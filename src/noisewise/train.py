@@ -62,6 +62,8 @@ def train(
         return Trained(method.finish(state, handed_over), (), facts, None, seed is not None, 1)
 
     meter = method.meter(facts)
+    if method.needs_public and public is None:
+        raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     curator = Curator(
         records.X, records.y, model=model, meter=meter, size=records.size, row_bound=records.row_bound, seed=seed
     )

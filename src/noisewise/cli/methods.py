@@ -39,7 +39,9 @@ def run_methods(*, json_output: bool) -> None:
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("what")
     for row in rows:
-        noise = "no privacy" if not row["private"] else "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
+        noise = (
+            "no privacy" if not row["private"] else "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
+        )
         losses = "all losses" if set(row["losses"]) == every else ", ".join(row["losses"])
         facts = [noise, "needs public rows" if row["needs_public"] else "", losses, row["paper"]]
         table.add_row(row["name"], f"{row['summary']}\n[dim]{' · '.join(fact for fact in facts if fact)}[/dim]")

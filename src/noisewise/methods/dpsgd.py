@@ -115,11 +115,15 @@ def default_learning_rate(optimizer: str, facts: Facts) -> float:
 
     r = n mu / sqrt(d) is the signal-to-noise ratio of one release of the whole budget (mu halves under replace_one).
     Momentum steps grow as sqrt(r), up to 2 or the 2/M that a smooth loss allows; SGD takes the ten steps that momentum
-    0.9 adds up; Adam and AdaGrad move each coordinate by about their rate.
+    0.9 adds up, up to 1/M; Adam and AdaGrad move each coordinate by about their rate.
     """
     budget = facts.budget
     mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
     ratio = (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
     largest = 2.0 if math.isinf(facts.smoothness) else min(2.0, 2 / facts.smoothness)
     rate = min(0.5 * math.sqrt(ratio / 30), largest)
-    return {"momentum": rate, "sgd": 10 * rate, "debiased_momentum": 10 * rate}.get(optimizer, 0.2 * rate)
+    if optimizer == "momentum":
+        return rate
+    if optimizer in ("sgd", "debiased_momentum"):
+        return 10 * rate if math.isinf(facts.smoothness) else min(10 * rate, 1 / facts.smoothness)
+    return 0.2 * rate
