@@ -170,14 +170,17 @@ class ClassWeighted:
         return max(self.weights) * self.loss.smoothness
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
-        return self._weight(y) * self.loss.value(z, y)
+        return self._weight(y, z) * self.loss.value(z, y)
 
     def slope(self, z: Tensor, y: Tensor) -> Tensor:
         slope = self.loss.slope(z, y)
-        return self._weight(y) * slope if slope.ndim == 1 else self._weight(y)[:, None] * slope
+        weight = self._weight(y, z)
+        return weight * slope if slope.ndim == 1 else weight[:, None] * slope
 
-    def _weight(self, y: Tensor) -> Tensor:
-        return torch.tensor(self.weights)[(y > 0).long() if self.task == "binary" or y.is_floating_point() else y]
+    def _weight(self, y: Tensor, z: Tensor) -> Tensor:
+        return torch.tensor(self.weights, dtype=z.dtype)[
+            (y > 0).long() if self.task == "binary" or y.is_floating_point() else y
+        ]
 
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Hinge(), HuberHinge(), Squared(), Softmax())}

@@ -354,7 +354,9 @@ def test_the_event_is_the_one_of_the_batch_that_was_drawn():
     assert [line.event for line in curator.trace] == expected
 
 
-@pytest.mark.parametrize("model", [Linear(3, Logistic()), MLP((3, 4, 1), Logistic(), "relu"), Linear(3, Softmax(), 2)])
+@pytest.mark.parametrize(
+    "model", [Linear(3, Logistic()), MLP((3, 4, 1), Logistic(), "softplus"), Linear(3, Softmax(), 2)]
+)
 def test_spoiled_records_raise_nothing_and_every_answer_is_finite(model):
     X, y = data(40)
     if model.outputs > 1:
@@ -407,7 +409,7 @@ def test_a_clip_is_refused_or_answered_with_a_finite_value(clip):
 def test_labels_of_any_float_type_are_answered(dtype):
     X, y = data()
     for loss in (Logistic(), Hinge()):
-        for model in (Linear(3, loss), MLP((3, 2, 1), loss)):
+        for model in (Linear(3, loss), *([MLP((3, 2, 1), loss)] if math.isfinite(loss.smoothness) else [])):
             curator = room(X, y.to(dtype), model)
             curator.gradient(model.start(), clip=1.0, noise_multiplier=1.0)
 

@@ -20,7 +20,7 @@ from noisewise.gradients import MLP, SLACK, Linear, clipped_sum_and_count, leadi
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
 
 LINEAR = [Linear(4, Logistic()), Linear(4, Squared()), Linear(4, Softmax(), 3)]
-MODELS = [*LINEAR, MLP((4, 3, 1), Logistic(), "relu"), MLP((4, 3, 3), Softmax())]
+MODELS = [*LINEAR, MLP((4, 3, 1), Logistic(), "softplus"), MLP((4, 3, 3), Softmax())]
 CLIP, THRESHOLD = 0.7, 0.4
 law = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 

@@ -230,7 +230,7 @@ def test_the_noise_of_one_pass_follows_from_the_public_steps_after_it():
     expected = 3.0 / math.sqrt(sum(contraction ** (-2 * j) for j in range(6)))
     assert pass_noise(one_pass(model, rng, l2=0.2), facts) == pytest.approx(expected, rel=1e-5)
     long = pass_noise(one_pass(model, rng, l2=1.0, step_size=0.8, passes=500), facts)
-    assert 0 < long < 1e-6
+    assert 0 < long < 1e-3
 
 
 @pytest.mark.parametrize("l2", [0.0, 40.0])

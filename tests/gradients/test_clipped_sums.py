@@ -16,10 +16,10 @@ from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 MODELS = [
     *(Linear(5, loss) for loss in (Logistic(), Hinge(), HuberHinge(), HuberHinge(2.0), Squared())),
     Linear(5, Softmax(), 3),
-    *(MLP((5, 4, 3), Softmax(), activation) for activation in ("relu", "tanh", "sigmoid")),
-    *(MLP((5, 4, 1), loss, "tanh") for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),
-    MLP((5, 4, 1), Logistic(), "relu"),
-    MLP((5, 6, 4, 3), Softmax(), "relu"),
+    *(MLP((5, 4, 3), Softmax(), activation) for activation in ("softplus", "tanh", "sigmoid")),
+    *(MLP((5, 4, 1), loss, "tanh") for loss in (Logistic(), HuberHinge(), Squared())),
+    MLP((5, 4, 1), Logistic(), "softplus"),
+    MLP((5, 6, 4, 3), Softmax(), "softplus"),
     MLP((5, 6, 4, 3), Softmax(), "sigmoid"),
     MLP((5, 3, 4, 2, 1), Squared(), "tanh"),
     MLP((5, 3), Softmax()),
@@ -58,7 +58,7 @@ def network(model, theta, x):
         weights, bias = theta[at : at + into * out].view(out, into), theta[at + into * out : at + out * (into + 1)]
         x, at = F.linear(x, weights, bias), at + out * (into + 1)
         if number < len(sizes) - 1:
-            x = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[model.activation](x)
+            x = {"softplus": F.softplus, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[model.activation](x)
     return x
 
 

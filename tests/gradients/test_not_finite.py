@@ -13,9 +13,9 @@ from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 MODELS = [
     *(Linear(4, loss) for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),
     Linear(4, Softmax(), 3),
-    *(MLP((4, 5, 3), Softmax(), activation) for activation in ("relu", "tanh", "sigmoid")),
-    MLP((4, 5, 1), Logistic(), "relu"),
-    MLP((4, 5, 5, 1), Squared(), "relu"),
+    *(MLP((4, 5, 3), Softmax(), activation) for activation in ("softplus", "tanh", "sigmoid")),
+    MLP((4, 5, 1), Logistic(), "softplus"),
+    MLP((4, 5, 5, 1), Squared(), "softplus"),
 ]
 LINEAR = [model for model in MODELS if isinstance(model, Linear)]
 LAYERED = [model for model in MODELS if isinstance(model, MLP)]
@@ -105,10 +105,10 @@ def test_any_theta_is_answered_with_a_finite_sum(model, value):
 
 @pytest.mark.parametrize("model", LAYERED, ids=name)
 def test_an_overflowing_hidden_layer_reaches_nobody_else(model):
-    """Hidden units of one record overflow (relu) or saturate; the others' sum must not see it."""
+    """Hidden units of one record overflow (softplus) or saturate; the others' sum must not see it."""
     X, y, theta = records(model)
     theta = theta.abs() * 3
-    X[7] = 3e38  # finite, but its squared gradient norm is not, nor are its relu units
+    X[7] = 3e38  # finite, but its squared gradient norm is not, nor are its softplus units
     kept = [i for i in range(len(X)) if i != 7]
     ours = model.clipped_sum(theta, model.lay_out(X, y), 0.4)
     assert same(ours, model.clipped_sum(theta, model.lay_out(X[kept], y[kept]), 0.4))

@@ -55,7 +55,7 @@ def test_summing_many_records_in_single_precision_stays_within_the_slack(model, 
         assert moved(model, theta, X, y, 1 + torch.rand(model.features, generator=g), y[0], 0.7) <= 1.0
 
 
-@pytest.mark.parametrize("length", [1e-30, 1.0, 1e6, 1e15])
+@pytest.mark.parametrize("length", [1e-30, 1.0, 1e6, 1e11])
 @pytest.mark.parametrize("model", [Linear(7, Logistic()), Linear(7, Softmax(), 3), MLP((7, 3), Softmax())], ids=repr)
 def test_one_record_alone_never_exceeds_the_clip(model, length):
     """Norms are rounded too: a thousand directions, each gradient alone in its sum."""

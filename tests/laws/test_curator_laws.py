@@ -23,7 +23,7 @@ CLIP = 0.7
 MODELS = [
     *(Linear(3, loss) for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),
     Linear(3, Softmax(), 4),
-    MLP((3, 4, 1), Logistic(), "relu"),
+    MLP((3, 4, 1), Logistic(), "softplus"),
     MLP((3, 4, 3), Softmax(), "tanh"),
 ]
 STATISTICS = [Count(), SecondMoment(), CrossMoment(2.5), MinEigenvalue(), NormAtMost(0.4, (0.1, -0.2, 0.3))]

@@ -49,6 +49,8 @@ def a_method(name):
 def a_model(loss_name, kind):
     loss = LOSSES[loss_name]
     outputs = CLASSES if loss.task == "classes" else 1
+    if kind == "mlp" and not math.isfinite(loss.smoothness):
+        pytest.skip("an MLP takes smooth losses only")
     return Linear(FEATURES, loss, outputs) if kind == "linear" else MLP((FEATURES, 4, outputs), loss)
 
 
@@ -233,6 +235,8 @@ def test_the_statement_of_a_run_verifies_and_a_forged_one_does_not(name, size_is
 @pytest.mark.parametrize("name", METHODS)
 def test_spoiled_records_neither_stop_nor_spoil_a_run(name, kind, answers):
     for loss in registry()[name].losses:
+        if kind == "mlp" and loss == "hinge":
+            continue
         model = a_model(loss, kind)
         X, y = rows_for(model)
         X[0], X[1, 1], X[2], X[3] = math.nan, math.inf, 1e30, -math.inf

@@ -52,7 +52,7 @@ def workloads() -> list[Workload]:
         def build() -> nn.Module:
             layers: list[nn.Module] = []
             for into, out in pairwise(sizes):
-                layers += [nn.Linear(into, out), nn.ReLU()]
+                layers += [nn.Linear(into, out), nn.Tanh()]
             return nn.Sequential(*layers[:-1])
 
         return build
@@ -64,8 +64,8 @@ def workloads() -> list[Workload]:
     return [
         Workload("logistic-batch", 32561, 256, logistic, line, 200),
         Workload("logistic-full", 32561, None, logistic, line, 10),
-        Workload("mlp-small", 20000, 256, MLP(small, Softmax(), "relu"), perceptron(*small), 100),
-        Workload("mlp-large", 20000, 256, MLP(large, Softmax(), "relu"), perceptron(*large), 30),
+        Workload("mlp-small", 20000, 256, MLP(small, Softmax()), perceptron(*small), 100),
+        Workload("mlp-large", 20000, 256, MLP(large, Softmax()), perceptron(*large), 30),
     ]
 
 

@@ -38,7 +38,7 @@ def table2(
 
     from ..bench.datasets import SOURCES
     from ..bench.plots import plot_table2
-    from ..bench.table2 import all_methods, run_table, summary
+    from ..bench.table2 import PAPER_SETTINGS, all_methods, run_table, summary
 
     chosen = _chosen(methods, all_methods(), "methods")
     if quick:
@@ -68,23 +68,29 @@ def table2(
     if json_output:
         print_json({"rows": rows})
         return
-    Console().print(_pivot(rows))
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        Console().print(_pivot(rows, dataset))
+    if "ppsgd_paper" in chosen:
+        errors.print(f"ppsgd_paper: settings in hindsight {PAPER_SETTINGS}", highlight=False, soft_wrap=True)
     for refusal in sorted({f"{row['method']}: {row['refused']}" for row in results if row["refused"]}):
         errors.print(f"refused: {refusal}", highlight=False, soft_wrap=True)
     errors.print(f"written to {out}: table2.csv, table2.png, results.jsonl", highlight=False)
 
 
-def _pivot(rows: list[dict[str, Any]]) -> Table:
-    """Methods down, cells across; bold beats the best published private number of the cell."""
-    places = list(dict.fromkeys((row["dataset"], row["loss"], row["epsilon"]) for row in rows))
-    table = Table(title="mean over repeats; bold: better than the best published private number", title_justify="left")
+def _pivot(rows: list[dict[str, Any]], dataset: str) -> Table:
+    """One data set: methods down, losses and budgets across; bold beats the best published private number of the cell."""
+    here = [row for row in rows if row["dataset"] == dataset]
+    places = list(dict.fromkeys((row["loss"], row["epsilon"]) for row in here))
+    table = Table(
+        title=f"{dataset}, mean over repeats; bold: beats the best published private number", title_justify="left"
+    )
     table.add_column("method", no_wrap=True)
-    for dataset, loss, epsilon in places:
-        table.add_column(f"{dataset}\n{loss}\n{epsilon:g}", justify="right", no_wrap=True)
-    by_place = {(row["method"], row["dataset"], row["loss"], row["epsilon"]): row for row in rows}
-    best = {(row["dataset"], row["loss"], row["epsilon"]): row["published_best"] for row in rows}
+    for loss, epsilon in places:
+        table.add_column(f"{loss} {epsilon:g}", justify="right", no_wrap=True)
+    by_place = {(row["method"], row["loss"], row["epsilon"]): row for row in here}
+    best = {(row["loss"], row["epsilon"]): row["published_best"] for row in here}
     table.add_row("published best", *(f"{best[place]:.4f}" if best[place] else "" for place in places), style="dim")
-    for method in dict.fromkeys(row["method"] for row in rows):
+    for method in dict.fromkeys(row["method"] for row in here):
         shown = []
         for place in places:
             row = by_place.get((method, *place))

@@ -28,6 +28,10 @@ from .options import Options, checked_options
 from .sampling import draw, expected_size
 from .statistics import Count, Statistic, evaluate, fits, shaped, unit
 
+LEAST_CLIP = (
+    1e-4  # rounding of scores does not shrink with the clip norm, so a smaller one would not keep its sensitivity
+)
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -116,6 +120,8 @@ class Curator:
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not (math.isfinite(size) and size >= 1):
             raise ValueError(f"size is {size!r}; pass the public number of records, at least 1, or None to buy it")
+        if not row_bound > 0:
+            raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__batch = model.lay_out(X, y)
         self.__model = model
         self.__stream = Stream(seed)
@@ -343,6 +349,8 @@ class Curator:
         if matrix.shape != (features, features) or not bool(torch.isfinite(matrix).all()):
             raise ValueError(f"matrix must be a finite {features} x {features} matrix")
         plain = matrix.detach().as_subclass(Tensor).double()
+        if type(plain) is not Tensor or not bool(plain.any()):
+            raise ValueError("matrix must be a plain tensor that is not all zero")
         rows = in_new_basis(self.__model.rows(self.__batch), self.__batch.valid, plain)
         self.__batch = self.__model.lay_out(rows, self.__batch.y)
         self._basis = plain if self._basis is None else self._basis @ plain
@@ -374,7 +382,10 @@ class Curator:
             raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat vector of {self._facts.dimension}")
         if type(theta) is Tensor and theta.dtype == torch.float32 and not theta.requires_grad:
             return theta
-        return theta.detach().as_subclass(Tensor).float()  # a subclass could see the records it meets
+        plain = theta.detach().as_subclass(Tensor).float()  # a subclass could see the records it meets
+        if type(plain) is not Tensor:
+            raise TypeError("theta must be a plain tensor")
+        return plain
 
     def _log(self, question: str, event: Event, clip: float | None, noise_std: float, norm: float | None) -> None:
         self._trace.append(Released(question, event, clip, noise_std, norm, self._meter.spent_fraction))
@@ -401,8 +412,8 @@ def _length(value: Tensor) -> float:
 def _plain_clip(value: float, name: str = "clip") -> float:
     """A plain float (a subclass could be priced as one number and multiply as another), far from overflow."""
     plain = value if type(value) is float else float(value) if isinstance(value, SupportsFloat) else math.nan
-    if not 1e-12 <= plain <= 1e12:
-        raise ValueError(f"{name} is {value!r}; pass a number from 1e-12 to 1e12")
+    if not LEAST_CLIP <= plain <= 1e12:
+        raise ValueError(f"{name} is {value!r}; pass a number from {LEAST_CLIP} to 1e12")
     return plain
 
 

@@ -64,7 +64,7 @@ OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
 HESSIAN_SHARE = 0.5  # of epsilon at most; Lambda is raised until that is enough
 PRECISION = 1e-5  # the output noise as a share of b's noise / Lambda
 FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does to it
-ROUNDS = 5000
+FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
 
 
 def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
@@ -72,6 +72,10 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
     L, M = bounds(facts)
     if facts.outputs != 1:
         raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
+    if facts.row_bound * float(objective.start.norm()) > FARTHEST_SCORE:
+        raise ValueError(
+            f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public starting point of usual size, e.g. 0"
+        )
     epsilon, half = objective.epsilon * (1 - 1e-9), objective.delta / 2
     strong = max(objective.l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
     e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon
@@ -97,11 +101,11 @@ def _pair_mu(e: float, delta: float) -> float:
 
 
 def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, batch: Batch, facts: Facts) -> Tensor:
-    """theta with ||gradient|| <= gamma: Newton steps where they help, else a step of plain descent.
+    """theta with ||gradient|| <= gamma, by Newton's method with backtracking, however many rounds it takes.
 
-    It ends: plain descent by 1/(n M + Lambda) multiplies the gradient norm by at most 1 - Lambda/(n M + Lambda), and
-    Newton steps are taken only where they do better than a quarter of their length. (If rounding should ever prevent
-    it, with thousands of times more records than ``size`` says, the start is returned, whatever the records are.)
+    A step is halved until it lowers the objective by enough (Armijo), or the gradient where values differ by rounding
+    only; the objective is strongly convex and smooth, so that happens and the method converges from anywhere. There is no other way out: an answer
+    that told whether the solver had finished would depend on the records.
     """
     rows, labels = rows_of(batch, facts.row_bound)
     _, M = bounds(facts)
@@ -110,26 +114,31 @@ def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, batch: Bat
     def gradient(theta: Tensor) -> Tensor:
         return gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b
 
+    def value(theta: Tensor) -> float:
+        away = theta - start
+        losses = model.loss.value(model.scores(theta, rows), labels).sum()
+        return float(losses + lam / 2 * away.square().sum() + b @ theta)
+
     theta = start.clone()
     at = gradient(theta)
-    for _ in range(ROUNDS):
-        norm = float(at.norm())
-        if norm <= chosen.gamma:
-            return theta
+    while (norm := float(at.norm())) > chosen.gamma:
         scores, h = model.scores(theta, rows), 1e-5
-        curvature = (model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)).clamp_(min=0) / (
-            2 * h
-        )
+        slopes = model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)
+        curvature = slopes.clamp_(min=0) / (2 * h)
         hessian = rows.T @ (rows * curvature[:, None]) + lam * torch.eye(len(theta), dtype=torch.float64)
         direction = torch.linalg.solve(hessian, at)
-        for halvings in range(8):
+        slope, here = float(direction @ at), value(theta)
+        for halvings in range(60):
             step = 0.5**halvings
             point = theta - step * direction
             there = gradient(point)
-            if float(there.norm()) <= (1 - step / 4) * norm:
+            reached = value(point)
+            if reached <= here - step / 4 * slope:
                 break
-        else:
+            if reached <= here + 2.0**-40 * abs(here) and float(there.norm()) <= (1 - step / 4) * norm:
+                break  # so near the end that values differ by rounding only
+        else:  # differences below rounding: a step of plain descent shrinks the gradient surely
             point = theta - at / smooth
             there = gradient(point)
         theta, at = point, there
-    return start
+    return theta

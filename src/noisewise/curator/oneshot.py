@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .curator import Facts
 
 ROUNDING = 1 + 2.0**-20
-FURTHEST = 1e6  # of an entry of a start: rounding stays far below what noise must hide
+FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +62,12 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class OnePass:
-    """One private record a step, in order, then ``passes`` times the public rows, noise at every step: PNSGD.
+    """One private record a step, in their order, then ``passes`` times the public rows, noise at every step: PNSGD.
 
         theta <- project(theta - eta (gradient of one record + l2 (theta - start) + N(0, s^2)))
 
     *Guarantee*: 2/noise_multiplier-GDP under replace_one for s = noise_multiplier L / sqrt(K),
+    (neighbours differ in the record at one place of that order),
     K = sum over j = 0..p of c^(-2j), p the number of public steps, c <= 1 the contraction of a step (K = p + 1 if
     c = 1). Proof: let X and X' walk on neighbours that differ at one private record, and let Y start where X' is just
     before it and take X's steps with the noise of X' plus a push m_t towards X', of length at most a_t. The two are
@@ -162,13 +163,32 @@ def weight(n: int, size: float, cap: float, adjacency: str) -> float:
 def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
     """The C of :class:`Descent`; refused when the step is too long for the proof."""
     L, M = bounds(facts, walk.radius, float(walk.start.norm()))
-    if walk.step_size * (M + walk.l2) > 1 + 1e-12:
+    if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `descend` is 2 or more
         raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
     shrink = walk.step_size * walk.l2
     if shrink == 0:
-        return L * walk.step_size * walk.steps / size * ROUNDING
-    series = 1.0 if shrink >= 1 else -math.expm1(walk.steps * math.log1p(-shrink))
-    return L * series / walk.l2 / size * ROUNDING
+        unit = L * walk.step_size * walk.steps / size * ROUNDING
+    else:
+        series = 1.0 if shrink >= 1 else -math.expm1(walk.steps * math.log1p(-shrink))
+        unit = L * series / walk.l2 / size * ROUNDING
+    not_lost(walk, walk.noise_multiplier * unit, L, walk.steps)
+    return unit
+
+
+def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
+    """Refuse, from public facts, noise that is not a million times what rounding of a whole walk could amount to.
+
+    Below that, a rounded walk could end in one of several places by the side it came from, and noise would not hide it.
+    """
+    reach = min(walk.radius, L / walk.l2 if walk.l2 else math.inf, walk.step_size * L * steps)
+    shrink = walk.step_size * walk.l2
+    lasting = min(steps, 1 / shrink) if shrink else steps
+    entry = float(walk.start.abs().max()) if len(walk.start) else 0.0
+    if std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
+        raise ValueError(
+            f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; pass more noise, a smaller "
+            "start or l2, or fewer passes"
+        )
 
 
 def descend(walk: Descent, model: Linear, batch: Batch, facts: Facts, size: float) -> Tensor:
@@ -195,13 +215,15 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     L, M = bounds(facts, walk.radius, float(walk.start.norm()))
     eta, l2 = walk.step_size, walk.l2
     contraction = max(1 - eta * l2, eta * (M + l2) - 1)
-    if contraction > 1 + 1e-12:
+    if contraction > 1 + 1e-12 or eta * l2 >= 1:
         raise ValueError(f"step_size is {eta:.6g}; pass at most 2/(M + l2) = {2 / (M + l2):.6g}")
     growth = min(max(contraction, 1e-3), 1.0) ** -2
     public_steps = walk.passes * len(walk.public_rows)
     exponent = (public_steps + 1) * math.log(growth)  # K = (growth^(p+1) - 1) / (growth - 1)
-    amplification = public_steps + 1 if growth == 1 else math.expm1(min(exponent, 60.0)) / (growth - 1)
-    return walk.noise_multiplier * L / math.sqrt(amplification) * ROUNDING
+    amplification = public_steps + 1 if growth == 1 else math.expm1(min(exponent, 20.0)) / (growth - 1)
+    noise = walk.noise_multiplier * L / math.sqrt(amplification) * ROUNDING
+    not_lost(walk, eta * noise, L, (facts.size or 1.0) + public_steps)
+    return noise
 
 
 def walk_once(walk: OnePass, model: Linear, batch: Batch, facts: Facts, stream: Stream) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 BLOCK = 512
 CHUNK = 65536
 SLACK = 2.0**-9
-LONGEST = 2.0**60  # a longer row is treated as not finite: its products could overflow
+LONGEST = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
 
 
 @dataclass(frozen=True, slots=True, repr=False)

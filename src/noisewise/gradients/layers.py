@@ -20,8 +20,10 @@ from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, sum_dtype
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
+# Smooth ones only. A product rounds a row differently in other company; at a kink (relu, hinge) one record more could flip
+# the slopes of many others and move the sum by several clip norms.
 ACTIVATIONS: dict[str, Activation] = {  # the function, and (output gradient, value) -> input gradient
-    "relu": (torch.relu_, lambda b, a: aten.threshold_backward(b, a, 0)),
+    "softplus": (torch.nn.functional.softplus, lambda b, a: b.mul_(torch.expm1(-a).neg_())),
     "tanh": (torch.tanh_, aten.tanh_backward),
     "sigmoid": (torch.sigmoid_, aten.sigmoid_backward),
 }
@@ -39,7 +41,16 @@ class MLP:
         if len(self.sizes) < 2 or min(self.sizes) < 1:
             raise ValueError(f"sizes is {self.sizes!r}; pass the units of each layer, e.g. (784, 20, 2)")
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}")
+            smooth = (
+                " (relu has a kink, where rounding would break the sensitivity)" if self.activation == "relu" else ""
+            )
+            raise ValueError(f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}{smooth}")
+        if not math.isfinite(self.loss.smoothness):
+            raise ValueError(f"loss is {self.loss}, whose slope jumps; for an MLP pass a smooth one, e.g. huber_hinge")
+        if (self.outputs > 1) != (self.loss.task == "classes"):
+            raise ValueError(
+                f"sizes end in {self.outputs} for the loss {self.loss}; softmax has one per class, others one"
+            )
 
     @property
     def features(self) -> int:

@@ -56,9 +56,9 @@ class Linear:
         return (theta.double().view(self.outputs, self.features) @ matrix.double().T).flatten().to(theta.dtype)
 
     def _batch_scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        """Scores of the batch. Where the slope jumps, they must not depend on a record's neighbours by rounding."""
-        smooth = math.isfinite(self.loss.smoothness)
-        return self._scaled(self.scores(theta, batch.X) if smooth else row_by_row(batch.X, theta), batch)
+        """Scores of the batch. Where the slope jumps or is steep, they must not depend on a record's company by rounding."""
+        gentle = self.loss.smoothness <= 1 or self.outputs > 1  # softmax is gentle unless its classes are weighted
+        return self._scaled(self.scores(theta, batch.X) if gentle else row_by_row(batch.X, theta), batch)
 
     def _scaled(self, values: Tensor, batch: Batch) -> Tensor:
         return values.mul_(batch.lengths if self.outputs == 1 else batch.lengths[:, None])

@@ -42,7 +42,7 @@ from .size import size_noise
 from .walk import Walk, arrived, onward, set_out
 
 FORMS = ("quantile", "adaclip")
-FARTHEST = 1e6  # C_t stays within this factor of its start
+FARTHEST = 1e3  # the clip stays within this factor of its start
 BETA_1, BETA_2 = 0.99, 0.9
 FLOOR = 0.1  # of the mean spread: a coordinate that looks quiet is still measured
 

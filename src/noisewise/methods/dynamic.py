@@ -9,8 +9,8 @@ gamma = 1 - eta mu with mu the least curvature of the loss, measured on public r
 spends so little on early steps that noise carries theta far along flat directions, where it is not forgotten.) The last
 iterate is released.
 
-*Guarantee*: sigma_1 .. sigma_T are fixed by public rows and settings before the first record is touched and calibrated
-together with the bought size. Full batches: the GDP meter, exact. Sampled batches: a plan, priced at once, which knows
+*Guarantee*: full batches use the GDP filter, which is exact and covers that gamma, and so the noise, may depend on public
+rows and on the bought size. Sampled batches are a plan, fixed and priced before the first record is touched, which knows
 no public rows, so gamma is the setting or 0.98.
 
 Hong, Wang & Zhou 2022, Dynamic Privacy Budget Allocation Improves Data Efficiency of DP Gradient Descent.

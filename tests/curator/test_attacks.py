@@ -1,0 +1,103 @@
+"""Attacks that once worked, kept as tests."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import noisewise as nw
+from noisewise.budget import AdditiveMeter, PlanMeter
+from noisewise.curator import Curator
+from noisewise.curator.objective import PerturbedObjective, minimiser, terms
+from noisewise.curator.oneshot import Descent, OnePass, descent_unit, pass_noise
+from noisewise.events import ApproximateDP
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import Hinge, Logistic, Softmax, Squared
+
+
+def facts(features=1, size=100.0, loss=None):
+    model = Linear(features, loss or Logistic())
+    meter = AdditiveMeter(nw.Budget(1.0, 1e-6, "replace_one"), "gdp")
+    curator = Curator(torch.zeros(3, features), torch.ones(3), model=model, meter=meter, size=size, row_bound=1.0)
+    return curator.facts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((784, 20, 2), Softmax(), "relu"), "kink"),
+        (((3, 2, 1), Hinge()), "slope jumps"),
+        (((3, 2), Squared()), "one per class"),
+        (((3, 2, 1), Softmax()), "one per class"),
+    ],
+)
+def test_a_perceptron_takes_smooth_parts_of_matching_shape_only(arguments, message):
+    """At a kink, one record more flipped the slopes of 15 others: the sum moved by 8 clip norms."""
+    with pytest.raises(ValueError, match=message):
+        MLP(*arguments)
+
+
+@pytest.mark.parametrize("features", [50, 784])
+def test_rounding_of_scores_stays_within_the_slack_for_the_squared_loss_at_a_small_clip(features):
+    g = torch.Generator().manual_seed(0)
+    model, clip = Linear(features, Squared()), 1e-3
+    X = torch.randn(15, features, generator=g)
+    X /= torch.linalg.vector_norm(X, dim=1, keepdim=True)
+    theta = torch.randn(features, generator=g)
+    y = (X @ theta) + 1e-4 * torch.randn(15, generator=g)
+    without = model.clipped_sum(theta, model.lay_out(X, y), clip)
+    joined = model.lay_out(torch.cat([X, torch.zeros(1, features)]), torch.cat([y, torch.zeros(1)]))
+    assert float((model.clipped_sum(theta, joined, clip) - without).norm()) <= 0.002 * clip
+
+
+def test_a_walk_whose_noise_rounding_would_swallow_is_refused():
+    """120 public rows and a strong pull left noise below the last bit of theta: the release told the private label."""
+    walk = OnePass(
+        start=torch.tensor([999.0]), public_rows=torch.full((120, 1), 2.0**-9), public_labels=-torch.ones(120),
+        step_size=4.0, noise_multiplier=72.6, l2=0.0625,
+    )  # fmt: skip
+    noise = pass_noise(walk, facts(size=1.0))
+    assert 4.0 * noise > 1e-5, "far above the rounding of 999"
+    with pytest.raises(ValueError, match="lost to rounding"):
+        descent_unit(
+            Descent(torch.tensor([999.0]), steps=10, step_size=9e-7, noise_multiplier=1.0, l2=1e6), facts(size=1e6), 1e6
+        )
+    with pytest.raises(ValueError, match="usual size"):
+        Descent(torch.tensor([1e6]), steps=10, step_size=0.1, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize("l2", [1e12, 1e14])
+def test_a_step_at_the_edge_of_rounding_is_refused(l2):
+    """The tolerance of the check let the weight of the records turn negative: 359 times the stated sensitivity."""
+    step = (1 + 9e-13) / (0.25 + l2)
+    with pytest.raises(ValueError, match="step_size"):
+        descent_unit(Descent(torch.zeros(1), steps=1, step_size=step, noise_multiplier=1e20, l2=l2), facts(), 100.0)
+
+
+def test_the_solver_of_a_perturbed_objective_has_no_way_to_fail():
+    """It once gave up after 5,000 rounds and returned the start: a bit that one record decided."""
+    known = facts(features=2, size=20_000.0)
+    far = PerturbedObjective(start=torch.tensor([1e3, 1e3]), epsilon=5.0, delta=1e-5)
+    with pytest.raises(ValueError, match="scores beyond"):
+        terms(far, known, 20_000.0)
+    start = torch.tensor([29.0, 0.0])
+    objective = PerturbedObjective(start=start, epsilon=5.0, delta=1e-5)
+    chosen = terms(objective, known, 20_000.0)
+    model = Linear(2, Logistic())
+    rows = torch.tensor([[1.0, 0.0]]).repeat(20_000, 1)
+    for last in ([0.0, 0.0], [math.sqrt(0.5), -math.sqrt(0.5)]):
+        rows[-1] = torch.tensor(last)
+        batch = model.lay_out(rows, -torch.ones(20_000))
+        b = torch.zeros(2, dtype=torch.float64)
+        theta = minimiser(b, chosen, start, model, batch, known)
+        slopes = torch.sigmoid(rows.double() @ theta)
+        gradient = slopes @ rows.double() + chosen.strong_convexity * (theta - start.double())
+        assert float(gradient.norm()) <= chosen.gamma * 1.01
+
+
+def test_a_row_bound_of_zero_is_refused():
+    meter = PlanMeter(nw.Budget(1.0, 1e-6, "replace_one"), [ApproximateDP(0.5, 1e-7)])
+    with pytest.raises(ValueError, match="row_bound"):
+        Curator(torch.zeros(3, 1), torch.ones(3), model=Linear(1, Logistic()), meter=meter, size=3, row_bound=0.0)
