@@ -40,7 +40,7 @@ PRIVATE_COLUMNS = ["PPSGD", "SgdAdv", "Agd", "OutPert", "ObjPert", "PNSGD", "Agd
 AS_PUBLISHED: dict[str, Any] = {"optimizer": "sgd", "tail": 0.0, "accounting": "paper", "sampling": ("fixed", 0.1)}
 PAPER_SETTINGS: dict[tuple[str, float], dict[str, Any]] = {
     ("hinge", 0.1): {"steps": 40, "learning_rate": 8.0, "max_grad_norm": 0.25, "reuse": 1.0},
-    ("hinge", 0.5): {"steps": 60, "learning_rate": 8.0, "max_grad_norm": 0.5, "reuse": 1.0},
+    ("hinge", 0.5): {"steps": 200, "learning_rate": 4.0, "max_grad_norm": 0.5, "reuse": 10.0},
     ("squared", 0.1): {"steps": 20, "learning_rate": 8.0, "max_grad_norm": 0.25, "reuse": 0.1},
     ("squared", 0.5): {"steps": 200, "learning_rate": 2.0, "max_grad_norm": 1.0, "reuse": 1.0},
     ("squared", 0.3): {"steps": 80, "learning_rate": 2.0, "max_grad_norm": 0.25, "reuse": 0.1},
