@@ -66,8 +66,9 @@ def figure3(repeats: int) -> Iterator[Point]:
     for loss in ("hinge", "squared"):
         for epsilon in EPSILONS:
             for method in BASELINES:
-                for repeat in range(repeats):
-                    yield Point(loss, epsilon, method, None, None, repeat)
+                losses = registry()[method].losses
+                if loss in losses or (loss == "hinge" and "huber_hinge" in losses):
+                    yield from (Point(loss, epsilon, method, None, None, repeat) for repeat in range(repeats))
 
 
 def generated(repeat: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -141,5 +141,7 @@ def ppsgd_figures(
     if json_output:
         print_json({"rows": rows})
     else:
-        Console().print(table_of([row for row in rows if row["figure"] == 3], "Figure 3: accuracy over epsilon"))
+        names = ("loss", "epsilon", "method", "mean", "std")
+        shown = [{name: row[name] for name in names} for row in rows if row["figure"] == 3]
+        Console().print(table_of(shown, "Figure 3: accuracy over epsilon"))
         errors.print(f"written to {out}: figures.csv, figure2.png, figure3.png", highlight=False)
