@@ -48,6 +48,7 @@ class Facts:
     lipschitz: float
     smoothness: float
     budget: Budget
+    groups: tuple[int, ...] = ()
 
 
 def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
@@ -64,6 +65,7 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         lipschitz=model.loss.lipschitz,
         smoothness=model.loss.smoothness,
         budget=budget,
+        groups=model.groups,
     )
 
 
@@ -227,23 +229,30 @@ class Curator:
         return Answer(value, std / size, below)
 
     def gradient_norm(
-        self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL
+        self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """The norm of the mean clipped gradient at theta.
+        """The norm of the mean clipped gradient at theta, or its square.
 
         *Sensitivity* of the norm of the sum: by the triangle inequality at most that of the sum, clip for add_remove
         and 2 clip for replace_one. It draws its own batch: choosing the noise of a gradient from a norm measured on
         the same batch has no known price.
+
+        ``squared``: min(s, m C)^2 / m^2 is released, with s the norm of the sum and m the expected batch size.
+        *Sensitivity*: t -> min(t, m C)^2 has slope at most 2 m C, so its value moves by at most 2 m C times what s
+        moves, however many records there really are. (Hong et al. 2021 take (2 m - 1) C^2, which needs m to be the
+        realised number of records; that is not public here, so the cap does the work.)
         """
         theta, clip, sampling = self._checked(theta), _plain_clip(clip), _plain_sampling(sampling)
         size, sigma = expected_size(sampling, self._known_size()), float(noise_multiplier)
         event = _noised(sampling, sigma)
         self._meter.spend(event)
         norm = torch.linalg.vector_norm(self.__model.clipped_sum(theta, self.__draw(sampling), clip).double())
-        std = sigma * clip
-        value = self.__stream.noised(norm[None], std, scale=1 / size, dtype=torch.float32)[0]
-        self._log("gradient_norm", event, clip, std / size, float(value))
-        return Answer(value, std / size)
+        exact, std, scale = norm[None], sigma * clip, 1 / size
+        if squared:
+            exact, std, scale = exact.clamp(max=size * clip).square(), 2 * size * clip * std, scale / size
+        value = self.__stream.noised(exact, std, scale=scale, dtype=torch.float32)[0]
+        self._log("gradient_norm", event, clip, std * scale, float(value))
+        return Answer(value, std * scale)
 
     def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
         """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses.

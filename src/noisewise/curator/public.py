@@ -10,6 +10,7 @@ from torch import Tensor
 from ..events import FULL, Sampling
 from ..gradients import Model, clipped_sum_and_count, leading_subspace, per_record
 from ..gradients.batches import in_new_basis
+from ..gradients.differentiable import clipped_means, mean_losses
 from .curator import Answer
 from .noise import Stream
 from .options import checked_options
@@ -73,6 +74,14 @@ class PublicCurator:
     def loss(self, theta: Tensor) -> float:
         """Mean loss at theta."""
         return float(self.model.losses(theta, self.batch).double().mean())
+
+    def clipped_means(self, thetas: Tensor, clip: Tensor) -> Tensor:
+        """The clipped mean gradient at each row of ``thetas``, with a graph from thetas and clip to the answer."""
+        return clipped_means(self.model, thetas, self.batch, clip)
+
+    def mean_losses(self, thetas: Tensor) -> Tensor:
+        """The mean loss at each row of ``thetas``, with a graph."""
+        return mean_losses(self.model, thetas, self.batch)
 
     def norms(self, theta: Tensor) -> Tensor:
         """Gradient norm of each record at theta."""

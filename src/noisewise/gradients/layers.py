@@ -64,6 +64,11 @@ class MLP:
     def dimension(self) -> int:
         return sum(out * (into + 1) for into, out in pairwise(self.sizes))
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Lengths of the parts of theta that belong together: a layer's weights and bias."""
+        return tuple(out * (into + 1) for into, out in pairwise(self.sizes))
+
     def start(self) -> Tensor:
         """A public starting point: uniform weights of variance 1/inputs from a fixed seed, biases zero."""
         generator = torch.Generator().manual_seed(0)

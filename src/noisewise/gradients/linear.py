@@ -34,6 +34,11 @@ class Linear:
     def dimension(self) -> int:
         return self.features * self.outputs
 
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """Lengths of the parts of theta that belong together: one."""
+        return (self.dimension,)
+
     def start(self) -> Tensor:
         """The public starting point: zero."""
         return torch.zeros(self.dimension)

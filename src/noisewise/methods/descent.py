@@ -30,12 +30,11 @@ from ..accounting.gdp import mu_of
 from ..budget import Meter
 from ..choice import choose_meter
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
+from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from ..protect.clips import typical_clip
 from .base import Method
 from .nonprivate import minimise
 
-BASIS_SHARE = 0.05  # of the budget, for the mean row; a tenth of it for the mean squared length
-MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
-LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in m cannot blow the basis up
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 KAPPA = {"hinge": 11.0, "huber_hinge": 11.0, "logistic": 14.0, "softmax": 14.0, "squared": 5.5}
@@ -83,7 +82,7 @@ class Descent(Method):
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
         steps = self.steps or round(min(300.0, max(50.0, 20 * math.sqrt(ratio))))
-        clip = self.max_grad_norm or default_clip(facts)
+        clip = self.max_grad_norm or typical_clip(facts.loss, facts.task)
         rate = self.learning_rate or default_learning_rate(facts, ratio, steps, clip)
         zero = torch.zeros_like(theta)
         return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta)
@@ -124,13 +123,6 @@ def signal_to_noise(facts: Facts) -> float:
     return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
 
 
-def default_clip(facts: Facts) -> float:
-    """The norm of a typical gradient at the start, in the basis where rows have length 1: the slope at score 0."""
-    if facts.loss == "squared":
-        return 2.0 if facts.task == "binary" else 1.0
-    return 0.5 if facts.loss == "logistic" else 1.0
-
-
 def default_learning_rate(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """eta = kappa r / (10 T C): noise then moves theta by about kappa, a typical ||theta|| at the end.
 
@@ -146,14 +138,16 @@ def bought_basis(private: Curator) -> Tensor:
     facts = private.facts
     size = facts.size or 1.0
     mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
-    length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(BASIS_SHARE / 10))
+    length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(LENGTH_SHARE))
     squared_length = min(max(float(length.value) / size, 0.01), 1.0)
     row = mean.value / size
     noise = facts.features * (mean.noise_std / size) ** 2  # what noise adds to ||row||^2 on average
-    squared_mean = min(max(float(row.square().sum()) - noise, 0.0), (1 - LEAST_SPREAD) * squared_length)
-    spread = math.sqrt(squared_length - squared_mean)
-    tau = min(1.0, MEAN_LENGTH * spread / max(math.sqrt(squared_mean), 1e-12))
-    direction = row / max(float(torch.linalg.vector_norm(row)), 1e-12)
-    typical = math.sqrt(spread**2 + tau**2 * squared_mean)
-    identity = torch.eye(facts.features, dtype=torch.float64)
-    return (identity - (1 - tau) * torch.outer(direction, direction)) / typical
+    return torch.from_numpy(deflating(row.double().numpy(), squared_length, noise))
+
+
+def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
+    """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
+    if public is None or public.size < BASIS_SHARE * signal_to_noise(facts) ** 2:
+        return None
+    rows = public.model.rows(public.batch)
+    return torch.from_numpy(deflating(rows.mean(0).numpy(), float(rows.square().sum(1).mean())))

@@ -1,0 +1,29 @@
+"""A basis in which the common part of the rows is small: what fills the clip norm should tell records apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASIS_SHARE = 0.05  # of the budget, for the mean row
+LENGTH_SHARE = 0.005  # for the mean squared length
+MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
+LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
+
+
+def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: float = 0.0) -> NDArray[np.float64]:
+    """The matrix that scales down the mean row and makes typical rows as long as 1.
+
+        (I - (1 - tau) u u^T) / c,   u = m/||m||,  tau ||m|| = 0.4 s,  s^2 = E||x||^2 - ||m||^2,  c^2 = s^2 + (tau ||m||)^2
+
+    ``mean_noise``: what noise adds to ||mean||^2 on average; ``squared_length``: E||x||^2.
+    """
+    squared_mean = min(max(float(mean @ mean) - mean_noise, 0.0), (1 - LEAST_SPREAD) * squared_length)
+    spread = math.sqrt(squared_length - squared_mean)
+    tau = min(1.0, MEAN_LENGTH * spread / max(math.sqrt(squared_mean), 1e-12))
+    direction = mean / max(float(np.linalg.norm(mean)), 1e-12)
+    typical = math.sqrt(spread**2 + tau**2 * squared_mean)
+    matrix: NDArray[np.float64] = (np.eye(len(mean)) - (1 - tau) * np.outer(direction, direction)) / typical
+    return matrix

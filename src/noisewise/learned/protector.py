@@ -1,0 +1,267 @@
+"""The learned protector: LSTM scheduler, LSTM projector and, if wanted, an LSTM clip; an ordinary ``Protector``.
+
+Scheduler.  u_t from the signal;  share_t = sigmoid(2 u_t + logit(1/(T-t))) of what is left, all of it at the last step.
+    u = 0 is the uniform schedule, and no weights can overspend: that is the ``exact`` form. The ``open`` form, which
+    the paper's constrained objectives train, spends e^{2 u_t}/T of the whole budget and stops when nothing is left.
+Projector.  For each coordinate, with g the released gradient and m its running average, both in units of the clip norm,
+    theta <- theta (1 - 0.1 tanh o_3) - eta (e^{2 o_1} m + (e^{2 o_2} - 1) g),   eta = 100 e^{2 rate} / T.
+Clip.       C_t = C e^{2 c_t} with the exponent kept in [-4, 1], C the typical norm of the loss.
+
+With all weights zero this is descent along the running average with equal noise: the zero-weight protector.
+Inputs are ratios of released numbers to their known noise, or public facts, so one set of weights serves any
+dimension, size, budget and horizon. ``inputs="paper"`` has the paper's instead: log-magnitude and sign of the
+gradient for the projector, the (paid) norm alone for the scheduler.
+
+*Guarantee*: a learned protector reads a ``Signal`` and nothing else; see ``protect.protector``.
+
+Hong, Wang, Wang & Zhou 2021, Learning Model-Based Privacy Protection under Budget Constraints (Algorithm 2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _validate
+from ..protect.protector import FixedClip, Protector, Uniform
+from ..protect.signal import Signal
+from .cells import Cell, Memory, cell_from, new_cell, no_memory, run
+
+FORMS = ("exact", "open")
+INPUTS = ("normalised", "paper")
+FARTHEST = 1e6  # no coordinate of theta goes further, whatever the weights
+LEAST_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
+PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a learned protector is made of; fixed before training."""
+
+    units: int = 20
+    form: str = "exact"
+    inputs: str = "normalised"
+    clip: bool = True
+    scheduler: bool = True
+    projector: bool = True
+    norm_share: float = 0.0
+    squared_norm: bool = False
+
+    def __post_init__(self) -> None:
+        _validate.whole(units=self.units)
+        _validate.one_of(FORMS, form=self.form)
+        _validate.one_of(INPUTS, inputs=self.inputs)
+        if not 0 <= self.norm_share < 1:
+            raise ValueError(f"norm_share is {self.norm_share!r}; pass a number in [0, 1)")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Weights(NamedTuple):
+    """Everything that is learned: three cells and the logarithm of the base step size."""
+
+    scheduler: Cell
+    projector: Cell
+    clip: Cell
+    rate: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        cells = {"scheduler": self.scheduler, "projector": self.projector, "clip": self.clip}
+        named = {f"{part}.{name}": weight for part, cell in cells.items() for name, weight in cell.tensors().items()}
+        return {**named, "rate": self.rate}
+
+
+def new_weights(design: Design, seed: int = 0) -> Weights:
+    """Random memory and heads near zero: almost the zero-weight protector."""
+    generator = torch.Generator().manual_seed(seed)
+    scheduler, projector = (1, 2) if design.inputs == "paper" else (6, 9)
+    return Weights(
+        new_cell(scheduler, 1, units=design.units, generator=generator),
+        new_cell(projector, 3, units=design.units, generator=generator),
+        new_cell(6, 1, units=design.units, generator=generator),
+        torch.zeros(1),
+    )
+
+
+def weights_from(tensors: dict[str, Tensor]) -> Weights:
+    """The weights with these names, as :meth:`Weights.tensors` gives them; anything that does not fit is refused."""
+    parts: dict[str, dict[str, Tensor]] = {"scheduler": {}, "projector": {}, "clip": {}}
+    rate = None
+    for name, weight in tensors.items():
+        part, _, rest = name.partition(".")
+        if name == "rate" and weight.shape == (1,):
+            rate = weight
+        elif part in parts:
+            parts[part][rest] = weight
+        else:
+            raise ValueError(f"{name!r} is not a weight of a protector")
+    if rate is None:
+        raise ValueError("the weights have no rate")
+    return Weights(cell_from(parts["scheduler"]), cell_from(parts["projector"]), cell_from(parts["clip"]), rate)
+
+
+def zero_weights(design: Design) -> Weights:
+    """All weights zero: descent along the average gradient with equal noise, the reference for what was learned."""
+    return weights_from({name: torch.zeros_like(weight) for name, weight in new_weights(design).tensors().items()})
+
+
+def protector(weights: Weights, design: Design) -> Protector:
+    """An ordinary protector with these weights."""
+    return Protector(
+        LearnedClip(weights.clip) if design.clip else FixedClip(),
+        LearnedSchedule(weights.scheduler, design) if design.scheduler else Uniform(),
+        LearnedProjector(weights.projector, weights.rate, design),
+        norm_share=design.norm_share,
+        squared_norm=design.squared_norm,
+    )
+
+
+@dataclass(frozen=True)
+class LearnedSchedule:
+    """Shares of what is left from an LSTM that sees noise-to-signal ratios."""
+
+    cell: Cell
+    design: Design
+
+    def init(self, copies: int, dimension: int) -> Memory:
+        return no_memory(self.cell, copies)
+
+    def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
+        if self.design.form == "open":
+            spend, memory = self.spend(signal, memory)
+            return (spend / signal.remaining.clamp(min=LEAST_SPEND)).clamp(max=1.0), memory
+        out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
+        left = signal.horizon - signal.step
+        if left <= 1:
+            return torch.ones(signal.copies), memory
+        share = torch.sigmoid(2 * _tame(out[:, 0]) - math.log(left - 1))
+        return share.clamp(min=LEAST_SPEND), memory
+
+    def spend(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
+        """What the open form spends, as a share of the whole budget, whether or not that much is left."""
+        out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
+        return (torch.exp(2 * _tame(out[:, 0])) / signal.horizon).clamp(LEAST_SPEND, 1.0), memory
+
+
+@dataclass(frozen=True)
+class LearnedClip:
+    """A clip norm from an LSTM, from e^-4 to e times the typical one."""
+
+    cell: Cell
+
+    def init(self, copies: int, dimension: int) -> Memory:
+        return no_memory(self.cell, copies)
+
+    def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
+        out, memory = run(self.cell, _global_inputs(signal), memory)
+        return signal.typical_clip * torch.exp((2 * _tame(out[:, 0])).clamp(-4, 1)), memory
+
+
+@dataclass(frozen=True)
+class LearnedProjector:
+    """Steps from a coordinate-wise LSTM."""
+
+    cell: Cell
+    rate: Tensor
+    design: Design
+
+    def init(self, copies: int, dimension: int) -> Memory:
+        return no_memory(self.cell, copies * dimension)
+
+    def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        eta = 100 / signal.horizon * torch.exp((2 * _tame(self.rate)).clamp(-6, 6))
+        if not self.design.projector:
+            return thetas - eta * signal.average, memory
+        x = projector_inputs(signal, thetas, self.design)
+        out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
+        o = _tame(out).view(*thetas.shape, 3)
+        along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.average
+        along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.gradient
+        moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
+        return moved.clamp(-FARTHEST, FARTHEST), memory
+
+
+def scheduler_inputs(signal: Signal, design: Design) -> Tensor:
+    """(R, 6): log norm and its signal-to-noise, what is left, t/T, log noise ratio, log T; or the paper's log norm."""
+    return _log_norm(signal)[:, None] if design.inputs == "paper" else _global_inputs(signal)
+
+
+def _global_inputs(signal: Signal) -> Tensor:
+    return torch.stack(
+        [
+            _log_norm(signal),
+            _signal_to_noise(signal.norm, signal.average_std, signal.dimension),
+            signal.remaining.clamp(min=0),
+            torch.full((signal.copies,), signal.step / signal.horizon),
+            -0.5 * torch.log(signal.ratio),
+            torch.full((signal.copies,), math.log(signal.horizon / 50)),
+        ],
+        1,
+    )
+
+
+def _log_norm(signal: Signal) -> Tensor:
+    norm = signal.norm if signal.paid_norm is None else signal.paid_norm
+    return torch.log(norm.clamp(min=0) + 1e-3)
+
+
+def projector_inputs(signal: Signal, thetas: Tensor, design: Design) -> Tensor:
+    """(R, dimension, 9): g and m over their noise, theta over its rms, and what is common to all coordinates."""
+    if design.inputs == "paper":
+        return _paper_inputs(signal.gradient)
+    d = signal.dimension
+    length = torch.linalg.vector_norm(thetas, dim=1)
+    common = torch.stack(
+        [
+            torch.log(signal.noise_std * math.sqrt(d)),
+            torch.full((signal.copies,), signal.step / signal.horizon),
+            signal.remaining.clamp(min=0),
+            torch.full((signal.copies,), math.log(signal.horizon / 50)),
+            torch.log1p(length),
+        ],
+        1,
+    )
+    own = torch.stack(
+        [
+            torch.asinh(signal.gradient / signal.noise_std[:, None]),
+            torch.asinh(signal.average / signal.average_std[:, None]),
+            thetas / (length[:, None] / math.sqrt(d) + 1e-6),
+            _by_group(signal),
+        ],
+        2,
+    )
+    return torch.cat([own, common[:, None].expand(-1, d, -1)], 2)
+
+
+def _by_group(signal: Signal) -> Tensor:
+    """(R, d): how clear the average gradient is in the layer that a coordinate belongs to."""
+    if len(signal.groups) == 1:
+        clear = _signal_to_noise(signal.norm, signal.average_std, signal.dimension)
+        return clear[:, None].expand(-1, signal.dimension)
+    parts = []
+    for group in signal.average.split(list(signal.groups), dim=1):
+        d = group.shape[1]
+        norm = (group.square().sum(1) - d * signal.average_std.square()).clamp(min=1e-6).sqrt()
+        parts.append(_signal_to_noise(norm, signal.average_std, d)[:, None].expand(-1, d))
+    return torch.cat(parts, 1)
+
+
+def _paper_inputs(gradient: Tensor) -> Tensor:
+    """(log|g|/p, sign g) where |g| >= e^-p, else (-1, e^p g) (Andrychowicz et al. 2016)."""
+    large = gradient.abs() >= math.exp(-PAPER_P)
+    size = torch.where(large, torch.log(gradient.abs().clamp(min=math.exp(-PAPER_P))) / PAPER_P, -1.0)
+    return torch.stack([size, torch.where(large, gradient.sign(), math.exp(PAPER_P) * gradient)], 2)
+
+
+def _signal_to_noise(norm: Tensor, noise_std: Tensor, dimension: int) -> Tensor:
+    return torch.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))
+
+
+def _tame(out: Tensor) -> Tensor:
+    """A network's output with what is not finite replaced: no weights may produce a NaN step or share."""
+    return torch.nan_to_num(out, 0.0, 10.0, -10.0).clamp(-10.0, 10.0)

@@ -1,0 +1,275 @@
+"""Task distributions as data: a small TOML file says from which public learning problems a protector learns.
+
+    name = "tables"
+    epsilon = [0.0125, 1.0]        # drawn log-uniformly, as are size and horizon
+    delta = 1e-8
+    size = [2000, 60000]           # how many private records the rows stand for
+    horizon = [20, 80]
+    [[source]]
+    data = "table"                 # or "images", or a generated one: gaussian, census, quadratic, digits
+    file = "a9a.parquet"           # csv, parquet or npz, looked up in the data folder
+    label = "y"
+    licence = "CC BY 4.0"
+    columns = [10, 123]            # a random subset of that many columns
+    rescale = [0.3, 1.0]           # each column times a random factor
+    losses = ["logistic", "hinge"]
+    basis = 0.5                    # how often rows are put in a bought basis, which takes their mean out
+
+Sources may have ``pairs`` of classes (``"all"`` or a list), ``without`` classes, ``model = "mlp"`` with ``hidden``
+units, and a ``weight``. Every source's last fifth of the rows is held out for evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import _validate
+from ..accounting.gdp import mu_of
+from ..curator import PublicCurator
+from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from ..data.generated import census, digits
+from ..gradients import MLP, Linear, Model
+from ..losses import Softmax, Squared, loss_named
+from .unroll import Task
+
+Floats = NDArray[np.float64]
+GENERATED = ("gaussian", "census", "quadratic", "digits")
+LOSSES = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
+HELD_OUT = 0.2
+SPREAD = 1.3  # the copies of a task differ in their budgets by up to this factor
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of a task file."""
+
+    data: str
+    file: str | None = None
+    label: str = "y"
+    where: dict[str, Any] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    licence: str = ""
+    pairs: Any = "all"
+    without: tuple[int, ...] = ()
+    columns: tuple[int, int] | None = None
+    rescale: tuple[float, float] | None = None
+    losses: tuple[str, ...] = ("logistic",)
+    model: str = "linear"
+    hidden: int = 20
+    basis: float = 0.0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.one_of(("table", "images", *GENERATED), data=self.data)
+        _validate.one_of(("linear", "mlp"), model=self.model)
+        _validate.whole(hidden=self.hidden)
+        _validate.positive(weight=self.weight)
+        if not 0 <= self.basis <= 1:
+            raise ValueError(f"basis is {self.basis!r}; pass how often rows get a new basis, from 0 to 1")
+        if not self.losses:
+            raise ValueError("losses is empty; name at least one, e.g. losses = ['logistic']")
+        for loss in self.losses:
+            _validate.one_of(LOSSES, losses=loss)
+            if self.model == "mlp" and loss == "hinge":
+                raise ValueError("losses has 'hinge' for a perceptron, whose losses are smooth; pass 'huber_hinge'")
+        if (self.data in ("table", "images")) != (self.file is not None):
+            raise ValueError(f"data is {self.data!r}; 'table' and 'images' need a file, generated tasks have none")
+
+    @property
+    def name(self) -> str:
+        return self.file or self.data
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """A distribution of public tasks, checked."""
+
+    name: str
+    sources: tuple[Source, ...]
+    epsilon: tuple[float, float] = (0.0125, 1.0)
+    delta: float = 1e-8
+    size: tuple[float, float] = (3000, 60000)
+    horizon: tuple[int, int] = (20, 80)
+    rows: int = 3000
+    copies: int = 8
+    folder: Path = Path()
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "size", "horizon"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"{name} is [{low!r}, {high!r}]; pass [low, high] with 0 < low <= high")
+        _validate.open_unit(delta=self.delta)
+        _validate.whole(rows=self.rows, copies=self.copies)
+        if self.horizon[0] < 2:
+            raise ValueError(f"horizon is {list(self.horizon)}; pass at least 2 steps")
+        if not self.sources:
+            raise ValueError("there is no [[source]]; name at least one, e.g. data = 'gaussian'")
+
+    def draw(self, rng: np.random.Generator, *, held_out: bool = False, horizon: int | None = None) -> Task:
+        """A random task: source, rows, columns, loss, size, horizon, and a budget for each copy."""
+        weights = np.array([source.weight for source in self.sources])
+        source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
+        loss_name = str(rng.choice(source.losses))
+        X, y = _rows(source, self.folder, rng, self.rows, held_out)
+        size = float(np.exp(rng.uniform(*np.log(self.size))))
+        epsilon = float(np.exp(rng.uniform(*np.log(self.epsilon))))
+        worth = mu_of(epsilon, self.delta)
+        if rng.random() < source.basis:
+            X = X @ _bought(X, size, worth, rng)
+            worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
+        mu = torch.from_numpy(worth * rng.uniform(1 / SPREAD, SPREAD, self.copies)).float()
+        steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
+        model, labels = _model(source, loss_name, X.shape[1], y)
+        curator = PublicCurator(torch.from_numpy(X), torch.from_numpy(labels), model=model, seed=0)
+        return Task(f"{source.name} {loss_name} d={model.dimension}", curator, size, mu, steps)
+
+
+def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
+    """The task distribution in a TOML file; files it names are looked up in ``folder`` (default: beside it)."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not a TOML file ({error})") from None
+    try:
+        tasks = tasks_from(document, folder or path.parent)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    for source in tasks.sources:
+        if source.file and not (tasks.folder / source.file).is_file():
+            raise ValueError(f"{path}: {tasks.folder / source.file} is not there; pass its folder with --data")
+    return tasks
+
+
+def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
+    """Tasks from the contents of a TOML file; a name it does not know is refused."""
+    known = {f.name for f in fields(Tasks)} - {"sources", "folder"} | {"source"}
+    if unknown := set(document) - known:
+        raise ValueError(f"{sorted(unknown)[0]!r} is not known; a task file has {', '.join(sorted(known))}")
+    sources = []
+    for entry in document.get("source", []):
+        if unknown := set(entry) - {f.name for f in fields(Source)}:
+            raise ValueError(
+                f"a source has no {sorted(unknown)[0]!r}; it has {', '.join(f.name for f in fields(Source))}"
+            )
+        settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+        sources.append(Source(**settings))
+    rest: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in document.items() if key not in ("source", "name")
+    }
+    return Tasks(name=str(document.get("name", "tasks")), sources=tuple(sources), folder=folder, **rest)
+
+
+def _rows(
+    source: Source, folder: Path, rng: np.random.Generator, rows: int, held_out: bool
+) -> tuple[Floats, NDArray[Any]]:
+    """Rows of norm 1 with an intercept, and labels -1/+1 or real ones."""
+    if source.data in ("gaussian", "quadratic"):
+        X, y = _gaussian(rng, rows, source.columns or (5, 200), regression=source.data == "quadratic")
+    else:
+        everything, labels = _loaded(source.data, source.file, source.label, tuple(source.where.items()), source.drop,
+                                     str(folder))  # fmt: skip
+        last = int((1 - HELD_OUT) * len(everything))
+        X, y = (everything[last:], labels[last:]) if held_out else (everything[:last], labels[:last])
+        if source.data in ("images", "digits"):
+            first, second = _pair(source, labels, rng)
+            chosen = (y == first) | (y == second)
+            X, y = X[chosen], np.where(y[chosen] == first, 1.0, -1.0)
+        some = rng.permutation(len(X))[:rows]
+        X, y = X[some], y[some]
+        if source.columns:
+            low, high = source.columns
+            many = int(rng.integers(min(low, X.shape[1]), min(high, X.shape[1]) + 1))
+            X = X[:, rng.choice(X.shape[1], many, replace=False)]
+    if source.rescale:
+        X = X * rng.uniform(*source.rescale, X.shape[1])
+    X = np.column_stack([X, np.ones(len(X))])
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
+    """The basis that a private run would buy for the shares of ``data.basis``: the mean row with that noise on it."""
+    std = 1 / (mu * math.sqrt(BASIS_SHARE) * size)
+    mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
+    return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)
+
+
+def _pair(source: Source, labels: NDArray[Any], rng: np.random.Generator) -> tuple[int, int]:
+    classes = [int(c) for c in np.unique(labels) if int(c) not in source.without]
+    pairs = list(combinations(classes, 2)) if source.pairs == "all" else [tuple(pair) for pair in source.pairs]
+    first, second = pairs[rng.integers(len(pairs))]
+    return (first, second) if rng.random() < 0.5 else (second, first)
+
+
+@lru_cache(maxsize=16)
+def _loaded(
+    data: str, file: str | None, label: str, where: tuple[tuple[str, Any], ...], drop: tuple[str, ...], folder: str
+) -> tuple[Floats, NDArray[Any]]:
+    """All rows of a source in a fixed random order: columns in [-1, 1] (pixels in [0, 1]), labels as said."""
+    import pandas as pd
+
+    if data == "digits":
+        bundled = digits()
+        X, y = bundled.X.to_numpy() / 16.0, bundled.y
+    elif data == "images":
+        arrays = np.load(Path(folder) / str(file))
+        X, y = arrays["X_train"].reshape(len(arrays["y_train"]), -1) / 255.0, arrays["y_train"]
+    else:
+        if data == "census":
+            made = census(20000, seed=1)
+            frame = made.X.assign(**{label: made.y})
+        else:
+            path = Path(folder) / str(file)
+            frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        for column, value in where:
+            frame = frame[frame[column] == value].drop(columns=column)
+        if label not in frame:
+            raise ValueError(f"{file} has no column {label!r}")
+        y = np.where(frame[label].to_numpy(dtype=float) > 0, 1.0, -1.0)
+        columns = frame.drop(columns=[label, *drop]).to_numpy(dtype=float)
+        low, high = columns.min(0), columns.max(0)
+        X = 2 * (columns - low) / np.where(high > low, high - low, 1.0) - 1
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], y[order]
+
+
+def _gaussian(
+    rng: np.random.Generator, rows: int, columns: tuple[int, int], *, regression: bool
+) -> tuple[Floats, Floats]:
+    """A made-up table: a decaying spectrum, a common mean, some columns of zeros and ones, labels from a linear score."""
+    d = round(math.exp(rng.uniform(*np.log(columns))))
+    spectrum = np.arange(1, d + 1) ** -rng.uniform(0.0, 1.0)
+    mixing = rng.standard_normal((d, d)) / math.sqrt(d) if d <= 100 else np.diag(rng.choice([-1.0, 1.0], d))
+    X = rng.standard_normal((rows, d)) * spectrum @ mixing
+    X = X / X.std(0).mean() + rng.uniform(0, 1.5) * rng.standard_normal(d)
+    binary = rng.random(d) < rng.choice([0.0, 0.5, 1.0])
+    X[:, binary] = X[:, binary] > rng.normal(0.5, 0.7, int(binary.sum()))
+    X = np.clip(X / 3, -1, 1)
+    important = rng.standard_normal(d) * (rng.random(d) < rng.uniform(0.2, 1.0))
+    score = (X - X.mean(0)) @ important
+    score /= score.std() + 1e-9
+    if regression:
+        return X, np.clip(0.3 * score + rng.uniform(0.05, 0.3) * rng.standard_normal(rows), -1, 1)
+    chance = 1 / (1 + np.exp(-rng.uniform(0.7, 4.0) * (score + rng.normal(0, 0.7))))
+    return X, np.where(rng.random(rows) < chance, 1.0, -1.0)
+
+
+def _model(source: Source, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:
+    """The model of a task, and its labels as the loss wants them."""
+    real = source.data == "quadratic"
+    loss = Squared(signs=not real) if loss_name == "squared" or real else loss_named(loss_name)
+    labels = (y > 0).astype(np.int64) if isinstance(loss, Softmax) else y.astype(np.float64)
+    outputs = 2 if isinstance(loss, Softmax) else 1
+    if source.model == "mlp":
+        return MLP((features, source.hidden, outputs), loss, activation="sigmoid"), labels
+    return Linear(features, loss, outputs), labels

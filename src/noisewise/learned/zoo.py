@@ -1,0 +1,160 @@
+"""Protectors as files: safetensors weights with a JSON header. Reading one never runs code.
+
+The header says what the protector was trained on, for which ranges of size, dimension, epsilon and horizon, how it did on
+its held-out public tasks, and the SHA-256 of its weights; a file whose weights do not match it is refused.
+Trained protectors come with the package; :func:`pick` chooses one from public facts by a fixed rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..protect.protector import Protector
+from .protector import Design, Weights, protector, weights_from, zero_weights
+
+FORMAT = 1
+LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
+RANGES = ("size", "dimension", "epsilon", "horizon")
+
+
+class OutsideRange(UserWarning):
+    """A protector is used where it was not trained."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A protector with its papers."""
+
+    weights: Weights
+    design: Design
+    header: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.header["name"])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the weights."""
+        return str(self.header["sha256"])
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps it does best with, by its held-out public tasks."""
+        return int(self.header["horizon"])
+
+    def protector(self) -> Protector:
+        return protector(self.weights, self.design)
+
+    def untrained(self) -> Protector:
+        """The same design with all weights zero."""
+        return protector(zero_weights(self.design), self.design)
+
+    def outside(self, **facts: float) -> list[str]:
+        """What lies outside the ranges of its training, in words."""
+        found = []
+        for name, value in facts.items():
+            low, high = self.header["ranges"][name]
+            if not low <= value <= high:
+                found.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
+        return found
+
+
+def digest(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over names, shapes and values."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        weight = tensors[name].detach().contiguous()
+        total.update(f"{name}{tuple(weight.shape)}".encode())
+        total.update(weight.numpy().astype("<f4").tobytes())
+    return total.hexdigest()
+
+
+def save(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
+    """Write a protector; the file appears whole or not at all."""
+    from safetensors.torch import save as to_bytes
+
+    tensors = {name: weight.detach().float().contiguous() for name, weight in weights.tensors().items()}
+    complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
+    written = to_bytes(tensors, {"noisewise": json.dumps(complete)})
+    beside = path.with_name(path.name + ".part")
+    beside.write_bytes(written)
+    beside.replace(path)
+    return Learned(weights_from(tensors), design, complete)
+
+
+def load(path: Path) -> Learned:
+    """Read a protector; anything that is not one, or was changed, is refused."""
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; pass a protector written by noisewise, or one of {', '.join(names())}")
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"{path}: larger than any protector")
+    try:
+        return _read(path.read_bytes())
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a protector ({error})") from None
+
+
+def _read(written: bytes) -> Learned:
+    from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
+
+    try:
+        tensors = from_bytes(written)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+    length = int.from_bytes(written[:8], "little")
+    header = json.loads(json.loads(written[8 : 8 + length])["__metadata__"]["noisewise"])
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"format {header.get('format')!r} is not {FORMAT}")
+    if any(weight.dtype != torch.float32 for weight in tensors.values()) or digest(tensors) != header["sha256"]:
+        raise ValueError("the weights do not match their hash")
+    for name in RANGES:
+        low, high = header["ranges"][name]
+        if not 0 < low <= high:
+            raise ValueError(f"its range of {name} is not one")
+    if not isinstance(header["name"], str) or int(header["horizon"]) < 1:
+        raise ValueError("its name or horizon is missing")
+    return Learned(weights_from(tensors), Design(**header["design"]), header)
+
+
+@lru_cache(maxsize=1)
+def names() -> tuple[str, ...]:
+    """The protectors that come with the package."""
+    folder = files("noisewise.learned").joinpath("protectors")
+    return tuple(
+        sorted(p.name.removesuffix(".safetensors") for p in folder.iterdir() if p.name.endswith(".safetensors"))
+    )
+
+
+@lru_cache(maxsize=16)
+def shipped(name: str) -> Learned:
+    """A protector that comes with the package."""
+    return _read(files("noisewise.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
+
+
+def named(name: str) -> Learned:
+    """A protector by its name in the package, or by the path of its file."""
+    return shipped(name) if name in names() else load(Path(name))
+
+
+def pick(*, linear: bool) -> str:
+    """The rule, from public facts alone: ``perceptron`` for models with layers, else ``linear``."""
+    return "linear" if linear else "perceptron"
+
+
+def warn_outside(learned: Learned, **facts: float) -> None:
+    """One warning when public or released facts lie outside the ranges of training."""
+    if found := learned.outside(**facts):
+        message = f"protector {learned.name!r} was not trained for this: {'; '.join(found)}. It stays private, but may learn less"
+        warnings.warn(message, OutsideRange, stacklevel=3)

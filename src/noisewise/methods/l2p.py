@@ -1,0 +1,155 @@
+"""Learning to Protect: a protector that was learned on public tasks spends the budget and makes the steps.
+
+    buy a basis in which the mean row is small                                 (or take it from public rows)
+    for t = 1 .. T:
+        C_t, share_t = clip(signal), schedule(signal)                          (LSTMs that see released facts)
+        g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
+        theta <- projector(g_t, theta)                                         (a coordinate-wise LSTM)
+
+``protector`` is "auto" (the rule of ``learned.zoo.pick``), the name of a protector in the package, or a file's path.
+A protector may want the norm of the gradient before it chooses the noise (Algorithm 2, line 1); that question is paid
+first, also when the run stops after it.
+
+*Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022): noise, clip norm and horizon may depend on anything
+released. Whatever the weights, a share is at most what is left. The protector was trained on public data alone.
+
+Hong, Wang, Wang & Zhou 2021, Learning Model-Based Privacy Protection under Budget Constraints.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _validate
+from ..budget import Meter
+from ..choice import choose_meter
+from ..curator import Curator, Facts, PublicCurator
+from ..curator.curator import LEAST_CLIP
+from ..learned.zoo import Learned, named, pick, warn_outside
+from ..protect.clips import typical_clip
+from ..protect.protector import Protector, Run, answered, begin, question
+from ..protect.signal import first_signal
+from .base import Method
+from .descent import bought_basis, public_basis, signal_to_noise
+
+NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
+
+
+class State(NamedTuple):
+    protector: Protector
+    horizon: int
+    run: Run | None
+    theta: Tensor
+    before: float  # the share of the whole budget that was spent before the first step
+
+
+@dataclass(frozen=True)
+class L2P(Method):
+    """``steps`` is the horizon, by default the protector's; ``max_grad_norm`` scales its clip norms."""
+
+    protector: str = "auto"
+    steps: int | None = None
+    max_grad_norm: float | None = None
+    deflate: bool = True
+
+    name: ClassVar[str] = "l2p"
+    summary: ClassVar[str] = "a protector learned on public tasks: noise, clip and steps by LSTMs"
+    paper: ClassVar[str] = "Hong et al. 2021"
+    adaptive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.protector, str):
+            raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
+        if self.steps is not None:
+            _validate.whole(steps=self.steps)
+        if self.max_grad_norm is not None:
+            _validate.positive(max_grad_norm=self.max_grad_norm)
+
+    def learned(self, facts: Facts) -> Learned:
+        """The protector of this run, from public facts."""
+        linear = facts.dimension == facts.features * facts.outputs
+        return named(pick(linear=linear) if self.protector == "auto" else self.protector)
+
+    def settings(self) -> dict[str, Any]:
+        settings = super().settings()
+        if self.protector != "auto":
+            settings["sha256"] = named(self.protector).digest
+        return settings
+
+    def meter(self, facts: Facts) -> Meter:
+        self.learned(facts)  # a protector that is not there is refused before anything is asked
+        return choose_meter(facts.budget, adaptive=True)
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        learned = self.learned(facts)
+        horizon = self.steps or learned.horizon
+        warn_outside(
+            learned, size=facts.size or 1.0, dimension=facts.dimension, epsilon=facts.budget.epsilon, horizon=horizon
+        )
+        return State(learned.protector(), horizon, None, theta, 0.0)
+
+    def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if state.run is None:
+            state = self._begin(state, private, public)
+        run, protector = state.run, state.protector
+        assert run is not None
+        if protector.norm_share:
+            run = _with_paid_norm(protector, run, private, state.before)
+        clip, share, run = question(protector, run)
+        limit = min(max(float(clip), LEAST_CLIP), 1e6)
+        sigma = private.meter.noise_for(min(max(float(share), 1e-7), 1.0))
+        answer = private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
+        run = answered(
+            protector,
+            run,
+            (answer.value / limit)[None],
+            torch.tensor([answer.noise_std / limit]),
+            torch.tensor([limit]),
+            torch.tensor([_left(private, state.before)]),
+        )
+        return state._replace(run=run, theta=private.in_first_basis(run.thetas[0]))
+
+    def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if self.deflate:
+            free = public_basis(public, private.facts)
+            private.change_basis(bought_basis(private) if free is None else free)
+        before, facts = private.meter.spent_fraction, private.facts
+        ratio = signal_to_noise(facts) * math.sqrt(1 - before)
+        signal = first_signal(
+            1,
+            facts.dimension,
+            horizon=state.horizon,
+            ratio=torch.tensor([ratio]),
+            typical_clip=self.max_grad_norm or typical_clip(facts.loss, facts.task),
+            groups=facts.groups,
+        )
+        return state._replace(run=begin(state.protector, state.theta[None], signal), before=before)
+
+    def done(self, state: State) -> bool:
+        run = state.run
+        return run is not None and (run.signal.step >= state.horizon or float(run.signal.remaining) <= NOTHING_LEFT)
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.theta
+
+
+def _left(private: Curator, before: float) -> float:
+    """The share of the training budget that is left."""
+    return max(1 - private.meter.spent_fraction, 0.0) / (1 - before)
+
+
+def _with_paid_norm(protector: Protector, run: Run, private: Curator, before: float) -> Run:
+    """Algorithm 2, line 1: a norm of the gradient, in units of the clip norm, paid for before the noise is chosen."""
+    signal = run.signal
+    clip = min(max(float(signal.clip), LEAST_CLIP), 1e6)
+    sigma = private.meter.noise_for(protector.norm_share / max(signal.horizon - signal.step, 1))
+    answer = private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=protector.squared_norm)
+    value = max(float(answer.value), 0.0)
+    norm = math.sqrt(value) / clip if protector.squared_norm else value / clip
+    left = torch.tensor([_left(private, before)])
+    return run._replace(signal=signal._replace(paid_norm=torch.tensor([norm]), remaining=left))

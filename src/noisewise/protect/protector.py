@@ -1,0 +1,130 @@
+"""A protector: how to clip, how much of what is left to spend, and how to move. Learned or designed by hand.
+
+    C_t = clip(signal)                       the clip norm of the next question
+    share_t = schedule(signal)               of the budget that is left; the meter turns it into noise
+    theta_{t+1} = projector(signal, theta)   after the answer is in the signal
+
+Each part reads the :class:`~noisewise.protect.signal.Signal`, which holds released facts only, and carries its own
+memory. *Guarantee*: none of them can overspend or see a record. A share is at most what is left, whatever produced it,
+and the curator clips and noises by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ..curator import Answer
+from . import projectors
+from .signal import Signal, heard, next_step
+
+
+class Clip(Protocol):
+    """Clip norms (R,) for the next question."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+
+
+class Schedule(Protocol):
+    """Shares (R,) in (0, 1] of what is left, for the next question."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+
+
+class Projector(Protocol):
+    """The next thetas (R, dimension), from the answer in the signal."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]: ...
+
+
+@dataclass(frozen=True)
+class FixedClip:
+    """``factor`` times the typical clip norm of the loss, at every step."""
+
+    factor: float = 1.0
+
+    def init(self, copies: int, dimension: int) -> None:
+        return None
+
+    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
+        return torch.full((signal.copies,), self.factor * signal.typical_clip), None
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The same noise at every step: 1/(T - t) of what is left."""
+
+    def init(self, copies: int, dimension: int) -> None:
+        return None
+
+    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
+        return torch.full((signal.copies,), 1 / max(signal.horizon - signal.step, 1)), None
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """One of the ordinary projectors (SGD, momentum, Adam, ...) on gradients in units of their clip norm."""
+
+    rule: projectors.Projector[Any]
+
+    def init(self, copies: int, dimension: int) -> Any:
+        return self.rule.init(dimension)
+
+    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        return self.rule(Answer(signal.gradient, 0.0), thetas, memory)
+
+
+@dataclass(frozen=True)
+class Protector:
+    """Clip, schedule and projector; ``norm_share`` of each step's even part of the budget buys a gradient norm first."""
+
+    clip: Clip
+    schedule: Schedule
+    projector: Projector
+    norm_share: float = 0.0
+    squared_norm: bool = False
+
+
+class Run(NamedTuple):
+    """Where R runs side by side have come: what they know, where they are, and what each part remembers."""
+
+    signal: Signal
+    thetas: Tensor
+    clip_memory: Any
+    schedule_memory: Any
+    projector_memory: Any
+
+
+def begin(protector: Protector, thetas: Tensor, signal: Signal) -> Run:
+    """Before the first question."""
+    shape = thetas.shape
+    return Run(
+        signal, thetas, protector.clip.init(*shape), protector.schedule.init(*shape), protector.projector.init(*shape)
+    )
+
+
+def question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
+    """The clip norms (R,) and shares of what is left (R,) of the next question."""
+    clip, clip_memory = protector.clip(run.signal, run.clip_memory)
+    share, schedule_memory = protector.schedule(run.signal, run.schedule_memory)
+    return clip, share, run._replace(clip_memory=clip_memory, schedule_memory=schedule_memory)
+
+
+def answered(
+    protector: Protector, run: Run, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor
+) -> Run:
+    """One step on: a released gradient (in units of ``clip``, as its noise) is heard, and the projector moves."""
+    signal = heard(run.signal, gradient, noise_std, clip, remaining)
+    thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
+    return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
+
+
+def by_hand(rule: projectors.Projector[Any], *, clip_factor: float = 1.0) -> Protector:
+    """A designed protector: an ordinary optimiser with equal noise and a fixed clip norm."""
+    return Protector(FixedClip(clip_factor), Uniform(), Stepped(rule))
