@@ -22,6 +22,8 @@ from noisewise.methods import registry
 from noisewise.report.statement import make_statement, verify
 from noisewise.train import Records, train
 
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few dozen records are few
+
 N, FEATURES, CLASSES = 60, 3, 3
 METHODS = [n for n, method in registry().items() if method.private and getattr(method, "asks_private", True)]
 PROMISES = [("add_remove", True), ("add_remove", False), ("replace_one", True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import tables
+from . import l2p_bench, studies, tables
 from .main import main
 
-__all__ = ["main", "tables"]
+__all__ = ["l2p_bench", "main", "studies", "tables"]

@@ -180,6 +180,8 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-from .theory import theory  # noqa: E402  the sub-commands use the helpers above
+from .protector import protector  # noqa: E402  the sub-commands use the helpers above
+from .theory import theory  # noqa: E402
 
+app.add_typer(protector, name="protector")
 app.add_typer(theory, name="theory")

@@ -53,10 +53,12 @@ def cell_from(tensors: dict[str, Tensor]) -> Cell:
         for n in range(depth)
     )  # fmt: skip
     head, bias = tensors["head"], tensors["head_bias"]
-    units = head.shape[-1]
-    fits = head.ndim == 2 and bias.shape == head.shape[:1]
+    if head.ndim != 2 or layers[0][0].ndim != 2 or 0 in (*head.shape, *layers[0][0].shape):
+        raise ValueError("the weights of a cell do not fit together")
+    units, inputs = head.shape[1], layers[0][0].shape[1]
+    fits = bias.shape == head.shape[:1]
     for number, (into, memory, *biases) in enumerate(layers):
-        width = into.shape[-1] if number == 0 else units
+        width = inputs if number == 0 else units
         fits &= into.shape == (4 * units, width) and memory.shape == (4 * units, units)
         fits &= all(b.shape == (4 * units,) for b in biases)
     if not fits:

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from .. import _validate
+from ..protect.protector import Run
 from .protector import Design, Weights, new_weights, protector, weights_from
 from .tasks import Tasks
 from .unroll import Task, Track, advance, calibrated_losses, detached, start
@@ -52,8 +53,8 @@ class Recipe:
     learning_rate: float = 3e-3
     warm_up: int = 20
     gradient_clip: float = 1.0
-    final_weight: float = 0.9
-    calibrated: float = 0.5
+    final_weight: float = 1.0
+    calibrated: bool = True
     constants: bool = False
     scheduler_updates: int = 0
     projector_updates: int = 0
@@ -68,8 +69,6 @@ class Recipe:
         _validate.whole(epochs=self.epochs, batch=self.batch)
         _validate.positive(learning_rate=self.learning_rate, gradient_clip=self.gradient_clip, penalty=self.penalty)
         _validate.share(final_weight=self.final_weight)
-        if not 0 <= self.calibrated <= 1:
-            raise ValueError(f"calibrated is {self.calibrated!r}; pass a share from 0 to 1")
         if (self.scheduler_updates == 0) != (self.projector_updates == 0):
             raise ValueError("scheduler_updates and projector_updates are both 0 (all together) or both at least 1")
 
@@ -89,7 +88,7 @@ class Recipe:
 # The paper's preset: 50 batches of 20 steps, 100 epochs of 1 scheduler and 5 projector updates, its own inputs and norm query.
 PAPER_RECIPE = Recipe(
     constraint="batch_tent", epochs=100, constants=True, scheduler_updates=1, projector_updates=5, batch=20,
-    learn_horizon=True, calibrated=0.0,
+    learn_horizon=True, calibrated=False,
 )  # fmt: skip
 PAPER_DESIGN = Design(form="open", inputs="paper", clip=False, norm_share=0.1, squared_norm=True)
 PAPER_HORIZON = 50 * 20
@@ -155,15 +154,16 @@ class Training:
     def _whole(self, task: Task, turn: str) -> tuple[float, float]:
         """One update through a whole unrolled run."""
         recipe, part = self.recipe, protector(self.weights, self.design)
-        steps = math.ceil(OVERTIME * task.horizon) if recipe.constraint == "tent" else task.horizon
+        longer = recipe.constraint == "tent" and turn != "projector"
+        steps = math.ceil(OVERTIME * task.horizon) if longer else task.horizon
         run, track = advance(part, task, start(part, task), steps, self.generator, constants=recipe.constants)
         spent = track.spent.sum(0)
         first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
-        if recipe.constraint == "tent" and turn != "projector":
+        if longer:
             loss = (tent_average(track, task.horizon) / first).mean()
             spent = spent.clamp(max=1.0)
         else:
-            loss = (self._objective(task, run.thetas, track) / first).mean()
+            loss = (self._objective(task, run, track) / first).mean()
         h = (spent - 1).mean()
         if recipe.constraint == "lagrangian" and turn != "projector":
             augmented = loss - self.multipliers.z[0] * h + (spent - 1).square().mean() / (2 * recipe.penalty)
@@ -174,11 +174,17 @@ class Training:
         self._update(augmented, turn)
         return float(loss.detach()), float(spent.mean().detach())
 
-    def _objective(self, task: Task, thetas: Tensor, track: Track) -> Tensor:
-        """F of each copy; part of the final loss is taken at the best multiple of theta, as accuracy would."""
-        recipe, final = self.recipe, track.losses[-1]
-        if recipe.calibrated and task.curator.model.loss.task != "regression" and len(task.curator.model.groups) == 1:
-            final = (1 - recipe.calibrated) * final + recipe.calibrated * calibrated_losses(task, thetas)
+    def _objective(self, task: Task, run: Run, track: Track) -> Tensor:
+        """F of each copy. For linear classifiers f_T is taken at the best multiple of theta, as accuracy would, and
+        the scale of the released theta learns from the plain loss, which leaves the path alone."""
+        recipe, final, model = self.recipe, track.losses[-1], task.curator.model
+        scale = protector(self.weights, self.design).scale
+        if len(model.groups) == 1:
+            if recipe.calibrated and model.loss.task != "regression":
+                final = calibrated_losses(task, run.thetas)
+            if scale is not None:
+                factor = scale(run.signal, run.clip_memory)
+                final = (final + task.curator.mean_losses(run.thetas.detach() * factor[:, None])) / 2
         return recipe.final_weight * final + (1 - recipe.final_weight) * track.losses.mean(0)
 
     def _batches(self, task: Task, turn: str) -> tuple[float, float]:
@@ -265,7 +271,7 @@ class Training:
         for name, weight in own.items():
             weight.data.copy_(tensors[f"weight.{name}"])
             kept = {
-                key: tensors[f"adam.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
+                key: tensors[f"adam.{key}.{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in tensors
             }  # fmt: skip
             if kept:

@@ -5,7 +5,8 @@ Scheduler.  u_t from the signal;  share_t = sigmoid(2 u_t + logit(1/(T-t))) of w
     the paper's constrained objectives train, spends e^{2 u_t}/T of the whole budget and stops when nothing is left.
 Projector.  For each coordinate, with g the released gradient and m its running average, both in units of the clip norm,
     theta <- theta (1 - 0.1 tanh o_3) - eta (e^{2 o_1} m + (e^{2 o_2} - 1) g),   eta = 100 e^{2 rate} / T.
-Clip.       C_t = C e^{2 c_t} with the exponent kept in [-4, 1], C the typical norm of the loss.
+Clip.       C_t = C e^{2 c_t} with the exponent kept in [-4, 1], C the typical norm of the loss. A second output scales
+    the last theta of a linear model, so that its scores are calibrated.
 
 With all weights zero this is descent along the running average with equal noise: the zero-weight protector.
 Inputs are ratios of released numbers to their known noise, or public facts, so one set of weights serves any
@@ -79,13 +80,24 @@ class Weights(NamedTuple):
 def new_weights(design: Design, seed: int = 0) -> Weights:
     """Random memory and heads near zero: almost the zero-weight protector."""
     generator = torch.Generator().manual_seed(seed)
-    scheduler, projector = (1, 2) if design.inputs == "paper" else (6, 9)
-    return Weights(
-        new_cell(scheduler, 1, units=design.units, generator=generator),
-        new_cell(projector, 3, units=design.units, generator=generator),
-        new_cell(6, 1, units=design.units, generator=generator),
-        torch.zeros(1),
+    scheduler, projector, clip = (
+        new_cell(inputs, outputs, units=units, generator=generator) for inputs, units, outputs in _shapes(design)
     )
+    return Weights(scheduler, projector, clip, torch.zeros(1))
+
+
+def _shapes(design: Design) -> list[tuple[int, int, int]]:
+    """Inputs, units and outputs of the scheduler, the projector and the clip."""
+    scheduler, projector = (1, 2) if design.inputs == "paper" else (6, 9)
+    return [(scheduler, design.units, 1), (projector, design.units, 3), (6, design.units, 2)]
+
+
+def fits(weights: Weights, design: Design) -> bool:
+    """Whether weights from elsewhere have the inputs, units and outputs of the design."""
+    cells = (weights.scheduler, weights.projector, weights.clip)
+    shapes = [(cell.inputs, cell.units, len(cell.bias)) for cell in cells]
+    without_scale = [*_shapes(design)[:2], (6, design.units, 1)]
+    return shapes in (_shapes(design), without_scale)
 
 
 def weights_from(tensors: dict[str, Tensor]) -> Weights:
@@ -112,12 +124,14 @@ def zero_weights(design: Design) -> Weights:
 
 def protector(weights: Weights, design: Design) -> Protector:
     """An ordinary protector with these weights."""
+    scale = LearnedScale(weights.clip) if design.clip and len(weights.clip.bias) > 1 else None
     return Protector(
         LearnedClip(weights.clip) if design.clip else FixedClip(),
         LearnedSchedule(weights.scheduler, design) if design.scheduler else Uniform(),
         LearnedProjector(weights.projector, weights.rate, design),
         norm_share=design.norm_share,
         squared_norm=design.squared_norm,
+        scale=scale,
     )
 
 
@@ -163,6 +177,19 @@ class LearnedClip:
 
 
 @dataclass(frozen=True)
+class LearnedScale:
+    """The second output of the clip's LSTM after the last step: a factor from e^-4 to e^2 for the last theta."""
+
+    cell: Cell
+
+    def __call__(self, signal: Signal, memory: Memory) -> Tensor:
+        if len(signal.groups) > 1:  # layers multiply, so one factor for all of them is not a scale
+            return torch.ones(signal.copies)
+        out, _ = run(self.cell, _global_inputs(signal), memory)
+        return torch.exp((2 * _tame(out[:, 1])).clamp(-4, 2))
+
+
+@dataclass(frozen=True)
 class LearnedProjector:
     """Steps from a coordinate-wise LSTM."""
 
@@ -176,7 +203,7 @@ class LearnedProjector:
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         eta = 100 / signal.horizon * torch.exp((2 * _tame(self.rate)).clamp(-6, 6))
         if not self.design.projector:
-            return thetas - eta * signal.average, memory
+            return (thetas - eta * signal.average).clamp(-FARTHEST, FARTHEST), memory
         x = projector_inputs(signal, thetas, self.design)
         out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
         o = _tame(out).view(*thetas.shape, 3)

@@ -15,7 +15,7 @@
     losses = ["logistic", "hinge"]
     basis = 0.5                    # how often rows are put in a bought basis, which takes their mean out
 
-Sources may have ``pairs`` of classes (``"all"`` or a list), ``without`` classes, ``model = "mlp"`` with ``hidden``
+Sources may have ``pairs`` of classes (``"all"``, a list, or ``"groups"``: random groups of classes, which is harder), ``without`` classes, ``model = "mlp"`` with ``hidden``
 units, and a ``weight``. Every source's last fifth of the rows is held out for evaluation.
 """
 
@@ -47,6 +47,12 @@ GENERATED = ("gaussian", "census", "quadratic", "digits")
 LOSSES = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
 HELD_OUT = 0.2
 SPREAD = 1.3  # the copies of a task differ in their budgets by up to this factor
+
+
+def _check_range(name: str, value: Any) -> None:
+    numbers = isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, int | float) for v in value)
+    if not (numbers and 0 < value[0] <= value[1] < math.inf):
+        raise ValueError(f"{name} is {value!r}; pass [low, high] with 0 < low <= high")
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,14 @@ class Source:
             _validate.one_of(LOSSES, losses=loss)
             if self.model == "mlp" and loss == "hinge":
                 raise ValueError("losses has 'hinge' for a perceptron, whose losses are smooth; pass 'huber_hinge'")
+        for name in ("columns", "rescale"):
+            if getattr(self, name) is not None:
+                _check_range(name, getattr(self, name))
+        pairs = self.pairs if isinstance(self.pairs, tuple | list) else ()
+        if self.pairs not in ("all", "groups") and not (
+            pairs and all(isinstance(p, tuple | list) and len(p) == 2 for p in pairs)
+        ):
+            raise ValueError(f"pairs is {self.pairs!r}; pass 'all', 'groups' or pairs of classes, e.g. [[3, 5]]")
         if (self.data in ("table", "images")) != (self.file is not None):
             raise ValueError(f"data is {self.data!r}; 'table' and 'images' need a file, generated tasks have none")
 
@@ -106,9 +120,7 @@ class Tasks:
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "size", "horizon"):
-            low, high = getattr(self, name)
-            if not 0 < low <= high < math.inf:
-                raise ValueError(f"{name} is [{low!r}, {high!r}]; pass [low, high] with 0 < low <= high")
+            _check_range(name, getattr(self, name))
         _validate.open_unit(delta=self.delta)
         _validate.whole(rows=self.rows, copies=self.copies)
         if self.horizon[0] < 2:
@@ -182,9 +194,9 @@ def _rows(
         last = int((1 - HELD_OUT) * len(everything))
         X, y = (everything[last:], labels[last:]) if held_out else (everything[:last], labels[:last])
         if source.data in ("images", "digits"):
-            first, second = _pair(source, labels, rng)
-            chosen = (y == first) | (y == second)
-            X, y = X[chosen], np.where(y[chosen] == first, 1.0, -1.0)
+            first, second = _sides(source, labels, rng)
+            chosen = np.isin(y, first + second)
+            X, y = X[chosen], np.where(np.isin(y[chosen], first), 1.0, -1.0)
         some = rng.permutation(len(X))[:rows]
         X, y = X[some], y[some]
         if source.columns:
@@ -204,11 +216,16 @@ def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floa
     return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)
 
 
-def _pair(source: Source, labels: NDArray[Any], rng: np.random.Generator) -> tuple[int, int]:
+def _sides(source: Source, labels: NDArray[Any], rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Which classes are told from which: one from one, or two random groups, which is harder."""
     classes = [int(c) for c in np.unique(labels) if int(c) not in source.without]
+    if source.pairs == "groups":
+        shuffled = [int(c) for c in rng.permutation(classes)]
+        cut = int(rng.integers(1, len(classes) // 2 + 1))
+        return shuffled[:cut], shuffled[cut : cut + int(rng.integers(1, len(classes) // 2 + 1))]
     pairs = list(combinations(classes, 2)) if source.pairs == "all" else [tuple(pair) for pair in source.pairs]
     first, second = pairs[rng.integers(len(pairs))]
-    return (first, second) if rng.random() < 0.5 else (second, first)
+    return ([first], [second]) if rng.random() < 0.5 else ([second], [first])
 
 
 @lru_cache(maxsize=16)

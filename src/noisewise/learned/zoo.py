@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..protect.protector import Protector
-from .protector import Design, Weights, protector, weights_from, zero_weights
+from .protector import Design, Weights, fits, protector, weights_from, zero_weights
 
 FORMAT = 1
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
@@ -101,7 +101,7 @@ def load(path: Path) -> Learned:
         raise ValueError(f"{path}: larger than any protector")
     try:
         return _read(path.read_bytes())
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: not a protector ({error})") from None
 
 
@@ -116,7 +116,7 @@ def _read(written: bytes) -> Learned:
     length = int.from_bytes(written[:8], "little")
     header = json.loads(json.loads(written[8 : 8 + length])["__metadata__"]["noisewise"])
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"format {header.get('format')!r} is not {FORMAT}")
+        raise ValueError(f"its header is not of format {FORMAT}")
     if any(weight.dtype != torch.float32 for weight in tensors.values()) or digest(tensors) != header["sha256"]:
         raise ValueError("the weights do not match their hash")
     for name in RANGES:
@@ -125,7 +125,10 @@ def _read(written: bytes) -> Learned:
             raise ValueError(f"its range of {name} is not one")
     if not isinstance(header["name"], str) or int(header["horizon"]) < 1:
         raise ValueError("its name or horizon is missing")
-    return Learned(weights_from(tensors), Design(**header["design"]), header)
+    weights, design = weights_from(tensors), Design(**header["design"])
+    if not fits(weights, design):
+        raise ValueError("its weights do not fit its design")
+    return Learned(weights, design, header)
 
 
 @lru_cache(maxsize=1)
@@ -148,9 +151,14 @@ def named(name: str) -> Learned:
     return shipped(name) if name in names() else load(Path(name))
 
 
-def pick(*, linear: bool) -> str:
-    """The rule, from public facts alone: ``perceptron`` for models with layers, else ``linear``."""
-    return "linear" if linear else "perceptron"
+def pick(loss: str, *, layers: int = 1) -> str:
+    """The rule, from public facts alone: ``perceptron`` for models with layers, else by loss ``squared`` or ``linear``.
+
+    One protector serves all sizes, dimensions, budgets and horizons of its ranges, so these do not enter.
+    """
+    if layers > 1:
+        return "perceptron"
+    return "squared" if loss == "squared" else "linear"
 
 
 def warn_outside(learned: Learned, **facts: float) -> None:

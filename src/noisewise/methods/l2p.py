@@ -30,9 +30,9 @@ from ..budget import Meter
 from ..choice import choose_meter
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.curator import LEAST_CLIP
-from ..learned.zoo import Learned, named, pick, warn_outside
+from ..learned.zoo import Learned, named, names, pick, warn_outside
 from ..protect.clips import typical_clip
-from ..protect.protector import Protector, Run, answered, begin, question
+from ..protect.protector import Protector, Run, answered, begin, finished, question
 from ..protect.signal import first_signal
 from .base import Method
 from .descent import bought_basis, public_basis, signal_to_noise
@@ -72,14 +72,11 @@ class L2P(Method):
 
     def learned(self, facts: Facts) -> Learned:
         """The protector of this run, from public facts."""
-        linear = facts.dimension == facts.features * facts.outputs
-        return named(pick(linear=linear) if self.protector == "auto" else self.protector)
+        return named(pick(facts.loss, layers=len(facts.groups)) if self.protector == "auto" else self.protector)
 
     def settings(self) -> dict[str, Any]:
-        settings = super().settings()
-        if self.protector != "auto":
-            settings["sha256"] = named(self.protector).digest
-        return settings
+        used = names() if self.protector == "auto" else (self.protector,)
+        return {**super().settings(), "sha256": {named(name).name: named(name).digest for name in used}}
 
     def meter(self, facts: Facts) -> Meter:
         self.learned(facts)  # a protector that is not there is refused before anything is asked
@@ -112,7 +109,9 @@ class L2P(Method):
             torch.tensor([limit]),
             torch.tensor([_left(private, state.before)]),
         )
-        return state._replace(run=run, theta=private.in_first_basis(run.thetas[0]))
+        state = state._replace(run=run)
+        thetas = finished(protector, run) if self.done(state) else run.thetas
+        return state._replace(theta=private.in_first_basis(thetas[0]))
 
     def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if self.deflate:

@@ -43,6 +43,12 @@ class Projector(Protocol):
     def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]: ...
 
 
+class Scale(Protocol):
+    """Factors (R,) for the last thetas, from the last signal and what the clip remembers."""
+
+    def __call__(self, signal: Signal, memory: Any) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class FixedClip:
     """``factor`` times the typical clip norm of the loss, at every step."""
@@ -82,13 +88,18 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Protector:
-    """Clip, schedule and projector; ``norm_share`` of each step's even part of the budget buys a gradient norm first."""
+    """Clip, schedule and projector.
+
+    ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` multiplies the last
+    theta: a classifier that ranks well may still be too sure of itself.
+    """
 
     clip: Clip
     schedule: Schedule
     projector: Projector
     norm_share: float = 0.0
     squared_norm: bool = False
+    scale: Scale | None = None
 
 
 class Run(NamedTuple):
@@ -123,6 +134,13 @@ def answered(
     signal = heard(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
+
+
+def finished(protector: Protector, run: Run) -> Tensor:
+    """The thetas (R, dimension) to release."""
+    if protector.scale is None:
+        return run.thetas
+    return run.thetas * protector.scale(run.signal, run.clip_memory)[:, None]
 
 
 def by_hand(rule: projectors.Projector[Any], *, clip_factor: float = 1.0) -> Protector:

@@ -49,7 +49,13 @@ class Signal(NamedTuple):
 
 
 def first_signal(
-    copies: int, dimension: int, *, horizon: int, ratio: Tensor, typical_clip: float, groups: tuple[int, ...] = ()
+    copies: int,
+    dimension: int,
+    *,
+    horizon: int,
+    ratio: Tensor,
+    typical_clip: float,
+    groups: tuple[int, ...] = (),
 ) -> Signal:
     """What is known before anything is asked."""
     one, zero = torch.ones(copies), torch.zeros(copies)

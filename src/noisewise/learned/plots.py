@@ -1,0 +1,190 @@
+"""Pictures of protectors: how training went, and what a trained one does, step by step, on a public task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..protect.protector import Protector
+from .evaluate import NOTHING_LEFT, closed, held_out_task
+from .meta import Epoch
+from .tasks import Source, Tasks
+from .unroll import Task, advance, start
+from .zoo import Learned
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+SHOWN_EPSILONS = (0.05, 0.2, 0.8)
+SHOWN_SIZE = 20_000
+
+
+class Steps(NamedTuple):
+    """What a protector did at each step (T, R); NaN where a copy had stopped."""
+
+    noise: NDArray[np.float64]
+    clip: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    loss: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The learned and the zero-weight protector on one task at one epsilon."""
+
+    epsilon: float
+    learned: Steps
+    untrained: Steps
+
+
+def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
+    """Noise relative to equal noise, clip norm, step size along the average gradient, and loss, at every step."""
+    limited, generator = closed(part), torch.Generator().manual_seed(seed)
+    columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
+    with torch.no_grad():
+        run, going = start(limited, task), torch.ones(task.copies, dtype=torch.bool)
+        for _ in range(task.horizon):
+            before = run.thetas
+            run, track = advance(limited, task, run, 1, generator)
+            average = run.signal.average
+            rate = -((run.thetas - before) * average).sum(1) / average.square().sum(1).clamp(min=1e-20)
+            noise = (task.horizon * track.spent[0].clamp(min=1e-12)).rsqrt()
+            for column, values in zip(columns, (noise, track.clips[0], rate, track.losses[0]), strict=True):
+                column.append(torch.where(going, values, torch.nan).double().numpy())
+            going = going & (run.signal.remaining > NOTHING_LEFT)
+    return Steps(*(np.array(column) for column in columns))
+
+
+def shown_task(learned: Learned, epsilon: float, copies: int) -> Task:
+    """A generated task of the kind the protector is for: a perceptron if it was trained on perceptrons alone."""
+    models = {source.get("model", "linear") for source in learned.header.get("tasks", {}).get("source", [])}
+    source = Source("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
+    tasks = Tasks("shown", (source,), size=(SHOWN_SIZE, SHOWN_SIZE))
+    return held_out_task(tasks, 0, 1, epsilon=epsilon, horizon=learned.horizon, copies=copies)
+
+
+def shown(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
+    """What is drawn by :func:`plot_behaviour`."""
+    done = []
+    for epsilon in epsilons:
+        task = shown_task(learned, epsilon, copies)
+        done.append(Shown(epsilon, watched(learned.protector(), task), watched(learned.untrained(), task)))
+    return done
+
+
+def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Shown]:
+    """Noise, clip norm, step size and loss per step, a colour for each epsilon; bands: 10 to 90 % of the copies."""
+    results = shown(learned, copies=copies)
+    task = shown_task(learned, SHOWN_EPSILONS[0], 1)
+    figure = _figure(10.5, 7.0)
+    panels = figure.subplots(2, 2)
+    noise, clip, rate, loss = panels.flat
+    for result, colour in zip(results, (ORANGE, GREEN, BLUE), strict=True):
+        for axes, field in ((noise, "noise"), (clip, "clip"), (rate, "rate"), (loss, "loss")):
+            _band(axes, getattr(result.learned, field), colour, "-", f"epsilon {result.epsilon:g}")
+        _band(loss, result.untrained.loss, colour, "--", None)
+    noise.axhline(1, color=GREY, linestyle="--", linewidth=1)
+    clip.axhline(float(results[0].untrained.clip[0, 0]), color=GREY, linestyle="--", linewidth=1)
+    rate.axhline(100 / learned.horizon, color=GREY, linestyle="--", linewidth=1)
+    titles = (
+        ("Noise multiplier relative to equal noise", "ratio"), ("Clip norm", "norm"),
+        ("Step size along the average gradient", "step size"), ("Loss on the task's rows", "mean loss"),
+    )  # fmt: skip
+    for axes, (title, label) in zip(panels.flat, titles, strict=True):
+        _tidy(axes, title, label)
+        axes.set_xlabel("step")
+    _wide_enough(noise)
+    _wide_enough(clip)
+    top = max(float(np.nanmax(np.nanquantile(result.learned.rate, 0.9, axis=1))) for result in results)
+    rate.set_ylim(0, 1.1 * max(top, 100 / learned.horizon))
+    noise.plot([], [], color=GREY, linestyle="--", linewidth=1, label="zero-weight protector")
+    figure.legend(*noise.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    kind = "a perceptron" if len(task.curator.model.groups) > 1 else "logistic regression"
+    figure.suptitle(
+        f"Protector {learned.name}: {kind} on a generated table, n = {SHOWN_SIZE:,}, d = {task.curator.model.dimension}, "
+        f"T = {learned.horizon}\nmedians; bands: 10 to 90 % of {copies} runs",
+        fontsize=10,
+    )
+    _save(figure, path)
+    return results
+
+
+def plot_curves(curve: list[Epoch], path: Path, *, title: str) -> None:
+    """The objective and the spent share of the budget over epochs, each with its running median over 20."""
+    figure = _figure(8.4, 3.6)
+    panels = figure.subplots(1, 2)
+    epochs = np.array([epoch.number + 1 for epoch in curve])
+    lines = (
+        ("Objective, relative to the loss at the start", "objective", [epoch.objective for epoch in curve]),
+        ("Spent budget", "share of the budget", [epoch.spent for epoch in curve]),
+    )
+    for axes, (name, label, values) in zip(panels, lines, strict=True):
+        top = 1.3 * float(np.quantile(values, 0.95))  # a task that goes wrong should not flatten the rest
+        off = np.array(values) > top
+        axes.plot(epochs[~off], np.array(values)[~off], ".", color="#9BC4DD", markersize=4,
+                  label="one epoch (each has its own task)")  # fmt: skip
+        axes.plot(epochs[off], np.full(off.sum(), top), "^", color="#9BC4DD", markersize=5)
+        axes.plot(epochs, np.minimum(_running(values), top), color=BLUE, linewidth=1.8, label="median of the last 20")
+        _tidy(axes, name, label)
+        axes.set_xlabel("epoch")
+    panels[1].plot([], [], "^", color="#9BC4DD", markersize=5, label="off the scale")
+    panels[1].axhline(1, color=ORANGE, linestyle="--", linewidth=1, label="the whole budget")
+    low, high = panels[1].get_ylim()
+    panels[1].set_ylim(min(low, 0.8), max(high, 1.2))
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(title, fontsize=10)
+    _save(figure, path)
+
+
+def _running(values: list[float], window: int = 20) -> NDArray[np.float64]:
+    """Median of the last ``window`` values, of fewer at the start.
+
+    >>> _running([1.0, 3.0, 5.0, 0.0], 3).tolist()
+    [1.0, 2.0, 3.0, 3.0]
+    """
+    return np.array([np.median(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)])
+
+
+def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label: str | None) -> None:
+    """The median over copies, and where most of them are; steps that every copy had stopped before are left out."""
+    values = values[~np.isnan(values).all(1)]
+    steps = np.arange(1, len(values) + 1)
+    low, middle, high = np.nanquantile(values, (0.1, 0.5, 0.9), axis=1)
+    axes.plot(steps, middle, color=colour, linestyle=line, linewidth=1.7 if line == "-" else 1.2, label=label)
+    axes.fill_between(steps, low, high, color=colour, alpha=0.18 if line == "-" else 0.08, linewidth=0)
+
+
+def _wide_enough(axes: Any) -> None:
+    """Room around what hardly changes, so that small wiggles look small; a logarithmic axis for what changes a lot."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axes.dataLim.intervaly
+    if high <= 5 * low:
+        axes.set_ylim(min(0.95 * low, 0.75 * high), max(1.05 * high, 1.25 * low))
+        return
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _tidy(axes: Any, title: str, label: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_ylabel(label)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)

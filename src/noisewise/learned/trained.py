@@ -1,0 +1,289 @@
+"""From a task file to a protector file: training that can be stopped and taken up, judged on held-out tasks, written down.
+
+While it trains, FILE.checkpoint (safetensors with a JSON header, like a protector) holds everything needed to go on to
+the very same weights; it goes when FILE is written. The loss and budget curves are beside FILE as CSV and PNG.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import __version__
+from ..accounting.gdp import epsilon_of
+from .evaluate import Rows, best_horizon, evaluate, one_thread
+from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
+from .plots import plot_curves
+from .protector import Design
+from .tasks import Tasks, load_tasks
+from .unroll import Task
+from .zoo import RANGES, Learned, digest, save
+
+CHECKPOINT_SECONDS = 20.0
+JUDGED_ON, CHOSEN_ON = 16, 12  # held-out tasks for the results in the header, and for each horizon that is tried
+LICENCES = {"digits": "CC BY 4.0 (UCI, Optical Recognition of Handwritten Digits)"}  # of what comes with the package
+PRESETS = {"default": (Recipe(), Design()), "paper": (PAPER_RECIPE, PAPER_DESIGN)}
+
+News = Epoch | tuple[str, int, int]  # an epoch of training, or (what is being done, done, of how many)
+
+
+def recipes() -> tuple[str, ...]:
+    """The task files that come with the package."""
+    folder = files("noisewise.learned").joinpath("recipes")
+    return tuple(sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")))
+
+
+def find_tasks(name: str, folder: Path | None = None) -> Tasks:
+    """The tasks of a file, or of a task file in the package by its name."""
+    if name in recipes():
+        with as_file(files("noisewise.learned").joinpath(f"recipes/{name}.toml")) as path:
+            return load_tasks(path, folder)
+    if not Path(name).is_file():
+        raise ValueError(f"{name}: no such file; pass a task file, or one of {', '.join(recipes())}")
+    return load_tasks(Path(name), folder)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be trained, and what to call it."""
+
+    name: str
+    tasks: Tasks
+    design: Design
+    recipe: Recipe
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("the protector has no name; pass one with --name")
+
+    def terms(self) -> dict[str, Any]:
+        """What a run must agree on to be taken up: data, tasks, design and recipe."""
+        design = replace(self.design, form=self.recipe.form)
+        plain = {"trained_on": sources(self.tasks), "tasks": plain_tasks(self.tasks), "design": design.to_dict(),
+                 "recipe": self.recipe.to_dict()}  # fmt: skip
+        agreed: dict[str, Any] = json.loads(json.dumps(plain))  # as it will be read back: lists, not tuples
+        return agreed
+
+
+def paper_tasks(tasks: Tasks) -> Tasks:
+    """The same tasks over the paper's horizon, which training may halve or double."""
+    return replace(tasks, horizon=(PAPER_HORIZON // 2, PAPER_HORIZON * 2))
+
+
+def plain_tasks(tasks: Tasks) -> dict[str, Any]:
+    """A task distribution as ``tasks_from`` reads it: plain data, without the folder, which is nobody's business."""
+    plain = asdict(tasks)
+    del plain["folder"]
+    plain["source"] = [dict(source) for source in plain.pop("sources")]
+    return plain
+
+
+def sources(tasks: Tasks) -> list[dict[str, Any]]:
+    """What a protector is trained on: each source with its licence, and the SHA-256 of its file."""
+    named = []
+    for source in tasks.sources:
+        licence = source.licence or ("not stated" if source.file else LICENCES.get(source.data, "generated"))
+        entry = {"data": source.name, "licence": licence}
+        if source.file:
+            entry["sha256"] = hashlib.sha256((tasks.folder / source.file).read_bytes()).hexdigest()
+        named.append(entry)
+    return named
+
+
+class WatchedTraining(Training):
+    """Training that remembers the ranges of the tasks it has seen."""
+
+    def __init__(self, tasks: Tasks, design: Design, recipe: Recipe) -> None:
+        super().__init__(tasks, design, recipe)
+        self.seen: dict[str, list[float]] = {name: [math.inf, 0.0] for name in ("size", "dimension", "mu", "horizon")}
+
+    def draw(self) -> Task:
+        task = super().draw()
+        self._widen("size", task.size)
+        self._widen("dimension", task.curator.model.dimension)
+        self._widen("horizon", task.horizon)
+        self._widen("mu", float(task.mu.min()), float(task.mu.max()))
+        return task
+
+    def _widen(self, name: str, *values: float) -> None:
+        low, high = self.seen[name]
+        self.seen[name] = [min(low, *values), max(high, *values)]
+
+    def ranges(self) -> dict[str, list[float]]:
+        """Size, dimension, epsilon and horizon as seen; size and epsilon rounded outwards, but not past the task file."""
+        epsilons = [epsilon_of(mu, self.tasks.delta) for mu in self.seen["mu"]]
+        ranges: dict[str, list[float]] = {name: self.seen[name] for name in ("dimension", "horizon")}
+        ranges["size"] = _outwards(self.seen["size"], self.tasks.size)
+        ranges["epsilon"] = _outwards(epsilons, self.tasks.epsilon)
+        return {name: ranges[name] for name in RANGES}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors, plain = super().state()
+        return tensors, {**plain, "seen": self.seen}
+
+    def take_up(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+        super().take_up(tensors, plain)
+        self.seen = {name: list(plain["seen"][name]) for name in self.seen}
+
+
+def _outwards(seen: list[float], allowed: tuple[float, float]) -> list[float]:
+    """Two significant digits, the lower end down and the upper end up, within what is allowed.
+
+    >>> _outwards([3012.3, 59812.0], (3000, 60000))
+    [3000.0, 60000.0]
+    """
+    grains = [10.0 ** (math.floor(math.log10(value)) - 1) for value in seen]
+    low, high = math.floor(seen[0] / grains[0]) * grains[0], math.ceil(seen[1] / grains[1]) * grains[1]
+    return [float(f"{max(low, allowed[0]):.6g}"), float(f"{min(high, allowed[1]):.6g}")]
+
+
+def checkpoint_of(out: Path) -> Path:
+    return out.with_name(out.name + ".checkpoint")
+
+
+def curves_of(out: Path) -> tuple[Path, Path]:
+    """Where the curves go, as CSV and as a picture."""
+    stem = out.name.removesuffix(".safetensors")
+    return out.with_name(stem + ".curves.csv"), out.with_name(stem + ".curves.png")
+
+
+def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
+    """Write where training has come; the file appears whole or not at all."""
+    from safetensors.torch import save as to_bytes
+
+    tensors, plain = state
+    beside = path.with_name(path.name + ".part")
+    document = {"terms": terms, "plain": plain, "sha256": digest(_weights(tensors))}
+    beside.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
+    beside.replace(path)
+
+
+def read_checkpoint(path: Path, terms: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Where training had come; a checkpoint of other terms is refused by the name of what differs."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file, so there is nothing to resume; leave out --resume to start")
+    try:
+        with safe_open(path, "pt") as file:
+            document = json.loads((file.metadata() or {})["noisewise"])
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  not a dict
+        if document["sha256"] != digest(_weights(tensors)):
+            raise ValueError("the weights do not match their hash")
+        kept, plain = document["terms"], document["plain"]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not a checkpoint ({error})") from None
+    for part, wanted in terms.items():
+        if kept.get(part) != wanted:
+            what = _difference(kept.get(part), wanted)
+            raise ValueError(f"{path}: a checkpoint of another run: not the same {part}{what}; delete it to start anew")
+    return tensors, plain
+
+
+def _weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("weight.")}
+
+
+def _difference(kept: Any, wanted: Any) -> str:
+    """The first setting in which two plain dictionaries differ, in words."""
+    if isinstance(kept, dict) and isinstance(wanted, dict):
+        for key in wanted:
+            if kept.get(key) != wanted[key]:
+                return (
+                    f" ({key} was {kept.get(key)!r}, now {wanted[key]!r})"
+                    if not isinstance(wanted[key], list)
+                    else f" ({key})"
+                )
+    return ""
+
+
+def train(
+    plan: Plan, out: Path, *, resume: bool = False, report: Callable[[News], None] = lambda news: None
+) -> Learned:
+    """Train, judge on held-out tasks, and write the protector, its curves and, until then, its checkpoints."""
+    checkpoint, terms = checkpoint_of(out), plan.terms()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    training = WatchedTraining(plan.tasks, plan.design, plan.recipe)
+    if resume:
+        training.take_up(*read_checkpoint(checkpoint, terms))
+    elif checkpoint.exists():
+        raise ValueError(
+            f"{checkpoint}: an earlier run was stopped; pass --resume to go on, or delete it to start anew"
+        )
+    # A run may be interrupted in the middle of an epoch, when weights and random numbers do not belong together.
+    state, written = training.state(), time.monotonic()
+    try:
+        with one_thread():
+            for epoch in training:
+                state = training.state()
+                report(epoch)
+                if time.monotonic() - written > CHECKPOINT_SECONDS:
+                    write_checkpoint(checkpoint, terms, state)
+                    written = time.monotonic()
+            learned = finished(plan, training, out, report)
+    except KeyboardInterrupt:
+        write_checkpoint(checkpoint, terms, state)
+        raise
+    checkpoint.unlink(missing_ok=True)
+    return learned
+
+
+def finished(plan: Plan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
+    """Choose the horizon, judge, and write everything down."""
+    ranges, horizon = training.ranges(), training.horizon
+    tried: dict[int, float] = {}
+    low, high = (int(bound) for bound in ranges["horizon"])
+    if training.design.form == "exact":
+        within = replace(plan.tasks, horizon=(low, high))
+        horizon, tried = best_horizon(
+            training.weights, training.design, within, many=CHOSEN_ON,
+            report=lambda done, total: report(("choosing the horizon", done, total)),
+        )  # fmt: skip
+    else:  # trained for one horizon, or for the one that training moved it to
+        ranges["horizon"] = [float(min(low, horizon)), float(max(high, horizon))]
+    header = {
+        "name": plan.name,
+        "horizon": horizon,
+        "ranges": ranges,
+        **{name: value for name, value in plan.terms().items() if name != "design"},
+        "horizons_tried": {str(steps): round(loss, 5) for steps, loss in tried.items()},
+        "held_out": [],
+        "version": __version__,
+        "torch": str(torch.__version__),
+        "command": plan.command,
+        "seconds": round(sum(epoch.seconds for epoch in training.curve), 1),
+    }
+    learned = Learned(training.weights, training.design, header)
+    held_out = evaluate(
+        learned, plan.tasks, many=JUDGED_ON,
+        report=lambda done, total: report(("judging on held-out tasks", done, total)),
+    )  # fmt: skip
+    table, picture = curves_of(out)
+    write_curves(training.curve, table)
+    plot_curves(training.curve, picture, title=f"Training of {plan.name}")
+    return save(out, training.weights, training.design, {**header, "held_out": rounded(held_out)})
+
+
+def rounded(rows: Rows) -> Rows:
+    """Rows with numbers of five significant digits, to keep the header small."""
+    return [{k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
+def write_curves(curve: list[Epoch], path: Path) -> None:
+    """Objective, spent share of the budget, horizon and seconds of each epoch."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("epoch", *Epoch._fields[1:]))
+        writer.writerows(curve)

@@ -1,0 +1,99 @@
+"""Protectors designed by hand: an ordinary optimiser with equal noise, run as one shape with the learned ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from noisewise.curator import Answer
+from noisewise.protect.clips import typical_clip
+from noisewise.protect.projectors import Adam, Momentum, Sgd
+from noisewise.protect.protector import FixedClip, Protector, Stepped, Uniform, answered, begin, by_hand, question
+from noisewise.protect.signal import first_signal
+
+HORIZON = 12
+
+
+def walk(protector, gradients, start, spend_norm=0.0):
+    """Thetas, shares and what is left after each step, for given gradients (T, R, d)."""
+    copies, d = start.shape
+    signal = first_signal(copies, d, horizon=len(gradients), ratio=torch.ones(copies), typical_clip=0.5)
+    run, path, shares, lefts = begin(protector, start, signal), [], [], []
+    for gradient in gradients:
+        clip, share, run = question(protector, run)
+        left = run.signal.remaining * (1 - share)
+        run = answered(protector, run, gradient, torch.ones(copies), clip, left)
+        path.append(run.thetas), shares.append(share), lefts.append(left)
+    return torch.stack(path), torch.stack(shares), torch.stack(lefts)
+
+
+def gradients(copies=2, d=3):
+    return torch.randn(HORIZON, copies, d, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("rule", [Sgd(0.1), Momentum(0.1, 0.9), Adam(0.1)], ids=repr)
+def test_a_rule_in_a_protector_steps_as_it_does_alone(rule):
+    start, heard = torch.ones(1, 3), gradients(copies=1)
+    path, _, _ = walk(by_hand(rule), heard, start)
+    theta, state = start[0], rule.init(3)
+    for gradient, there in zip(heard, path, strict=True):
+        theta, state = rule(Answer(gradient[0], 0.0), theta, state)
+        assert torch.equal(theta, there[0])
+
+
+def test_equal_noise_spends_the_same_at_every_step_and_everything_in_all():
+    _, shares, lefts = walk(by_hand(Sgd(0.1)), gradients(), torch.zeros(2, 3))
+    assert torch.allclose(shares[:, 0], torch.tensor([1 / (HORIZON - t) for t in range(HORIZON)]))
+    spent = -torch.diff(torch.cat([torch.ones(1, 2), lefts]), dim=0)
+    assert torch.allclose(spent, torch.full_like(spent, 1 / HORIZON), atol=1e-6)
+    assert not lefts[-1].any()
+
+
+def test_past_its_horizon_it_still_asks_for_a_share():
+    signal = first_signal(1, 2, horizon=3, ratio=torch.ones(1), typical_clip=1.0)
+    for step in (2, 3, 10):
+        share, _ = Uniform()(signal._replace(step=step), None)
+        assert float(share) == 1.0
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 3.0])
+def test_the_fixed_clip_is_a_multiple_of_the_typical_one(factor):
+    signal = first_signal(4, 2, horizon=3, ratio=torch.ones(4), typical_clip=0.5)
+    clip, _ = FixedClip(factor)(signal, None)
+    assert torch.equal(clip, torch.full((4,), 0.5 * factor))
+
+
+@pytest.mark.parametrize(
+    "loss, task, clip",
+    [("logistic", "binary", 0.5), ("hinge", "binary", 1.0), ("squared", "binary", 2.0), ("squared", "regression", 1.0)],
+)
+def test_the_typical_clip_is_the_slope_at_the_start(loss, task, clip):
+    assert typical_clip(loss, task) == clip
+
+
+def test_copies_do_not_feel_each_other():
+    heard, start = gradients(copies=3), torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
+    protector = by_hand(Momentum(0.1, 0.9), clip_factor=2.0)
+    together, _, _ = walk(protector, heard, start)
+    for copy in range(3):
+        alone, _, _ = walk(protector, heard[:, copy : copy + 1], start[copy : copy + 1])
+        assert torch.allclose(together[:, copy], alone[:, 0])
+
+
+def test_each_part_keeps_its_own_memory():
+    class Counting:
+        def init(self, copies, dimension):
+            return (copies, dimension, 0)
+
+        def __call__(self, signal, memory):
+            return torch.full((signal.copies,), 0.5), (*memory[:2], memory[2] + 1)
+
+    protector = Protector(Counting(), Counting(), Stepped(Sgd(1.0)))
+    signal = first_signal(2, 3, horizon=5, ratio=torch.ones(2), typical_clip=1.0)
+    before = begin(protector, torch.zeros(2, 3), signal)
+    _, _, asked = question(protector, before)
+    assert before.clip_memory == before.schedule_memory == (2, 3, 0)
+    assert asked.clip_memory == asked.schedule_memory == (2, 3, 1)
+    after = answered(protector, asked, torch.ones(2, 3), torch.ones(2), torch.ones(2), torch.ones(2))
+    assert after.signal.step == 1 and after.schedule_memory == (2, 3, 1)
+    assert torch.equal(after.thetas, -torch.ones(2, 3)) and torch.equal(asked.thetas, torch.zeros(2, 3))
