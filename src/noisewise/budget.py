@@ -285,8 +285,9 @@ class AdditiveMeter(_NotCopied):
         _validate.share(share=share)
         if _UNITS - self._spent < _UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
-        allowed = math.floor((_UNITS - self._spent) * Fraction(share))
-        cost = float(self._cap * allowed / _UNITS)
+        top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
+        allowed = (_UNITS - self._spent) * top // bottom
+        cost = self._cap.numerator * allowed / (self._cap.denominator * _UNITS)
         for _ in range(20):
             if cost < 1e-250:
                 break
@@ -303,7 +304,8 @@ class AdditiveMeter(_NotCopied):
     def _units(self, cost: float) -> int:
         if not cost < math.inf:
             return _UNITS + 1
-        return math.ceil(Fraction(cost) * _UNITS / self._cap)
+        top, bottom = float(cost).as_integer_ratio()
+        return -(-top * _UNITS * self._cap.denominator // (bottom * self._cap.numerator))
 
     def _price(self, event: Event) -> tuple[int, Fraction, Counter[Leaf]]:
         units, delta = 0, Fraction(0)

@@ -238,7 +238,7 @@ def test_list(monkeypatch):
     for row in rows:
         assert row["kilobytes"] < 100 and row["weights"] > 1000
         assert set(row["ranges"]) == {"size", "dimension", "epsilon", "horizon"}
-    assert "linear" in run("list").stdout and "records" in run("list").stdout
+    assert "clear" in run("list").stdout and "records" in run("list").stdout
 
 
 def test_show(made):
@@ -248,7 +248,7 @@ def test_show(made):
     for said in ("mine", "gaussian (generated)", "epsilon", header["sha256"], "exact, 5 epochs, seed 3", "zero-weight",
                  "a share of what is left"):  # fmt: skip
         assert said in text
-    assert run("show", "linear").exit_code == 0
+    assert run("show", "clear").exit_code == 0
 
 
 def test_plot(made, tmp_path):
@@ -320,7 +320,7 @@ def test_bad_task_files(tmp_path, monkeypatch, capsys, text, reason):
     tasks = tmp_path / "tiny.toml"
     tasks.write_text(text)
     assert reason in refused(monkeypatch, capsys, "train", tasks, "--out", tmp_path / "p")
-    assert reason in refused(monkeypatch, capsys, "evaluate", "linear", tasks)
+    assert reason in refused(monkeypatch, capsys, "evaluate", "clear", tasks)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_bad_options(made, tmp_path, monkeypatch, capsys, options, reason):
 
 def test_what_is_not_there(made, tmp_path, monkeypatch, capsys):
     assert "generated" in refused(monkeypatch, capsys, "train", tmp_path / "no.toml", "--out", tmp_path / "p")
-    assert "linear" in refused(monkeypatch, capsys, "show", tmp_path / "no.safetensors")
+    assert "clear" in refused(monkeypatch, capsys, "show", tmp_path / "no.safetensors")
     assert "--epsilons" in refused(monkeypatch, capsys, "evaluate", made[1], made[0], "--epsilons", "a,b")
 
 

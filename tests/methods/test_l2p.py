@@ -104,18 +104,27 @@ def test_it_runs_on_classes_and_layers(model):
 @pytest.mark.parametrize(
     "model, name",
     [
-        (Linear(3, Logistic()), "linear"),
-        (Linear(3, Softmax(), 4), "linear"),
+        (Linear(3, Logistic()), "noisy"),
+        (Linear(3, Softmax(), 4), "noisy"),
         (MLP((3, 2, 1), Logistic()), "perceptron"),
-        (MLP((3, 4), Softmax()), "linear"),
+        (MLP((3, 4), Softmax()), "noisy"),
         (MLP((3, 1, 4), Softmax()), "perceptron"),
         (Linear(3, Squared()), "squared"),
     ],
     ids=repr,
 )
 def test_the_rule_picks_by_public_facts(model, name):
-    facts = facts_of(model, nw.Budget(1.0, 1e-6), size=100.0, row_bound=1.0)
+    facts = facts_of(model, nw.Budget(1.0, 1e-6), size=20.0, row_bound=1.0)
     assert L2P().learned(facts) is named(name)
+
+
+def test_the_rule_goes_by_how_clear_the_gradient_is():
+    """n mu / sqrt(d), in which size, budget and dimension come together; a size that is not known yet counts as 1."""
+    for size, epsilon, dimension, name in [
+        (30_000.0, 0.1, 50, "clear"), (10_000.0, 0.05, 784, "noisy"), (10_000.0, 0.4, 784, "clear"), (None, 0.1, 50, "noisy")
+    ]:  # fmt: skip
+        facts = facts_of(Linear(dimension, Logistic()), nw.Budget(epsilon, 1e-8), size=size, row_bound=1.0)
+        assert L2P().learned(facts) is named(name)
 
 
 def test_the_horizon_is_the_protectors_unless_another_is_asked_for(zero):
@@ -192,7 +201,7 @@ def test_the_statement_names_the_protector_by_its_hash(zero):
     stated = json.loads(classifier.statement_.to_json())
     assert stated["method"]["settings"]["sha256"] == {named(zero).name: named(zero).digest}
     assert verify(stated).holds
-    assert L2P(protector="linear").settings()["sha256"] == {"linear": named("linear").digest}
+    assert L2P(protector="clear").settings()["sha256"] == {"clear": named("clear").digest}
     assert L2P().settings()["sha256"] == {name: named(name).digest for name in names()}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..budget import Budget, BudgetExhausted
 from ..curator import Curator
 from ..curator.curator import Released, facts_of
-from ..learned.zoo import OutsideRange, named, pick
+from ..learned.zoo import OutsideRange, fingerprint
 from ..methods import registry
 from .datasets import Missing
 from .l2p_data import accuracy, model_for, problem, tensors
@@ -93,7 +93,7 @@ def run_figure2(folder: Path, *, repeats: int, jobs: int, out: Path, report: Rep
     if task != TABLES[0]:
         report(f"{TABLES[0]} is not in {folder}; taking {task}")
     settings = {name: f"{registry()[name]()!r}" for name in METHODS}
-    settings["l2p"] += f" {named(pick('hinge')).digest[:12]}"
+    settings["l2p"] += f" {fingerprint()}"
     cells = [Cell(task, name, repeat, settings[name]) for repeat in range(repeats) for name in METHODS]
     return run_cells(cells, partial(run_cell, folder=folder), out=out / "results.jsonl", jobs=jobs, report=report)
 

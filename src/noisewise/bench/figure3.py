@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..budget import Budget
 from ..curator import Facts, PublicCurator
-from ..learned.zoo import OutsideRange, named, pick
+from ..learned.zoo import OutsideRange, fingerprint
 from ..methods import Method, registry
 from ..methods.dpsgd import WARM_START_L2
 from ..methods.l2p import L2P, State
@@ -45,6 +45,7 @@ PLACES = {  # name: (private task, model)
     "ipums-br-mlp": ("ipums-br", "mlp"), "mnist35-mlp": ("mnist35", "mlp"),
 }  # fmt: skip
 BASELINES = ("sgd_adv", "sgd_ma", "output_perturbation", "objective_perturbation", "agd", "dynamic")
+OTHERS = (*BASELINES, "descent")
 RIVALS = ("hand_tuned", "zero_weight")
 
 
@@ -75,30 +76,34 @@ def methods_at(place: str, tuned: Tuned | None) -> dict[str, Method]:
     """The methods of a place; ``tuned`` holds what was tuned by hand for the budget."""
     deflate = not place.endswith("-features")
     hand: dict[str, Method] = {f"hand_{rule}": method for rule, method in tuned.by_rule.items()} if tuned else {}
-    rest: dict[str, Method] = {name: registry()[name]() for name in (*BASELINES, "descent")}
+    rest: dict[str, Method] = {name: registry()[name]() for name in OTHERS}
     return {"l2p": L2P(deflate=deflate), "zero_weight": ZeroWeight(deflate=deflate), **hand, **rest}
 
 
-def settings_of(method: Method, place: str) -> str:
-    """Everything a method's results depend on: its settings, and the weights of the rule's protector."""
+def settings_of(method: Method) -> str:
+    """Everything a method's results depend on: its settings, and the weights of the protectors."""
     learned = isinstance(method, L2P) and not isinstance(method, HandTuned)
-    digest = named(pick("logistic", layers=1 if PLACES[place][1] == "linear" else 2)).digest[:12] if learned else ""
+    digest = fingerprint() if learned else ""
     return f"{method!r} {digest}".strip()
 
 
-def plan(places: Sequence[str], tuned: dict[str, dict[float, Tuned]], repeats: int) -> list[tuple[Cell, Method]]:
+def plan(
+    places: Sequence[str], tuned: dict[str, dict[float, Tuned]], repeats: int, baselines: Sequence[str] = OTHERS
+) -> list[tuple[Cell, Method]]:
     """Every run: methods, budgets, starts, repeats; the first repeat of all comes first."""
     runs = []
     for place in places:
         starts = ("zero",) if place.startswith("ipums") else ("zero", "public")
         for epsilon, chosen in tuned[place].items():
             for name, method in methods_at(place, chosen).items():
+                if name in OTHERS and name not in baselines:
+                    continue
                 for start in starts if name in BASELINES else ("zero",):
                     for repeat in range(repeats):
-                        runs.append((Cell(place, epsilon, name, start, repeat, settings_of(method, place)), method))
+                        runs.append((Cell(place, epsilon, name, start, repeat, settings_of(method)), method))
         reference = registry()["nonprivate"]()
         for repeat in range(repeats if place.startswith("ipums") else 1):  # else the split is fixed, and so the result
-            runs.append((Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference, place)), reference))
+            runs.append((Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference)), reference))
     return sorted(runs, key=lambda run: run[0].repeat)
 
 
@@ -137,7 +142,7 @@ def public_start(place: str, folder: Path) -> Tensor:
 
 def run_figure3(
     folder: Path, *, places: Sequence[str], epsilons: Sequence[float], repeats: int, jobs: int, out: Path,
-    report: Report, quick: bool = False,
+    report: Report, quick: bool = False, baselines: Sequence[str] = OTHERS,
 ) -> tuple[list[Row], dict[str, dict[float, Tuned]]]:  # fmt: skip
     """Tune by hand on public tasks, then run every cell that is not in ``out`` yet; all results, and what was tuned."""
     there = [place for place in places if _found(place, folder, report)]
@@ -152,7 +157,7 @@ def run_figure3(
         run_cells(cells, partial(run_trial, folder=folder), out=out / "tuning.jsonl", jobs=jobs, report=report)
     )
     tuned = {place: tuned_on(grid, [next(tried) for _ in grid]) for place, grid in grids.items()}
-    runs = plan(there, tuned, repeats)
+    runs = plan(there, tuned, repeats, baselines)
     report("private runs")
     work = partial(run_cell, folder=folder, methods={cell.settings: method for cell, method in runs})
     results = run_cells([cell for cell, _ in runs], work, out=out / "results.jsonl", jobs=jobs, report=report)

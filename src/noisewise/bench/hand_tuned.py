@@ -36,7 +36,7 @@ HORIZONS = (25, 50, 100)
 CLIP_FACTORS = (1.0, 0.4, 0.1)
 ROWS = {"linear": 2000, "mlp": 1000}  # of each public task; a perceptron's gradients are dear
 DRAWS = 4  # of the noise, over all public tasks, and at least one on each
-SPARSE = 7  # of many public tasks, every seventh where all would take too long
+EVERY = {"linear": 4, "mlp": 7}  # of many public tasks, every fourth or seventh: all of them would take too long
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Tuned:
 def trials(
     task: str, kind: str, size: float, epsilons: Sequence[float], delta: float, *, quick: bool = False
 ) -> list[Trial]:
-    """The grid on the public tasks: all of them, or an even few for a perceptron and with ``quick``.
+    """The grid on the public tasks: both tables, or evenly spaced pairs of digits, fewer for a perceptron.
 
     ``quick`` also leaves out the longest horizon and every other rate, which makes for a weaker rival.
     """
     horizons, many = HORIZONS[:2] if quick else HORIZONS, how_many_auxiliaries(task)
-    numbers = range(0, many, SPARSE if many > SPARSE and (quick or kind == "mlp") else 1)
+    numbers = range(0, many, EVERY["mlp" if quick else kind] if many > max(EVERY.values()) else 1)
     draws = max(DRAWS // len(numbers), 1)
     return [
         Trial(task, kind, number, size, tuple(epsilons), delta, rule, horizon, clip_factor,

@@ -50,7 +50,7 @@ class Peak:
 
 def default_tasks(folder: Path | None) -> Tasks:
     """The tasks of the protector for linear models; without their data, the generated ones."""
-    return find_tasks("generated" if folder is None or "linear" not in recipes() else "linear", folder)
+    return find_tasks("generated" if folder is None or "clear" not in recipes() else "clear", folder)
 
 
 def meta_step_seconds(folder: Path | None, epochs: int = 30) -> float:

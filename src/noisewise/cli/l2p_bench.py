@@ -88,6 +88,12 @@ def figure2(
 def figure3(
     data: Data,
     tasks: Annotated[str | None, typer.Option(help="Comma-separated tasks; all when left out.")] = None,
+    baselines: Annotated[
+        str | None, typer.Option(help="Comma-separated baselines, e.g. agd,dynamic; all when left out.")
+    ] = None,
+    epsilons: Annotated[
+        str | None, typer.Option(help="Comma-separated budgets, e.g. 0.05,0.1; the paper's when left out.")
+    ] = None,
     repeats: Repeats = None,
     jobs: Jobs = 2,
     quick: Quick = False,
@@ -105,23 +111,31 @@ def figure3(
     """
     import pandas as pd
 
-    from ..bench.figure3 import EPSILONS, PLACES, QUICK_EPSILONS, differences, run_figure3, summary, tuned_rows
+    from ..bench.figure3 import EPSILONS, OTHERS, PLACES, QUICK_EPSILONS, differences, run_figure3, summary, tuned_rows
     from ..bench.l2p_plots import plot_figure3
 
     known = [place for place in PLACES if not (quick and place.endswith("-mlp"))]
     chosen = known if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
     if unknown := [name for name in chosen if name not in PLACES]:
         raise ValueError(f"--tasks has {unknown[0]!r}; pass some of {', '.join(PLACES)}")
+    others = list(OTHERS) if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()]
+    if unknown := [name for name in others if name not in OTHERS]:
+        raise ValueError(f"--baselines has {unknown[0]!r}; pass some of {', '.join(OTHERS)}")
+    try:
+        budgets = tuple(float(e) for e in epsilons.split(",")) if epsilons else QUICK_EPSILONS if quick else EPSILONS
+    except ValueError:
+        raise ValueError(f"--epsilons is {epsilons!r}; pass numbers, e.g. 0.05,0.1") from None
     with watched("figure 3") as report:
         results, tuned = run_figure3(
             data,
             places=chosen,
-            epsilons=QUICK_EPSILONS if quick else EPSILONS,
+            epsilons=budgets,
             repeats=repeats or (2 if quick else 10),
             jobs=jobs,
             out=out,
             report=report,
             quick=quick,
+            baselines=others,
         )
     if not results:
         raise ValueError(f"no task has its files in {data}; pass the folder with mnist.npz or ipums_br.parquet")

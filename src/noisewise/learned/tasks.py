@@ -4,6 +4,7 @@
     epsilon = [0.0125, 1.0]        # drawn log-uniformly, as are size and horizon
     delta = 1e-8
     size = [2000, 60000]           # how many private records the rows stand for
+    ratio = [10, 400]              # if given, of n mu / sqrt(d), and the size follows from it
     horizon = [20, 80]
     [[source]]
     data = "table"                 # or "images", or a generated one: gaussian, census, quadratic, digits
@@ -113,13 +114,14 @@ class Tasks:
     epsilon: tuple[float, float] = (0.0125, 1.0)
     delta: float = 1e-8
     size: tuple[float, float] = (3000, 60000)
+    ratio: tuple[float, float] | None = None
     horizon: tuple[int, int] = (20, 80)
     rows: int = 3000
     copies: int = 8
     folder: Path = Path()
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "size", "horizon"):
+        for name in ("epsilon", "size", "horizon", *(("ratio",) if self.ratio else ())):
             _check_range(name, getattr(self, name))
         _validate.open_unit(delta=self.delta)
         _validate.whole(rows=self.rows, copies=self.copies)
@@ -134,9 +136,12 @@ class Tasks:
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
         loss_name = str(rng.choice(source.losses))
         X, y = _rows(source, self.folder, rng, self.rows, held_out)
-        size = float(np.exp(rng.uniform(*np.log(self.size))))
         epsilon = float(np.exp(rng.uniform(*np.log(self.epsilon))))
         worth = mu_of(epsilon, self.delta)
+        size = float(np.exp(rng.uniform(*np.log(self.size))))
+        if self.ratio:
+            wanted = math.exp(rng.uniform(*np.log(self.ratio))) * math.sqrt(_dimension(source, loss_name, X.shape[1]))
+            size = min(max(wanted / worth, self.size[0]), self.size[1])
         if rng.random() < source.basis:
             X = X @ _bought(X, size, worth, rng)
             worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
@@ -279,6 +284,11 @@ def _gaussian(
         return X, np.clip(0.3 * score + rng.uniform(0.05, 0.3) * rng.standard_normal(rows), -1, 1)
     chance = 1 / (1 + np.exp(-rng.uniform(0.7, 4.0) * (score + rng.normal(0, 0.7))))
     return X, np.where(rng.random(rows) < chance, 1.0, -1.0)
+
+
+def _dimension(source: Source, loss_name: str, features: int) -> int:
+    outputs = 2 if loss_name == "softmax" else 1
+    return source.hidden * (features + 1 + outputs) + outputs if source.model == "mlp" else features * outputs
 
 
 def _model(source: Source, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:

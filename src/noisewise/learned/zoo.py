@@ -24,6 +24,7 @@ from .protector import Design, Weights, fits, protector, weights_from, zero_weig
 
 FORMAT = 1
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
+NOISY = 10.0  # n mu / sqrt(d) below which noise drowns the gradient
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
 
@@ -151,14 +152,22 @@ def named(name: str) -> Learned:
     return shipped(name) if name in names() else load(Path(name))
 
 
-def pick(loss: str, *, layers: int = 1) -> str:
-    """The rule, from public facts alone: ``perceptron`` for models with layers, else by loss ``squared`` or ``linear``.
+def pick(loss: str, ratio: float, *, layers: int = 1) -> str:
+    """The rule, from public facts alone; ``ratio`` is n mu / sqrt(d), in which size, budget and dimension come together.
 
-    One protector serves all sizes, dimensions, budgets and horizons of its ranges, so these do not enter.
+    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``noisy`` below a ratio of 10 and
+    ``clear`` above.
     """
     if layers > 1:
         return "perceptron"
-    return "squared" if loss == "squared" else "linear"
+    if loss == "squared":
+        return "squared"
+    return "noisy" if ratio < NOISY else "clear"
+
+
+def fingerprint() -> str:
+    """All protectors of the package in short: what a result with the rule's protector depends on."""
+    return " ".join(f"{name}:{shipped(name).digest[:8]}" for name in names())
 
 
 def warn_outside(learned: Learned, **facts: float) -> None:

@@ -22,7 +22,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from .. import _validate
@@ -30,10 +29,11 @@ from ..budget import Meter
 from ..choice import choose_meter
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.curator import LEAST_CLIP
+from ..learned.fast import fast
 from ..learned.zoo import Learned, named, names, pick, warn_outside
 from ..protect.clips import typical_clip
 from ..protect.protector import Protector, Run, answered, begin, finished, question
-from ..protect.signal import first_signal
+from ..protect.signal import first_signal, one
 from .base import Method
 from .descent import bought_basis, public_basis, signal_to_noise
 
@@ -71,8 +71,10 @@ class L2P(Method):
             _validate.positive(max_grad_norm=self.max_grad_norm)
 
     def learned(self, facts: Facts) -> Learned:
-        """The protector of this run, from public facts."""
-        return named(pick(facts.loss, layers=len(facts.groups)) if self.protector == "auto" else self.protector)
+        """The protector of this run, from public or released facts."""
+        if self.protector != "auto":
+            return named(self.protector)
+        return named(pick(facts.loss, signal_to_noise(facts), layers=len(facts.groups)))
 
     def settings(self) -> dict[str, Any]:
         used = names() if self.protector == "auto" else (self.protector,)
@@ -88,7 +90,7 @@ class L2P(Method):
         warn_outside(
             learned, size=facts.size or 1.0, dimension=facts.dimension, epsilon=facts.budget.epsilon, horizon=horizon
         )
-        return State(learned.protector(), horizon, None, theta, 0.0)
+        return State(fast(learned.protector()), horizon, None, theta, 0.0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.run is None:
@@ -98,16 +100,16 @@ class L2P(Method):
         if protector.norm_share:
             run = _with_paid_norm(protector, run, private, state.before)
         clip, share, run = question(protector, run)
-        limit = min(max(float(clip), LEAST_CLIP), 1e6)
-        sigma = private.meter.noise_for(min(max(float(share), 1e-7), 1.0))
+        limit = min(max(clip.item(), LEAST_CLIP), 1e6)
+        sigma = private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         answer = private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
         run = answered(
             protector,
             run,
-            (answer.value / limit)[None],
-            torch.tensor([answer.noise_std / limit]),
-            torch.tensor([limit]),
-            torch.tensor([_left(private, state.before)]),
+            answer.value[None] / limit,
+            one(answer.noise_std / limit),
+            one(limit),
+            one(_left(private, state.before)),
         )
         state = state._replace(run=run)
         thetas = finished(protector, run) if self.done(state) else run.thetas
@@ -123,7 +125,7 @@ class L2P(Method):
             1,
             facts.dimension,
             horizon=state.horizon,
-            ratio=torch.tensor([ratio]),
+            ratio=one(ratio),
             typical_clip=self.max_grad_norm or typical_clip(facts.loss, facts.task),
             groups=facts.groups,
         )
@@ -131,7 +133,7 @@ class L2P(Method):
 
     def done(self, state: State) -> bool:
         run = state.run
-        return run is not None and (run.signal.step >= state.horizon or float(run.signal.remaining) <= NOTHING_LEFT)
+        return run is not None and (run.signal.step >= state.horizon or run.signal.remaining.item() <= NOTHING_LEFT)
 
     def finish(self, state: State, public: PublicCurator | None) -> Tensor:
         return state.theta
@@ -145,10 +147,10 @@ def _left(private: Curator, before: float) -> float:
 def _with_paid_norm(protector: Protector, run: Run, private: Curator, before: float) -> Run:
     """Algorithm 2, line 1: a norm of the gradient, in units of the clip norm, paid for before the noise is chosen."""
     signal = run.signal
-    clip = min(max(float(signal.clip), LEAST_CLIP), 1e6)
+    clip = min(max(signal.clip.item(), LEAST_CLIP), 1e6)
     sigma = private.meter.noise_for(protector.norm_share / max(signal.horizon - signal.step, 1))
     answer = private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=protector.squared_norm)
     value = max(float(answer.value), 0.0)
     norm = math.sqrt(value) / clip if protector.squared_norm else value / clip
-    left = torch.tensor([_left(private, before)])
-    return run._replace(signal=signal._replace(paid_norm=torch.tensor([norm]), remaining=left))
+    left = one(_left(private, before))
+    return run._replace(signal=signal._replace(paid_norm=one(norm), remaining=left))
