@@ -111,7 +111,7 @@ def run_cell(cell: Cell, folder: Path, methods: dict[str, Method]) -> Row:
     """Accuracy on the test rows and mean loss on the training rows; or why the method refused."""
     task, kind = PLACES[cell.place]
     started = time.perf_counter()
-    rows = problem(task, folder, repeat=cell.repeat, intercept=kind != "mlp")
+    rows = problem(task, folder, repeat=cell.repeat)
     model = model_for(rows.train, kind)
     X, y = tensors(rows.train, model)
     budget = Budget(1.0 if cell.epsilon is None else cell.epsilon, DELTA, adjacency="add_remove")
@@ -134,7 +134,7 @@ def run_cell(cell: Cell, folder: Path, methods: dict[str, Method]) -> Row:
 def public_start(place: str, folder: Path) -> Tensor:
     """The minimiser of the paper's public task, 4 against 6; tables have no such start."""
     task, kind = PLACES[place]
-    rows = digit_pair(folder, PAPER_PAIR, features=task.endswith("-features"), intercept=kind != "mlp")
+    rows = digit_pair(folder, PAPER_PAIR, features=task.endswith("-features"))
     model = model_for(rows, kind)
     public = PublicCurator(*tensors(rows, model), model=model, seed=0)
     return minimise(public, model.start(), l2=WARM_START_L2, steps=50)
@@ -149,7 +149,7 @@ def run_figure3(
     grids = {}
     for place in there:
         task, kind = PLACES[place]
-        size = float(len(problem(task, folder, intercept=kind != "mlp").train.y))
+        size = float(len(problem(task, folder).train.y))
         grids[place] = trials(task, kind, size, epsilons, DELTA, quick=quick)
     report("tuning by hand on public tasks")
     cells = [trial for grid in grids.values() for trial in grid]

@@ -120,7 +120,7 @@ def trials(
 
 def run_trial(trial: Trial, folder: Path) -> Row:
     """Final public training losses over the loss at the start, a row for each rate and a column for each epsilon."""
-    rows = auxiliary(trial.task, folder, trial.auxiliary, intercept=trial.kind != "mlp")
+    rows = auxiliary(trial.task, folder, trial.auxiliary)
     model = model_for(rows, trial.kind)
     X, y = tensors(rows, model)
     some = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[: trial.rows]

@@ -7,7 +7,7 @@
 =================== ================================================== ====================================
 
 Mean and components come from the images of the eight other digits, which count as public. Bounds for scaling a table
-are those of its file, declared public. All rows have norm 1, with an intercept unless the model has its own biases.
+are those of its file, declared public. All rows have norm 1, with an intercept, as the estimators prepare them.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def list_protectors(json_output: JsonFlag = False) -> None:
 def show(which: Which, json_output: JsonFlag = False) -> None:
     """Say what a protector was trained on, for what, how, and how it did on held-out public tasks.
 
-    Example: [bold]noisewise protector show linear[/bold]
+    Example: [bold]noisewise protector show clear[/bold]
     """
     from ..learned.zoo import named
 
@@ -184,7 +184,7 @@ def plot(
 ) -> None:
     """Draw what a protector does on a generated task: noise, clip norm, step size and loss at every step.
 
-    Example: [bold]noisewise protector plot linear --out linear.png[/bold]
+    Example: [bold]noisewise protector plot clear --out clear.png[/bold]
     """
     from ..learned.evaluate import one_thread
     from ..learned.plots import plot_behaviour
@@ -206,13 +206,14 @@ def evaluate(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Horizon; by default the recommended one.")] = None,
     many: Annotated[int, typer.Option(min=1, help="Held-out tasks for each epsilon.")] = 16,
+    parts: Annotated[bool, typer.Option("--parts", help="Also with equal noise, and with a fixed clip norm.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
     """Compare a protector with the zero-weight one and designed momentum descent, on the same held-out public tasks.
 
     Gains are what the learned protector is better by, paired by task, with standard errors over tasks.
 
-    Example: [bold]noisewise protector evaluate linear generated --epsilons 0.05,0.2[/bold]
+    Example: [bold]noisewise protector evaluate clear generated --epsilons 0.05,0.2[/bold]
     """
     from ..learned.evaluate import evaluate as run_evaluation
     from ..learned.evaluate import one_thread
@@ -225,7 +226,7 @@ def evaluate(
         bar = progress.add_task("held-out runs", total=None)
         with one_thread():
             rows = run_evaluation(
-            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many,
+            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts,
             report=lambda done, total: progress.update(bar, completed=done, total=total),
         )  # fmt: skip
     horizon = steps or learned.horizon

@@ -106,6 +106,7 @@ def _scores(rows: list[dict[str, Any]], study: str, title: str) -> Table:
 def ablation(
     data: Folder,
     repeats: Annotated[int, typer.Option(min=1, help="Held-out tasks at each epsilon.")] = 24,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each variant.")] = 2,
     jobs: Jobs = 2,
     quick: Annotated[bool, typer.Option("--quick", help="Short training, one seed, at most four tasks.")] = False,
     out: Out = Path("noisewise-ablation"),
@@ -124,7 +125,13 @@ def ablation(
 
     with _progress() as report:
         tables = run_ablation(
-            data, out=out, repeats=min(repeats, 4) if quick else repeats, jobs=jobs, report=report, quick=quick
+            data,
+            out=out,
+            repeats=min(repeats, 4) if quick else repeats,
+            seeds=1 if quick else seeds,
+            jobs=jobs,
+            report=report,
+            quick=quick,
         )
     for name in ("variants", "steps", "memory"):
         pd.DataFrame(tables[name]).drop(columns="key", errors="ignore").to_csv(out / f"{name}.csv", index=False)

@@ -157,9 +157,12 @@ def evaluate(
     horizon: int | None = None,
     many: int = 16,
     copies: int = 4,
+    parts: bool = False,
     report: Report | None = None,
 ) -> Rows:
     """A row for each epsilon and protector: means and standard errors over ``many`` held-out tasks.
+
+    ``parts``: also the same weights with equal noise, and with a fixed clip norm, to see what each part is worth.
 
     ``loss_gain`` and ``accuracy_gain``: how much better the learned protector did than the one of the row, paired by task.
     """
@@ -168,15 +171,17 @@ def evaluate(
     for epsilon in epsilons:
         _validate.positive(epsilons=epsilon)
     rows: Rows = []
-    done, total = 0, 3 * many * len(epsilons)
+    without = _without(learned) if parts else {}
+    names = ("learned", "zero-weight", "momentum", *without)
+    done, total = 0, len(names) * many * len(epsilons)
     for epsilon in epsilons:
-        measured: dict[str, list[list[float]]] = {"learned": [], "zero-weight": [], "momentum": []}
+        measured: dict[str, list[list[float]]] = {name: [] for name in names}
         for number in range(many):
             task = held_out_task(
                 tasks, number, many, epsilon=epsilon, horizon=horizon or learned.horizon, copies=copies
             )
-            parts = (learned.protector(), learned.untrained(), designed(task))
-            for name, part in zip(measured, parts, strict=True):
+            tried = (learned.protector(), learned.untrained(), designed(task), *without.values())
+            for name, part in zip(measured, tried, strict=True):
                 end = ended(part, task, seed=number)
                 means = [float(part.mean()) for part in (end.losses, end.spent, end.wanted, end.steps)]
                 measured[name].append([means[0], accuracy(task, end.thetas), *means[1:]])
@@ -185,6 +190,15 @@ def evaluate(
                     report(done, total)
         rows += _summary(epsilon, {name: np.array(values) for name, values in measured.items()})
     return rows
+
+
+def _without(learned: Learned) -> dict[str, Protector]:
+    """The same weights with one part put out of action."""
+    weights, design = learned.weights, learned.design
+    return {
+        "equal noise": protector(weights, replace(design, scheduler=False)),
+        "fixed clip": protector(weights, replace(design, clip=False)),
+    }
 
 
 def _summary(epsilon: float, measured: dict[str, NDArray[np.float64]]) -> Rows:

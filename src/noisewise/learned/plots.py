@@ -14,7 +14,7 @@ from ..protect.protector import Protector
 from .evaluate import NOTHING_LEFT, closed, held_out_task
 from .meta import Epoch
 from .tasks import Source, Tasks
-from .unroll import Task, advance, start
+from .unroll import Task, advance, calibrated_losses, start
 from .zoo import Learned
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
@@ -52,7 +52,11 @@ def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
             average = run.signal.average
             rate = -((run.thetas - before) * average).sum(1) / average.square().sum(1).clamp(min=1e-20)
             noise = (task.horizon * track.spent[0].clamp(min=1e-12)).rsqrt()
-            for column, values in zip(columns, (noise, track.clips[0], rate, track.losses[0]), strict=True):
+            linear = (
+                len(run.signal.groups) == 1
+            )  # its theta gets its scale at the end, so the scale on the way is no matter
+            loss = calibrated_losses(task, run.thetas) if linear else track.losses[0]
+            for column, values in zip(columns, (noise, track.clips[0], rate, loss), strict=True):
                 column.append(torch.where(going, values, torch.nan).double().numpy())
             going = going & (run.signal.remaining > NOTHING_LEFT)
     return Steps(*(np.array(column) for column in columns))
@@ -91,7 +95,8 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
     rate.axhline(100 / learned.horizon, color=GREY, linestyle="--", linewidth=1)
     titles = (
         ("Noise multiplier relative to equal noise", "ratio"), ("Clip norm", "norm"),
-        ("Step size along the average gradient", "step size"), ("Loss on the task's rows", "mean loss"),
+        ("Step size along the average gradient", "step size"),
+        ("Loss on the task's rows, theta at its best scale", "mean loss"),
     )  # fmt: skip
     for axes, (title, label) in zip(panels.flat, titles, strict=True):
         _tidy(axes, title, label)
