@@ -55,7 +55,9 @@ def train(
 ) -> Trained:
     """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start)."""
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound)
-    start = model.start() if theta is None else theta
+    start = model.start() if theta is None else theta.detach().float()
+    if start.shape != (model.dimension,):
+        raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
     if not method.private:
         handed_over = PublicCurator(records.X, records.y, model=model, seed=seed)
         state = method.step(method.init(start, facts, None), None, handed_over)  # type: ignore[arg-type]

@@ -297,7 +297,10 @@ def test_a_pairs_protector_is_trained_on_that_pair_alone_and_written(folder, tmp
     path = tmp_path / "protectors" / "1-2.safetensors"
     figure4.trained_on((1, 2), folder, 1, path)
     written = load(path)
-    assert written.header["trained_on"] == ["mnist.npz, 1 vs 2"] and written.horizon == figure4.HORIZON
+    assert (
+        written.header["trained_on"] == [{"data": "mnist.npz, 1 vs 2", "licence": "CC BY-SA 3.0"}]
+        and written.horizon == figure4.HORIZON
+    )
     (source,) = figure4.pair_tasks((1, 2), folder).sources
     assert source.pairs == ((1, 2),) and source.columns == figure4.COLUMNS
 

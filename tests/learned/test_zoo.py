@@ -21,7 +21,7 @@ from noisewise.protect.signal import first_signal
 
 DESIGN = Design(units=4, norm_share=0.1, squared_norm=True)
 RANGES = {"size": [100, 5000], "dimension": [2, 50], "epsilon": [0.1, 1.0], "horizon": [5, 20]}
-HEADER = {"name": "mine", "horizon": 7, "ranges": RANGES, "trained_on": ["gaussian"]}
+HEADER = {"name": "mine", "horizon": 7, "ranges": RANGES, "trained_on": [{"data": "gaussian", "licence": "generated"}]}
 
 
 def saved(path, seed=0, design=DESIGN, **header):
@@ -46,7 +46,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path):
     kept = saved(path)
     loaded = load(path)
     assert loaded.design == DESIGN == kept.design
-    assert loaded.header == kept.header and loaded.header["trained_on"] == ["gaussian"]
+    assert loaded.header == kept.header and loaded.header["trained_on"] == HEADER["trained_on"]
     assert (loaded.name, loaded.horizon, loaded.digest) == ("mine", 7, digest(new_weights(DESIGN).tensors()))
     for name, weight in new_weights(DESIGN).tensors().items():
         assert torch.equal(loaded.weights.tensors()[name], weight)

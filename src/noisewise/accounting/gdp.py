@@ -76,6 +76,9 @@ def epsilon_of(mu: float, delta: float) -> float:
     return root * (1 + step)
 
 
+LEAST_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
+
+
 def mu_of(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP is (epsilon, delta)-DP, rounded down by at most a relative 1e-8.
 
@@ -88,8 +91,13 @@ def mu_of(epsilon: float, delta: float) -> float:
     _validate.open_unit(delta=delta)
     target = delta * (1 - _DELTA_ERROR)
     low, high = epsilon, epsilon
-    while delta_of(low, epsilon) > target:
+    while delta_of(low, epsilon) > target and low >= LEAST_MU:
         low /= 2
+    if low < LEAST_MU:
+        raise ValueError(
+            f"epsilon={epsilon!r} with delta={delta!r} is worth less than {LEAST_MU} in Gaussian DP, too little to be "
+            "priced exactly; pass a larger epsilon or delta"
+        )
     while delta_of(high, epsilon) <= target:
         high *= 2
     root = float(brentq(lambda mu: _log(delta_of(mu, epsilon)) - math.log(target), low, high, xtol=1e-300))

@@ -71,7 +71,7 @@ def trained_on(pair: tuple[int, int], folder: Path, epochs: int, path: Path) -> 
         pass
     path.parent.mkdir(parents=True, exist_ok=True)
     header = {
-        "name": path.stem, "horizon": HORIZON, "trained_on": [f"mnist.npz, {tasks.name}"], "held_out": [],
+        "name": path.stem, "horizon": HORIZON, "trained_on": [{"data": f"mnist.npz, {tasks.name}", "licence": "CC BY-SA 3.0"}], "held_out": [],
         "recipe": training.recipe.to_dict(), "tasks": {},
         "ranges": {**{name: list(span) for name, span in RANGES.items()}, "dimension": [COLUMNS[0], 800]},
     }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from ..learned.zoo import Learned
@@ -36,7 +37,7 @@ def listed(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         ranges = "\n".join(f"{_range(row['ranges'][key])} {word}" for key, word in RANGES.items())
         data = "\n".join(row["trained_on"]) or "not said"
-        table.add_row(row["name"], data, ranges, f"{row['weights']:,}", f"{row['kilobytes']:.1f}")
+        table.add_row(Text(row["name"]), Text(data), ranges, f"{row['weights']:,}", f"{row['kilobytes']:.1f}")
         table.add_section()
     return table
 
@@ -45,7 +46,7 @@ def in_words(learned: Learned) -> Table:
     """The header of a protector, a line for each thing."""
     table = Table.grid(padding=(0, 2))
     for label, text in _words(learned):
-        table.add_row(label, text)
+        table.add_row(label, Text(text))  # a stranger's words are no markup
     return table
 
 

@@ -120,8 +120,8 @@ class Curator:
         budget = meter.budget
         if size is None and budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
-        if size is not None and not (math.isfinite(size) and size >= 1):
-            raise ValueError(f"size is {size!r}; pass the public number of records, at least 1, or None to buy it")
+        if size is not None and not 1 <= size <= 1e15:
+            raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__batch = model.lay_out(X, y)

@@ -15,6 +15,8 @@ from torch import Tensor
 from ..losses import Loss
 from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, row_by_row
 
+FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -63,6 +65,8 @@ class Linear:
     def _batch_scores(self, theta: Tensor, batch: Batch) -> Tensor:
         """Scores of the batch. Where the slope jumps or is steep, they must not depend on a record's company by rounding."""
         gentle = self.loss.smoothness <= 1 or self.outputs > 1  # softmax is gentle unless its classes are weighted
+        if gentle and self.outputs == 1 and not float(torch.linalg.vector_norm(theta)) <= FAR:
+            gentle = False  # scores are so large that their rounding is felt, also by a smooth loss
         return self._scaled(self.scores(theta, batch.X) if gentle else row_by_row(batch.X, theta), batch)
 
     def _scaled(self, values: Tensor, batch: Batch) -> Tensor:

@@ -34,7 +34,7 @@ from .cells import Cell, Memory, cell_from, new_cell, no_memory, run
 
 FORMS = ("exact", "open")
 INPUTS = ("normalised", "paper")
-FARTHEST = 1e6  # no coordinate of theta goes further, whatever the weights
+FARTHEST = 1e3  # no coordinate of theta goes further, whatever the weights
 LEAST_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
 PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
 
@@ -56,6 +56,9 @@ class Design:
         _validate.whole(units=self.units)
         _validate.one_of(FORMS, form=self.form)
         _validate.one_of(INPUTS, inputs=self.inputs)
+        for name in ("clip", "scheduler", "projector", "squared_norm"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; pass True or False")
         if not 0 <= self.norm_share < 1:
             raise ValueError(f"norm_share is {self.norm_share!r}; pass a number in [0, 1)")
 
@@ -95,6 +98,8 @@ def _shapes(design: Design) -> list[tuple[int, int, int]]:
 def fits(weights: Weights, design: Design) -> bool:
     """Whether weights from elsewhere have the inputs, units and outputs of the design."""
     cells = (weights.scheduler, weights.projector, weights.clip)
+    if len({len(cell.layers) for cell in cells}) > 1:
+        return False
     shapes = [(cell.inputs, cell.units, len(cell.bias)) for cell in cells]
     without_scale = [*_shapes(design)[:2], (6, design.units, 1)]
     return shapes in (_shapes(design), without_scale)

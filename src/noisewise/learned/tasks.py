@@ -97,6 +97,10 @@ class Source:
             pairs and all(isinstance(p, tuple | list) and len(p) == 2 for p in pairs)
         ):
             raise ValueError(f"pairs is {self.pairs!r}; pass 'all', 'groups' or pairs of classes, e.g. [[3, 5]]")
+        if self.file is not None and (Path(self.file).is_absolute() or ".." in Path(self.file).parts):
+            raise ValueError(f"file is {self.file!r}; name a file inside the data folder")
+        if self.hidden > 10_000:
+            raise ValueError(f"hidden is {self.hidden}; pass at most 10000")
         if (self.data in ("table", "images")) != (self.file is not None):
             raise ValueError(f"data is {self.data!r}; 'table' and 'images' need a file, generated tasks have none")
 
@@ -125,6 +129,8 @@ class Tasks:
             _check_range(name, getattr(self, name))
         _validate.open_unit(delta=self.delta)
         _validate.whole(rows=self.rows, copies=self.copies)
+        if self.rows > 1_000_000 or self.copies > 1000:
+            raise ValueError(f"rows is {self.rows} and copies {self.copies}; pass at most 1000000 and 1000")
         if self.horizon[0] < 2:
             raise ValueError(f"horizon is {list(self.horizon)}; pass at least 2 steps")
         if not self.sources:
@@ -156,7 +162,7 @@ def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
     """The task distribution in a TOML file; files it names are looked up in ``folder`` (default: beside it)."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not a TOML file ({error})") from None
     try:
         tasks = tasks_from(document, folder or path.parent)

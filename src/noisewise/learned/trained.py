@@ -182,8 +182,8 @@ def read_checkpoint(path: Path, terms: dict[str, Any]) -> tuple[dict[str, Tensor
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  not a dict
         if document["sha256"] != digest(_weights(tensors)):
             raise ValueError("the weights do not match their hash")
-        kept, plain = document["terms"], document["plain"]
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        kept, plain = dict(document["terms"]), document["plain"]
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: not a checkpoint ({error})") from None
     for part, wanted in terms.items():
         if kept.get(part) != wanted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from .protector import Design, Weights, fits, protector, weights_from, zero_weig
 FORMAT = 1
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
 NOISY = 10.0  # n mu / sqrt(d) below which noise drowns the gradient
+LONGEST = 100_000  # steps
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
 
@@ -122,14 +124,31 @@ def _read(written: bytes) -> Learned:
         raise ValueError("the weights do not match their hash")
     for name in RANGES:
         low, high = header["ranges"][name]
-        if not 0 < low <= high:
+        if any(type(end) not in (int, float) for end in (low, high)) or not 0 < float(low) <= float(high) < math.inf:
             raise ValueError(f"its range of {name} is not one")
-    if not isinstance(header["name"], str) or int(header["horizon"]) < 1:
+    horizon = header["horizon"]
+    if not isinstance(header["name"], str) or type(horizon) is not int or not 1 <= horizon <= LONGEST:
         raise ValueError("its name or horizon is missing")
+    _check_papers(header)
     weights, design = weights_from(tensors), Design(**header["design"])
     if not fits(weights, design):
         raise ValueError("its weights do not fit its design")
     return Learned(weights, design, header)
+
+
+def _check_papers(header: dict[str, Any]) -> None:
+    """The rest of a header is for people, and comes from strangers: plain text of the expected shape."""
+    sources = header.get("trained_on", [])
+    shaped = isinstance(sources, list) and all(
+        isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("data", "licence"))
+        for entry in sources
+    )
+    recipe, command = header.get("recipe", {}), header.get("command", "")
+    if not shaped or not isinstance(recipe, dict) or not isinstance(command, str):
+        raise ValueError("its header does not say what it was trained on in the usual form")
+    for text in (header["name"], command, *(entry[key] for entry in sources for key in ("data", "licence"))):
+        if not text.isprintable():
+            raise ValueError("its header has characters that cannot be printed")
 
 
 @lru_cache(maxsize=1)

@@ -150,4 +150,7 @@ def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
     if public is None or public.size < BASIS_SHARE * signal_to_noise(facts) ** 2:
         return None
     rows = public.model.rows(public.batch)
-    return torch.from_numpy(deflating(rows.mean(0).numpy(), float(rows.square().sum(1).mean())))
+    if public.batch.valid is not None:
+        rows = rows[public.batch.valid]
+    squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0
+    return None if squared_length < 0.01 else torch.from_numpy(deflating(rows.mean(0).numpy(), squared_length))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
@@ -30,13 +31,14 @@ from ..choice import choose_meter
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.curator import LEAST_CLIP
 from ..learned.fast import fast
-from ..learned.zoo import Learned, named, names, pick, warn_outside
+from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.clips import typical_clip
 from ..protect.protector import Protector, Run, answered, begin, finished, question
 from ..protect.signal import first_signal, one
 from .base import Method
 from .descent import bought_basis, public_basis, signal_to_noise
 
+LARGEST_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
 
 
@@ -67,18 +69,30 @@ class L2P(Method):
             raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
         if self.steps is not None:
             _validate.whole(steps=self.steps)
-        if self.max_grad_norm is not None:
-            _validate.positive(max_grad_norm=self.max_grad_norm)
+            if self.steps > LONGEST:
+                raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
+        if self.max_grad_norm is not None and not LEAST_CLIP <= self.max_grad_norm <= LARGEST_CLIP:
+            raise ValueError(
+                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {LEAST_CLIP} to {LARGEST_CLIP:g}"
+            )
+
+    @cached_property
+    def _chosen(self) -> Learned | None:
+        """The protector that was asked for, read once: what runs is what the statement names."""
+        return None if self.protector == "auto" else named(self.protector)
 
     def learned(self, facts: Facts) -> Learned:
         """The protector of this run, from public or released facts."""
-        if self.protector != "auto":
-            return named(self.protector)
+        if self._chosen is not None:
+            return self._chosen
         return named(pick(facts.loss, signal_to_noise(facts), layers=len(facts.groups)))
 
     def settings(self) -> dict[str, Any]:
-        used = names() if self.protector == "auto" else (self.protector,)
-        return {**super().settings(), "sha256": {named(name).name: named(name).digest for name in used}}
+        settings, chosen = super().settings(), self._chosen
+        if chosen is None:
+            return {**settings, "sha256": {name: named(name).digest for name in names()}}
+        horizon = self.steps or chosen.horizon
+        return {**settings, "sha256": chosen.digest, "design": chosen.design.to_dict(), "horizon": horizon}
 
     def meter(self, facts: Facts) -> Meter:
         self.learned(facts)  # a protector that is not there is refused before anything is asked
@@ -100,7 +114,7 @@ class L2P(Method):
         if protector.norm_share:
             run = _with_paid_norm(protector, run, private, state.before)
         clip, share, run = question(protector, run)
-        limit = min(max(clip.item(), LEAST_CLIP), 1e6)
+        limit = min(max(clip.item(), LEAST_CLIP), LARGEST_CLIP)
         sigma = private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         answer = private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
         run = answered(
@@ -147,7 +161,7 @@ def _left(private: Curator, before: float) -> float:
 def _with_paid_norm(protector: Protector, run: Run, private: Curator, before: float) -> Run:
     """Algorithm 2, line 1: a norm of the gradient, in units of the clip norm, paid for before the noise is chosen."""
     signal = run.signal
-    clip = min(max(signal.clip.item(), LEAST_CLIP), 1e6)
+    clip = min(max(signal.clip.item(), LEAST_CLIP), LARGEST_CLIP)
     sigma = private.meter.noise_for(protector.norm_share / max(signal.horizon - signal.step, 1))
     answer = private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=protector.squared_norm)
     value = max(float(answer.value), 0.0)

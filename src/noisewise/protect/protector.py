@@ -66,7 +66,7 @@ class FixedClip:
         return None
 
     def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), self.factor * signal.typical_clip), None
+        return torch.full((signal.copies,), self.factor * signal.typical_clip, dtype=torch.float32), None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Uniform:
         return None
 
     def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), 1 / max(signal.horizon - signal.step, 1)), None
+        return torch.full((signal.copies,), 1 / max(signal.horizon - signal.step, 1), dtype=torch.float32), None
 
 
 @dataclass(frozen=True)

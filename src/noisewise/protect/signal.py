@@ -60,8 +60,8 @@ def first_signal(
     groups: tuple[int, ...] = (),
 ) -> Signal:
     """What is known before anything is asked."""
-    one, zero = torch.ones(copies), torch.zeros(copies)
-    none = torch.zeros(copies, dimension)
+    one, zero = torch.ones(copies, dtype=torch.float32), torch.zeros(copies, dtype=torch.float32)
+    none = torch.zeros(copies, dimension, dtype=torch.float32)
     return Signal(
         step=0, horizon=horizon, ratio=ratio, remaining=one, typical_clip=typical_clip, groups=groups or (dimension,),
         clip=typical_clip * one, gradient=none, noise_std=zero, average=none, average_std=one, norm=one,

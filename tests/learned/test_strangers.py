@@ -1,0 +1,140 @@
+"""Attacks that once worked on files, settings and far thetas; each is refused, or harmless, now."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save as to_bytes
+
+import noisewise as nw
+from noisewise.accounting.gdp import mu_of
+from noisewise.curator import PublicCurator
+from noisewise.curator.curator import facts_of
+from noisewise.gradients import Linear
+from noisewise.learned import zoo
+from noisewise.learned.protector import FARTHEST, Design, zero_weights
+from noisewise.learned.tasks import load_tasks
+from noisewise.losses import Logistic
+from noisewise.methods.descent import public_basis
+from noisewise.methods.l2p import L2P
+from noisewise.train import Records, train
+
+DESIGN = Design(units=3)
+HEADER = {"name": "mine", "horizon": 5, "ranges": {name: [1e-9, 1e12] for name in zoo.RANGES}}
+
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+
+
+def a_file(path: Path, **header):
+    zoo.save(path, zero_weights(DESIGN), DESIGN, {**HEADER, **header})
+    return path
+
+
+def test_the_rounding_of_far_scores_stays_within_the_clip_norm():
+    """A smooth loss at a huge theta: scores are summed row by row, so a neighbour cannot shift the others' rounding."""
+    d, n, clip = 200, 1000, 0.5
+    generator = torch.Generator().manual_seed(0)
+    row = torch.randn(d, generator=generator)
+    row = (row - row.mean()) / torch.linalg.vector_norm(row - row.mean())
+    added = (-row + 0.01 / d**0.5)[None]
+    X, y = torch.cat([added, row.repeat(n, 1)]), torch.cat([-torch.ones(1), torch.ones(n)])
+    model = Linear(d, Logistic())
+    for far in (1e3, 1e5, 1e6):
+        theta = torch.full((d,), far)
+        sums = [model.clipped_sum(theta, model.lay_out(X[k:], y[k:]), clip).double() for k in (0, 1)]
+        assert float(torch.linalg.vector_norm(sums[0] - sums[1])) <= clip
+    assert FARTHEST <= 1e3
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-10, 1e-15), (1e-30, 1e-40)])
+def test_a_budget_too_small_to_be_priced_is_refused(epsilon, delta):
+    with pytest.raises(ValueError, match="too little to be priced"):
+        mu_of(epsilon, delta)
+
+
+def test_what_the_statement_names_is_what_ran(tmp_path):
+    """The file is read once: changing or deleting it during the run changes neither the run nor the statement."""
+    method = L2P(protector=str(a_file(tmp_path / "p.safetensors")))
+    facts = facts_of(Linear(3, Logistic()), nw.Budget(1.0, 1e-6), size=50.0, row_bound=1.0)
+    before = method.learned(facts)
+    (tmp_path / "p.safetensors").unlink()
+    assert method.learned(facts) is before
+    stated = method.settings()
+    assert (stated["sha256"], stated["horizon"]) == (before.digest, 5)
+    assert stated["design"] == DESIGN.to_dict()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"horizon": 10**12}, {"horizon": 10**400}, {"horizon": "7"}, {"horizon": True}, {"trained_on": "xyz"},
+        {"trained_on": [{"data": 3, "licence": ""}]}, {"command": 7}, {"recipe": []}, {"name": "a\x1b[31m"},
+        {"ranges": {name: [10**400, 10**401] for name in zoo.RANGES}},
+    ],
+)  # fmt: skip
+def test_a_header_of_another_shape_is_refused(tmp_path, header):
+    with pytest.raises(ValueError, match="not a protector"):
+        zoo.load(a_file(tmp_path / "p.safetensors", **header))
+
+
+def test_a_design_with_words_for_switches_or_cells_of_unequal_depth_is_refused(tmp_path):
+    path = a_file(tmp_path / "p.safetensors")
+    kept = zoo.load(path)
+    tensors = {name: weight.contiguous() for name, weight in kept.weights.tensors().items()}
+    document = {**kept.header, "design": {**kept.header["design"], "clip": "no"}}
+    path.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
+    with pytest.raises(ValueError, match="clip"):
+        zoo.load(path)
+    shallow = {name: weight for name, weight in tensors.items() if not name.startswith("clip.layer1")}
+    document = {**kept.header, "sha256": zoo.digest(shallow)}
+    path.write_bytes(to_bytes(shallow, {"noisewise": json.dumps(document)}))
+    with pytest.raises(ValueError, match="do not fit"):
+        zoo.load(path)
+
+
+@pytest.mark.parametrize("settings", [{"steps": 10**6}, {"max_grad_norm": 1e300}, {"max_grad_norm": 1e-9}])
+def test_settings_that_would_fail_in_the_middle_are_refused_at_once(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        L2P(**settings)
+
+
+def test_public_rows_that_say_nothing_give_no_basis():
+    model = Linear(3, Logistic())
+    facts = facts_of(model, nw.Budget(0.1, 1e-8), size=100.0, row_bound=1.0)
+    for rows in (torch.zeros(5000, 3), torch.full((5000, 3), torch.nan)):
+        assert public_basis(PublicCurator(rows, torch.ones(5000), model=model), facts) is None
+    half = torch.cat([torch.full((5000, 3), torch.nan), torch.eye(3).repeat(2000, 1)])
+    whole = PublicCurator(half[5000:], torch.ones(6000), model=model)
+    found = public_basis(PublicCurator(half, torch.ones(11000), model=model), facts)
+    assert torch.allclose(found, public_basis(whole, facts))
+
+
+def test_a_start_of_another_shape_is_refused_before_anything_is_asked():
+    model = Linear(3, Logistic())
+    records = Records(torch.zeros(10, 3), torch.ones(10), 10.0, row_bound=1.0)
+    with pytest.raises(ValueError, match="theta has shape"):
+        train(L2P(steps=2), records, model=model, budget=nw.Budget(1.0, 1e-6), theta=torch.zeros(4))
+    wanting = torch.zeros(3, requires_grad=True)
+    run = train(L2P(steps=2), records, model=model, budget=nw.Budget(1.0, 1e-6), theta=wanting, seed=0)
+    assert torch.isfinite(run.theta).all() and not run.theta.requires_grad
+
+
+@pytest.mark.parametrize("file", ["/etc/hostname", "../secret.csv"])
+def test_a_task_file_names_only_files_of_its_folder(tmp_path, file):
+    path = tmp_path / "tasks.toml"
+    path.write_text(f'[[source]]\ndata = "table"\nfile = "{file}"\n')
+    with pytest.raises(ValueError, match="inside the data folder"):
+        load_tasks(path)
+    path.write_text("rows = 1000000000000\n[[source]]\ndata = 'gaussian'\n")
+    with pytest.raises(ValueError, match="rows"):
+        load_tasks(path)
+    assert replace(load_tasks_of(path), rows=5).rows == 5
+
+
+def load_tasks_of(path: Path):
+    path.write_text("[[source]]\ndata = 'gaussian'\n")
+    return load_tasks(path)
