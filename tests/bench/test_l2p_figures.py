@@ -78,18 +78,15 @@ def test_a_file_that_is_no_store_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", l2p_data.TASKS)
-@pytest.mark.parametrize("intercept", [True, False])
-def test_rows_have_norm_one_and_labels_are_signs(folder, name, intercept):
-    found = l2p_data.problem(name, folder, intercept=intercept)
-    public = [
-        l2p_data.auxiliary(name, folder, n, intercept=intercept) for n in range(l2p_data.how_many_auxiliaries(name))
-    ]
+def test_rows_have_norm_one_and_labels_are_signs(folder, name):
+    found = l2p_data.problem(name, folder)
+    public = [l2p_data.auxiliary(name, folder, n) for n in range(l2p_data.how_many_auxiliaries(name))]
     for rows in (found.train, found.test, *public):
         assert np.allclose(np.linalg.norm(rows.X, axis=1), 1, atol=1e-5) and set(rows.y.tolist()) == {-1.0, 1.0}
         assert rows.X.dtype == np.float32
     assert len(public) == (2 if name == "ipums-br" else 28)
     widths = {"ipums-br": 4, "mnist35": 16, "mnist35-features": 16}
-    assert found.train.X.shape[1] == widths[name] + intercept
+    assert found.train.X.shape[1] == widths[name] + 1, "with an intercept"
 
 
 def test_a_table_is_split_anew_for_each_repeat_and_a9a_has_its_training_part(folder):

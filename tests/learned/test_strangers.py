@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,9 +131,3 @@ def test_a_task_file_names_only_files_of_its_folder(tmp_path, file):
     path.write_text("rows = 1000000000000\n[[source]]\ndata = 'gaussian'\n")
     with pytest.raises(ValueError, match="rows"):
         load_tasks(path)
-    assert replace(load_tasks_of(path), rows=5).rows == 5
-
-
-def load_tasks_of(path: Path):
-    path.write_text("[[source]]\ndata = 'gaussian'\n")
-    return load_tasks(path)

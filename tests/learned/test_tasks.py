@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -254,3 +255,13 @@ def test_a_label_that_is_not_there_is_refused_by_name(tmp_path):
     tasks = small(Source("table", "people.csv", "poor"), folder=Path(tmp_path))
     with pytest.raises(ValueError, match=r"people\.csv has no column 'poor'"):
         tasks.draw(np.random.default_rng(0))
+
+
+def test_the_order_of_the_draws_stays_as_recorded_commands_need_it():
+    """Size before epsilon without a ratio, epsilon before size and ratio with one: else a seed gives other protectors."""
+    plain = Tasks(
+        "order", (Source("gaussian", columns=(7, 7)),), rows=30, copies=1, epsilon=(0.01, 1.0), size=(10.0, 1e6)
+    )
+    drawn = [tasks.draw(np.random.default_rng(0)) for tasks in (plain, replace(plain, ratio=(2.0, 14.0)))]
+    assert [task.size for task in drawn] == pytest.approx([99.1954, 1021.1894], rel=1e-6)
+    assert [float(task.mu) for task in drawn] == pytest.approx([0.019658756, 0.0071866373], rel=1e-5)

@@ -56,16 +56,16 @@ class Problem:
 
 
 @lru_cache(maxsize=4)
-def problem(name: str, folder: Path, *, repeat: int = 0, intercept: bool = True) -> Problem:
+def problem(name: str, folder: Path, *, repeat: int = 0) -> Problem:
     """The private task of that name; a table is split anew for each repeat."""
     if name.startswith("ipums"):
         X, y = _table(folder / f"{name.replace('-', '_')}.parquet")
         order = np.random.default_rng([repeat, 2021]).permutation(len(X))
         train, test = np.split(order, [int(TRAIN_SHARE * len(order))])
-        return Problem(_rows(name, X[train], y[train], intercept), _rows(name, X[test], y[test], intercept))
+        return Problem(_rows(name, X[train], y[train]), _rows(name, X[test], y[test]))
     return Problem(
-        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name), intercept=intercept),
-        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name), intercept=intercept, test=True),
+        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name)),
+        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name), test=True),
     )
 
 
@@ -75,17 +75,15 @@ def how_many_auxiliaries(name: str) -> int:
 
 
 @lru_cache(maxsize=2)
-def auxiliary(name: str, folder: Path, number: int, *, intercept: bool = True) -> Rows:
+def auxiliary(name: str, folder: Path, number: int) -> Rows:
     """One of the public tasks beside a private one: all that there are, and never the private rows."""
     if name.startswith("ipums"):
         file = PUBLIC_TABLES[number]
-        return _rows(file.removesuffix(".parquet"), *_table(folder / file), intercept)
-    return digit_pair(folder, PAIRS[number], features=_has_features(name), intercept=intercept)
+        return _rows(file.removesuffix(".parquet"), *_table(folder / file))
+    return digit_pair(folder, PAIRS[number], features=_has_features(name))
 
 
-def digit_pair(
-    folder: Path, pair: tuple[int, int], *, features: bool = False, intercept: bool = True, test: bool = False
-) -> Rows:
+def digit_pair(folder: Path, pair: tuple[int, int], *, features: bool = False, test: bool = False) -> Rows:
     """The images of two digits, +1 for the first: pixels, or public features."""
     X, y = _images(folder / "mnist.npz", test)
     chosen = np.isin(y, pair)
@@ -93,7 +91,7 @@ def digit_pair(
     if features:
         mean, components = public_features(folder)
         pixels = (pixels - mean) @ components
-    return _rows(f"{pair[0]} vs {pair[1]}", pixels, np.where(y[chosen] == pair[0], 1.0, -1.0), intercept)
+    return _rows(f"{pair[0]} vs {pair[1]}", pixels, np.where(y[chosen] == pair[0], 1.0, -1.0))
 
 
 @lru_cache(maxsize=2)
@@ -144,9 +142,8 @@ def _has_features(name: str) -> bool:
     return name.endswith("-features")
 
 
-def _rows(name: str, X: NDArray[Any], y: NDArray[Any], intercept: bool) -> Rows:
-    if intercept:
-        X = np.column_stack([X, np.ones(len(X))])
+def _rows(name: str, X: NDArray[Any], y: NDArray[Any]) -> Rows:
+    X = np.column_stack([X, np.ones(len(X))])
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     return Rows(name, (X / np.maximum(lengths, 1e-12)).astype(np.float32), y.astype(np.float32))
 

@@ -142,12 +142,7 @@ class Tasks:
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
         loss_name = str(rng.choice(source.losses))
         X, y = _rows(source, self.folder, rng, self.rows, held_out)
-        epsilon = float(np.exp(rng.uniform(*np.log(self.epsilon))))
-        worth = mu_of(epsilon, self.delta)
-        size = float(np.exp(rng.uniform(*np.log(self.size))))
-        if self.ratio:
-            wanted = math.exp(rng.uniform(*np.log(self.ratio))) * math.sqrt(_dimension(source, loss_name, X.shape[1]))
-            size = min(max(wanted / worth, self.size[0]), self.size[1])
+        size, worth = self._size_and_worth(rng, _dimension(source, loss_name, X.shape[1]))
         if rng.random() < source.basis:
             X = X @ _bought(X, size, worth, rng)
             worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
@@ -156,6 +151,23 @@ class Tasks:
         model, labels = _model(source, loss_name, X.shape[1], y)
         curator = PublicCurator(torch.from_numpy(X), torch.from_numpy(labels), model=model, seed=0)
         return Task(f"{source.name} {loss_name} d={model.dimension}", curator, size, mu, steps)
+
+    def _size_and_worth(self, rng: np.random.Generator, dimension: int) -> tuple[float, float]:
+        """How many records the rows stand for, and what the budget is worth in Gaussian DP.
+
+        Recorded commands reproduce protectors by their seeds, so the order of the draws is part of the format.
+        """
+
+        def drawn(span: tuple[float, float]) -> float:
+            return math.exp(rng.uniform(*np.log(span)))
+
+        if self.ratio is None:
+            size = drawn(self.size)
+            return size, mu_of(drawn(self.epsilon), self.delta)
+        worth = mu_of(drawn(self.epsilon), self.delta)
+        drawn(self.size)  # not used: the size follows from the ratio
+        wanted = drawn(self.ratio) * math.sqrt(dimension) / worth
+        return min(max(wanted, self.size[0]), self.size[1]), worth
 
 
 def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
