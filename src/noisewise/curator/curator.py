@@ -20,7 +20,7 @@ from torch import Tensor
 from ..budget import Budget, Meter
 from ..events import FULL, ApproximateDP, BoundedRange, Event, Gaussian, Leaf, Sampling, sampled
 from ..gradients import Batch, Linear, Model, clipped_sum_and_count
-from ..gradients.batches import in_new_basis
+from ..gradients.batches import Store, in_memory, in_new_basis
 from .noise import Stream
 from .objective import PerturbedObjective, minimiser, terms
 from .oneshot import Descent, NoisyWalk, OnePass, descend, descent_unit, pass_noise, walk_once
@@ -98,9 +98,10 @@ class Curator:
     bought with :meth:`release_size`. It is never compared with the number of rows.
     ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
+    ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
     """
 
-    __slots__ = ("__batch", "__model", "__stream", "_basis", "_facts", "_meter", "_trace")
+    __slots__ = ("__batch", "__model", "__stream", "_basis", "_facts", "_meter", "_store", "_trace")
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class Curator:
         size: float | None,
         row_bound: float = math.inf,
         seed: int | None = None,
+        store: Store = in_memory,
     ) -> None:
         if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
             raise ValueError(
@@ -124,7 +126,8 @@ class Curator:
             raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
-        self.__batch = model.lay_out(X, y)
+        self._store = store
+        self.__batch = model.lay_out(X, y, store)
         self.__model = model
         self.__stream = Stream(seed)
         self._basis: Tensor | None = None
@@ -360,8 +363,8 @@ class Curator:
         plain = matrix.detach().as_subclass(Tensor).double()
         if type(plain) is not Tensor or not bool(plain.any()):
             raise ValueError("matrix must be a plain tensor that is not all zero")
-        rows = in_new_basis(self.__model.rows(self.__batch), self.__batch.valid, plain)
-        self.__batch = self.__model.lay_out(rows, self.__batch.y)
+        rows = in_new_basis(self.__model.rows, self.__batch, plain)
+        self.__batch = self.__model.lay_out(rows, self.__batch.y, self._store)
         self._basis = plain if self._basis is None else self._basis @ plain
         norm = float(torch.linalg.matrix_norm(plain, 2))
         self._facts = replace(self._facts, row_bound=self._facts.row_bound * norm)

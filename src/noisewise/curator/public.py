@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..events import FULL, Sampling
 from ..gradients import Model, clipped_sum_and_count, leading_subspace, per_record
-from ..gradients.batches import in_new_basis
+from ..gradients.batches import Source, in_new_basis
 from ..gradients.differentiable import clipped_means, mean_losses
 from .curator import Answer
 from .noise import Stream
@@ -20,7 +20,7 @@ from .sampling import draw, expected_size
 class PublicCurator:
     """Public rows behind the curator's questions, so that a method treats both alike. Never hand it private rows."""
 
-    def __init__(self, X: Tensor, y: Tensor, *, model: Model, seed: int | None = None) -> None:
+    def __init__(self, X: Tensor | Source, y: Tensor, *, model: Model, seed: int | None = None) -> None:
         self.model = model
         self.batch = model.lay_out(X, y)
         self.stream = Stream(seed)
@@ -68,8 +68,7 @@ class PublicCurator:
 
     def in_basis(self, matrix: Tensor) -> PublicCurator:
         """The same public records with every row x replaced by x @ matrix."""
-        rows = in_new_basis(self.model.rows(self.batch), self.batch.valid, matrix)
-        return PublicCurator(rows, self.batch.y, model=self.model)
+        return PublicCurator(in_new_basis(self.model.rows, self.batch, matrix), self.batch.y, model=self.model)
 
     def loss(self, theta: Tensor) -> float:
         """Mean loss at theta."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..events import FULL, Adjacency, Sampling
 from ..gradients import Batch, Model
+from ..gradients.batches import in_chunks
 from ..gradients.transformed import soft_count
 
 
@@ -119,15 +120,14 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
         case Count():
             return torch.tensor([float(len(batch))], dtype=torch.float64)
         case FirstMoment():
-            return _clipped_rows(batch, model).sum(0)
+            return in_chunks(batch, lambda part: _clipped_rows(part, model).sum(0))
         case SquaredLength():
-            return _clipped_rows(batch, model).square().sum()[None]
+            return in_chunks(batch, lambda part: _clipped_rows(part, model).square().sum()[None])
         case SecondMoment():
             moment = _second_moment(batch, model)
             return torch.masked_select(moment, torch.ones_like(moment, dtype=torch.bool).triu())
         case CrossMoment(bound):
-            labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
-            return (_clipped_rows(batch, model) * labels[:, None]).sum(0)
+            return in_chunks(batch, lambda part: _cross_moment(part, model, bound))
         case MinEigenvalue():
             eigenvalues: Tensor = torch.linalg.eigvalsh(_second_moment(batch, model))
             return eigenvalues[:1]
@@ -158,5 +158,13 @@ def _clipped_rows(batch: Batch, model: Model) -> Tensor:
 
 
 def _second_moment(batch: Batch, model: Model) -> Tensor:
-    rows = _clipped_rows(batch, model)
-    return rows.T.mm(rows)
+    def moment(part: Batch) -> Tensor:
+        rows = _clipped_rows(part, model)
+        return rows.T.mm(rows)
+
+    return in_chunks(batch, moment)
+
+
+def _cross_moment(batch: Batch, model: Model, bound: float) -> Tensor:
+    labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
+    return (_clipped_rows(batch, model) * labels[:, None]).sum(0)

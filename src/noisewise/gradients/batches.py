@@ -11,8 +11,11 @@ make the slack unnecessary; they are not here yet.)
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -63,34 +66,81 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
     return total
 
 
-def in_new_basis(rows: Tensor, valid: Tensor | None, matrix: Tensor) -> Tensor:
-    """rows @ matrix; a masked row becomes NaN, so that laying it out masks it again."""
-    changed = rows @ matrix.double()
-    return changed if valid is None else torch.where(valid[:, None], changed, math.nan)
+Source = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
+Store = Callable[[int, int], Tensor]  # (rows, columns): an empty float32 matrix to keep rows in
 
 
-def lay_out(X: Tensor, y: Tensor, *, unit_rows: bool, classes: int | None) -> Batch:
+def in_memory(rows: int, columns: int) -> Tensor:
+    """Where laid out rows are kept unless there are too many: in memory."""
+    return torch.empty(rows, columns)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Keeps laid out rows in a file of ``folder``, mapped into memory, so that they need not fit into it.
+
+    The file has no name from the start: nobody else can open it, and it is gone with the process, however that ends.
+    """
+
+    folder: Path
+
+    def __call__(self, rows: int, columns: int) -> Tensor:
+        if rows == 0 or columns == 0:
+            return torch.empty(rows, columns)
+        with tempfile.TemporaryFile(dir=self.folder, prefix="noisewise-") as file:
+            file.truncate(4 * rows * columns)
+            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=(rows, columns)))
+
+
+def lay_out(
+    X: Tensor | Source,
+    y: Tensor,
+    *,
+    unit_rows: bool,
+    classes: int | None,
+    store: Store = in_memory,
+    columns: int | None = None,
+) -> Batch:
     """Rows in single precision, divided by their lengths if ``unit_rows``, non-finite ones masked once and for all.
 
+    ``X`` is a matrix, or a source of rows with so many ``columns``. The rows are copied to ``store`` in
+    chunks: a caller that changes X later must not change what was measured.
     ``classes``: labels are class numbers below it, and a row with another label is masked too; None: real labels.
     """
-    rows = X.to(torch.float32, copy=True)  # a caller that changes X later must not change what was measured
-    lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    valid = lengths < LONGEST  # false for NaN
+    part = partial(torch.narrow, X, 0) if isinstance(X, Tensor) else X
+    rows = store(len(y), X.shape[1] if isinstance(X, Tensor) else columns or 0)
+    lengths, valid = torch.empty(len(y)), torch.empty(len(y), dtype=torch.bool)
     if classes is None:
         labels = y.to(torch.float32, copy=True)
-        valid &= torch.isfinite(labels)
+        usable = torch.isfinite(labels)
     else:
         labels = y.to(torch.int64, copy=True)
-        valid &= (labels >= 0) & (labels < classes)
+        usable = (labels >= 0) & (labels < classes)
+    for start in range(0, len(y), CHUNK):
+        here = slice(start, min(start + CHUNK, len(y)))
+        chunk = part(start, here.stop - start).to(torch.float32)
+        long = torch.linalg.vector_norm(chunk, dim=1, dtype=torch.float64)
+        good = (long < LONGEST) & usable[here]  # false for NaN
+        long = torch.where(good, long, 0.0)
+        chunk = torch.where(good[:, None], chunk, 0.0)
+        rows[here] = chunk / long.clamp(min=torch.finfo(torch.float32).tiny)[:, None] if unit_rows else chunk
+        lengths[here], valid[here] = long, good
     everywhere = bool(valid.all())
     if not everywhere:
-        rows = torch.where(valid[:, None], rows, 0.0)
-        lengths = torch.where(valid, lengths, 0.0)
         labels = torch.where(valid, labels, torch.zeros((), dtype=labels.dtype))
-    if unit_rows:
-        rows = rows / lengths.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
-    return Batch(rows.float().contiguous(), labels, lengths.float(), None if everywhere else valid)
+    return Batch(rows, labels, lengths, None if everywhere else valid)
+
+
+def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> Source:
+    """Rows x @ matrix, to be laid out anew; a masked row becomes NaN, so that laying it out masks it again."""
+    plain = matrix.double()
+
+    def rows(start: int, length: int) -> Tensor:
+        part = batch.narrow(start, length)
+        changed = rows_of(part) @ plain
+        return changed if part.valid is None else torch.where(part.valid[:, None], changed, math.nan)
+
+    return rows
 
 
 def sum_dtype(records: int) -> torch.dtype:

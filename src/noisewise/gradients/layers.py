@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, sum_dtype
+from .batches import SLACK, Batch, Source, Store, blocked_sum, in_chunks, in_memory, lay_out, sum_dtype
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -97,9 +97,10 @@ class MLP:
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
         return self._forward(self.layers(theta), X)[1]
 
-    def lay_out(self, X: Tensor, y: Tensor) -> Batch:
+    def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
         """Records as the formulas below want them: rows as they are, and their lengths."""
-        return lay_out(X, y, unit_rows=False, classes=self.outputs if self.loss.task == "classes" else None)
+        classes = self.outputs if self.loss.task == "classes" else None
+        return lay_out(X, y, unit_rows=False, classes=classes, store=store, columns=self.features)
 
     def rows(self, batch: Batch) -> Tensor:
         """The rows of a batch, in double precision."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, blocked_sum, in_chunks, lay_out, row_by_row
+from .batches import SLACK, Batch, Source, Store, blocked_sum, in_chunks, in_memory, lay_out, row_by_row
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
 
@@ -50,9 +50,10 @@ class Linear:
             return X @ theta
         return X @ theta.view(self.outputs, self.features).T
 
-    def lay_out(self, X: Tensor, y: Tensor) -> Batch:
+    def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
         """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
-        return lay_out(X, y, unit_rows=True, classes=self.outputs if self.loss.task == "classes" else None)
+        classes = self.outputs if self.loss.task == "classes" else None
+        return lay_out(X, y, unit_rows=True, classes=classes, store=store, columns=self.features)
 
     def rows(self, batch: Batch) -> Tensor:
         """The rows x = r u of a batch, in double precision."""
