@@ -15,7 +15,16 @@ from scipy import stats
 
 from noisewise.accounting._common import Unpriceable
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
-from noisewise.curator import Count, CrossMoment, Curator, MinEigenvalue, NormAtMost, PublicCurator, SecondMoment
+from noisewise.curator import (
+    Correct,
+    Count,
+    CrossMoment,
+    Curator,
+    MinEigenvalue,
+    NormAtMost,
+    PublicCurator,
+    SecondMoment,
+)
 from noisewise.curator.statistics import evaluate, sensitivity, unit
 from noisewise.events import BoundedRange, FixedBatch, Gaussian, Poisson
 from noisewise.gradients import MLP, SLACK, Linear
@@ -369,7 +378,8 @@ def test_spoiled_records_raise_nothing_and_every_answer_is_finite(model):
         assert torch.isfinite(curator.gradient_norm(point, clip=1.0, noise_multiplier=1.0).value)
         assert curator.choose([point, theta], loss_bound=1.0, epsilon=1.0) in (0, 1)
         at_most = NormAtMost(1.0, tuple(point.tolist()))
-        for what in (Count(), SecondMoment(), CrossMoment(), MinEigenvalue(), at_most):
+        right = Correct(tuple(point.tolist()))
+        for what in (Count(), SecondMoment(), CrossMoment(), MinEigenvalue(), at_most, right):
             assert torch.isfinite(curator.statistic(what, noise_multiplier=1.0).value).all()
 
 

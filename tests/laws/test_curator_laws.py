@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import noisewise as nw
-from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
-from noisewise.curator.statistics import evaluate, sensitivity, unit
+from noisewise.curator import Correct, Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment, SquaredError
+from noisewise.curator.statistics import evaluate, fits, sensitivity, unit
 from noisewise.events import Gaussian, Poisson
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
@@ -26,7 +26,9 @@ MODELS = [
     MLP((3, 4, 1), Logistic(), "softplus"),
     MLP((3, 4, 3), Softmax(), "tanh"),
 ]
-STATISTICS = [Count(), SecondMoment(), CrossMoment(2.5), MinEigenvalue(), NormAtMost(0.4, (0.1, -0.2, 0.3))]
+THETA = (0.1, -0.2, 0.3)
+STATISTICS = [Count(), SecondMoment(), CrossMoment(2.5), MinEigenvalue()]
+STATISTICS += [NormAtMost(0.4, THETA), Correct(THETA), SquaredError(THETA)]
 ADJACENCIES = ("add_remove", "replace_one")
 seeds = st.integers(0, 2**32 - 1)
 law = settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -172,6 +174,14 @@ WORST = {  # statistic -> (rows, labels) of two neighbours, for add_remove and r
         "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
         "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([0, 0, 0]), rows(1))),
     },
+    Correct((1.0, 0.0, 0.0)): {
+        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
+        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([9, 0, 0]), rows(-1))),
+    },
+    SquaredError((1.0, 0.0, 0.0)): {
+        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
+        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([9, 0, 0]), rows(-1))),
+    },
 }
 
 
@@ -201,6 +211,49 @@ def test_a_statistic_is_what_its_name_says():
     }
     for what, value in expected.items():
         assert np.allclose(evaluate(what, batch, model).numpy(), value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_a_count_of_right_answers_does_not_depend_on_company(model):
+    """Rows on the very boundary between classes, where a product's rounding would flip their answers."""
+    if model.loss.task == "regression":
+        pytest.skip("a regression has no classes")
+    rng = np.random.default_rng(1)
+    theta = tuple(rng.normal(size=model.dimension).tolist())
+    X = torch.from_numpy(rng.normal(size=(300, 3)))
+    direction = torch.from_numpy(rng.normal(size=3))
+    for _ in range(60):  # bisect along a line, row by row, to where the answer changes
+        near, far = X, X + direction
+        same = _answers(model, theta, (near + far) / 2) == _answers(model, theta, near)
+        X, direction = torch.where(same[:, None], (near + far) / 2, near), direction / 2
+    labels = torch.zeros(300, dtype=torch.long) if model.loss.task == "classes" else -torch.ones(300)
+    whole = model.lay_out(X, labels)
+    count = float(evaluate(Correct(theta), whole, model))
+    for left_out in (0, 1, 150, 299):
+        others = whole.take(torch.tensor([i for i in range(300) if i != left_out]))
+        assert abs(count - float(evaluate(Correct(theta), others, model))) == 0.5
+
+
+def _answers(model, theta, X):
+    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), X.contiguous())
+    return scores.argmax(1) if scores.ndim == 2 else scores > 0
+
+
+def test_right_answers_and_squared_errors_are_what_their_names_say():
+    X = rows([2, 0, 0], [-2, 0, 0], [0.5, 0, 0], [math.nan, 0, 0])
+    model = Linear(3, Logistic())
+    batch = model.lay_out(X, rows(1, 1, 1, 1))
+    assert float(evaluate(Correct((1.0, 0.0, 0.0)), batch, model)) == 0.5 - 0.5 + 0.5 - 0.5
+    errors = [0, 1, 0.25**2, 1]  # (clamped score - y)^2 / 4; a missing value counts as the largest
+    found = float(evaluate(SquaredError((1.0, 0.0, 0.0)), batch, model))
+    assert found == pytest.approx(sum(errors) - 2, abs=1e-6)
+    several = Linear(3, Softmax(), 2)
+    batch = several.lay_out(X[:3], torch.tensor([0, 0, 1]))
+    assert float(evaluate(Correct((1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), batch, several)) == 0.5 - 0.5 - 0.5
+    with pytest.raises(ValueError, match="one output"):
+        fits(SquaredError((0.0,) * 6), several)
+    with pytest.raises(ValueError, match="classifier"):
+        fits(Correct((0.0,) * 3), Linear(3, Squared()))
 
 
 # --- sampling asks for more than the relation does --------------------------------------------------------------------
@@ -258,6 +311,8 @@ class Purse:
     [
         CrossMoment(2.5),
         NormAtMost(0.4, (0.0, 0.0, 0.0)),
+        Correct((0.0, 0.0, 0.0)),
+        SquaredError((0.0, 0.0, 0.0)),
         *(pytest.param(what) for what in (SecondMoment(), MinEigenvalue())),
     ],
     ids=name,

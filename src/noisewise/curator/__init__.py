@@ -7,18 +7,21 @@ from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass
 from .public import PublicCurator
 from .statistics import (
+    Correct,
     Count,
     CrossMoment,
     FirstMoment,
     MinEigenvalue,
     NormAtMost,
     SecondMoment,
+    SquaredError,
     SquaredLength,
     Statistic,
 )
 
 __all__ = [
     "Answer",
+    "Correct",
     "Count",
     "CrossMoment",
     "Curator",
@@ -32,6 +35,7 @@ __all__ = [
     "PerturbedObjective",
     "PublicCurator",
     "SecondMoment",
+    "SquaredError",
     "SquaredLength",
     "Statistic",
 ]

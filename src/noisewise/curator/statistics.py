@@ -72,8 +72,35 @@ class NormAtMost:
 
     def __post_init__(self) -> None:
         _finite("NormAtMost.threshold", self.threshold)
-        if type(self.theta) is not tuple or any(type(entry) is not float for entry in self.theta):
-            raise ValueError("NormAtMost.theta must be a tuple of plain floats, e.g. tuple(theta.tolist())")
+        _plain_theta("NormAtMost.theta", self.theta)
+
+
+@dataclass(frozen=True)
+class Correct:
+    """Sum over records of +1/2 where the model at theta picks the record's class, -1/2 where not: 1/2 for add_remove, 1
+    for replace_one. The count jumps, so every row is scored by itself, in double precision: its company cannot change how
+    it is rounded. A row that is not finite counts as wrong. Labels are class numbers, or -1 and +1."""
+
+    theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _plain_theta("Correct.theta", self.theta)
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """Sum over records of (clamp(score, -1, 1) - clamp(y, -1, 1))^2 / 4 - 1/2, each in [-1/2, 1/2]: 1/2 for add_remove, 1
+    for replace_one. Rows are scored by themselves as above; one that is not finite counts as the largest error."""
+
+    theta: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _plain_theta("SquaredError.theta", self.theta)
+
+
+def _plain_theta(name: str, theta: object) -> None:
+    if type(theta) is not tuple or any(type(entry) is not float for entry in theta):
+        raise ValueError(f"{name} must be a tuple of plain floats, e.g. tuple(theta.tolist())")
 
 
 def _finite(name: str, value: object) -> None:
@@ -81,7 +108,8 @@ def _finite(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a plain finite number > 0")
 
 
-Statistic = Count | FirstMoment | SquaredLength | SecondMoment | CrossMoment | MinEigenvalue | NormAtMost
+AtTheta = NormAtMost | Correct | SquaredError
+Statistic = Count | FirstMoment | SquaredLength | SecondMoment | CrossMoment | MinEigenvalue | AtTheta
 
 
 def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
@@ -96,7 +124,7 @@ def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
             return math.sqrt(2) if replaced else 1.0
         case CrossMoment(bound):
             return 2 * bound if replaced else bound
-        case NormAtMost():
+        case NormAtMost() | Correct() | SquaredError():
             return 1.0 if replaced else 0.5
 
 
@@ -111,7 +139,11 @@ def unit(what: Statistic, adjacency: Adjacency, sampling: Sampling = FULL) -> fl
 
 def fits(what: Statistic, model: Model) -> bool:
     """Whether the question is one that can be asked of this model."""
-    return not isinstance(what, NormAtMost) or len(what.theta) == model.dimension
+    if isinstance(what, Correct) and model.loss.task == "regression":
+        raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
+    if isinstance(what, SquaredError) and model.outputs > 1:
+        raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
+    return not isinstance(what, AtTheta) or len(what.theta) == model.dimension
 
 
 def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
@@ -135,6 +167,10 @@ def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
             norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
             alive = torch.isfinite(norms) if batch.valid is None else torch.isfinite(norms) & batch.valid
             return soft_count(norms, alive, threshold)[None]
+        case Correct(theta):
+            return in_chunks(batch, lambda part: _correct(part, model, theta).sum()[None])
+        case SquaredError(theta):
+            return in_chunks(batch, lambda part: _squared_errors(part, model, theta).sum()[None])
 
 
 def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
@@ -168,3 +204,22 @@ def _second_moment(batch: Batch, model: Model) -> Tensor:
 def _cross_moment(batch: Batch, model: Model, bound: float) -> Tensor:
     labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
     return (_clipped_rows(batch, model) * labels[:, None]).sum(0)
+
+
+def _correct(batch: Batch, model: Model, theta: tuple[float, ...]) -> Tensor:
+    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), model.rows(batch))
+    right = scores.argmax(1) == batch.y if scores.ndim == 2 else (scores > 0) == (batch.y > 0)
+    return torch.where(right & _alive(batch, scores), 0.5, -0.5).double()
+
+
+def _squared_errors(batch: Batch, model: Model, theta: tuple[float, ...]) -> Tensor:
+    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), model.rows(batch))
+    errors = (scores.clamp(-1, 1) - batch.y.double().clamp(-1, 1)).square() / 4 - 0.5
+    return torch.where(_alive(batch, scores), errors.clamp(-0.5, 0.5), 0.5)
+
+
+def _alive(batch: Batch, scores: Tensor) -> Tensor:
+    """Records whose score is a number and that were not masked when they were laid out."""
+    finite = torch.isfinite(scores)
+    alive = finite.all(1) if scores.ndim == 2 else finite
+    return alive if batch.valid is None else alive & batch.valid

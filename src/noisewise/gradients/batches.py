@@ -164,9 +164,9 @@ def blocked_sum(weights: Tensor, rows: Tensor, *, into: Tensor | None = None) ->
 
 
 def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:
-    """rows @ theta with each row summed by itself.
+    """rows @ theta, or rows @ theta^T for a matrix, with each row summed by itself.
 
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
     more or less could then flip the slopes of others.
     """
-    return torch.from_numpy(np.einsum("ij,j->i", rows.numpy(), theta.numpy()))
+    return torch.from_numpy(np.einsum("ij,j->i" if theta.ndim == 1 else "ij,kj->ik", rows.numpy(), theta.numpy()))

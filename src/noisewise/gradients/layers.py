@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, blocked_sum, in_chunks, in_memory, lay_out, sum_dtype
+from .batches import SLACK, Batch, Source, Store, blocked_sum, in_chunks, in_memory, lay_out, row_by_row, sum_dtype
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -96,6 +96,15 @@ class MLP:
 
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
         return self._forward(self.layers(theta), X)[1]
+
+    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
+        """Scores that do not depend on a row's company, not even by rounding."""
+        activate, _ = ACTIVATIONS[self.activation]
+        *hidden, (last_weights, last_bias) = self.layers(theta)
+        for weights, bias in hidden:
+            X = activate(row_by_row(X, weights) + bias)
+        scores = row_by_row(X, last_weights) + last_bias
+        return scores[:, 0] if self.outputs == 1 else scores
 
     def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
         """Records as the formulas below want them: rows as they are, and their lengths."""

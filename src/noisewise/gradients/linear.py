@@ -50,6 +50,10 @@ class Linear:
             return X @ theta
         return X @ theta.view(self.outputs, self.features).T
 
+    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
+        """Scores that do not depend on a row's company, not even by rounding."""
+        return row_by_row(X, theta if self.outputs == 1 else theta.view(self.outputs, self.features))
+
     def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
         """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
         classes = self.outputs if self.loss.task == "classes" else None
