@@ -1,0 +1,145 @@
+"""``noisewise schema``: write the file that declares columns, bounds, categories and target, and say what it lacks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .main import JsonFlag, errors, print_json
+
+if TYPE_CHECKING:
+    from ..data.schema import Schema
+
+schema: typer.Typer = typer.Typer(
+    help="Schemas: what you declare about a table, so that nothing need be read from private rows.",
+    no_args_is_help=True,
+)
+
+DECLARED = "What is declared here is public: never look bounds or categories up in private rows."
+NO_TYPES = "A CSV has no types, only values, and those were not read: set the kind of every column."
+TYPES = "Kinds were taken from the types of the columns; no value was read."
+FROM_PUBLIC = (
+    "Kinds, bounds and categories were taken from rows said to be public: widen them if others may lie outside."
+)
+
+Files = Annotated[list[str], typer.Argument(help="CSV or Parquet files, a folder or a glob.", metavar="FILE")]
+Separator = Annotated[
+    str | None, typer.Option(help="What separates the columns of a CSV, e.g. ';' or tab.", show_default="a comma")
+]
+
+
+@schema.command()
+def init(
+    files: Files,
+    out: Annotated[Path, typer.Option(help="File to write, e.g. schema.toml.", dir_okay=False)],
+    target: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="The rows are public: fill in kinds, bounds and categories from them.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    separator: Separator = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Write a schema to fill in, from the names (and, for Parquet, types) of the columns; never from private values.
+
+    With --public the rows are read, and what they hold is filled in.
+
+    Example: [bold]noisewise schema init people.csv --target income --out schema.toml[/bold]
+    """
+    from ..data.files import open_source
+    from ..data.fill import skeleton
+
+    if out.exists() and not force:
+        raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
+    if public:
+        made, top = _filled(files, target, separator), [DECLARED, FROM_PUBLIC]
+    else:
+        source = open_source(files, separator=separator)
+        typed = all(file.types is not None for file in source.files)
+        made, top = skeleton(source, target), [DECLARED, TYPES if typed else NO_TYPES]
+    _write(out, made.to_toml(top=top))
+    _tell(out, made, json_output=json_output)
+
+
+@schema.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A schema file.", metavar="SCHEMA.toml")],
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files whose columns are compared, by name and type.", metavar="FILE"),
+    ] = None,
+    separator: Separator = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Say what a schema still lacks and, with files, whether they have its columns; no value is read.
+
+    Exit code 0 when it is complete, 1 when it is not, 2 when a file cannot be read.
+
+    Example: [bold]noisewise schema check schema.toml people.csv[/bold]
+    """
+    from ..data.files import open_source
+    from ..data.fill import same_names
+    from ..data.schema import gaps, read_schema
+
+    read = read_schema(path)
+    wrong = same_names(read, open_source(files, separator=separator)) if files else []
+    found = gaps(read)
+    if json_output:
+        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in found]
+        print_json({"schema": str(path), "complete": not (found or wrong), "missing": missing, "files": wrong})
+    else:
+        for line in [*(str(gap) for gap in found), *wrong]:
+            typer.echo(line)
+        if not (found or wrong):
+            typer.echo(_summary(read))
+    raise typer.Exit(1 if found or wrong else 0)
+
+
+def _filled(files: list[str], target: str | None, separator: str | None) -> Schema:
+    from ..data.fill import fill_from_public
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
+        bar = progress.add_task("reading public rows", total=1.0)
+        return fill_from_public(
+            None, files, target, separator=separator, progress=lambda share: progress.update(bar, completed=share)
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """All of the text or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _tell(out: Path, made: Schema, *, json_output: bool) -> None:
+    from ..data.schema import gaps
+
+    found = gaps(made)
+    if json_output:
+        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in found]
+        print_json({"written": str(out), "columns": len(made.columns), "complete": not found, "missing": missing})
+        return
+    typer.echo(f"written: {out}, {len(made.columns)} columns")
+    if found:
+        typer.echo(f"still to fill in: {len(found)} entries; edit it, then run: noisewise schema check {out}")
+    else:
+        typer.echo(_summary(made))
+
+
+def _summary(complete: Schema) -> str:
+    target = complete[str(complete.target)]
+    task = f"{len(target.categories)} classes" if target.kind == "category" else "a number"
+    used = len(complete.features)
+    ignored = len(complete.columns) - used - 1
+    return f"complete: {used} features, {ignored} ignored, target {target.name!r} ({task})"

@@ -1,0 +1,264 @@
+"""From declared columns to numbers: numbers as they are, categories as one column of zeros and ones each.
+
+Everything an encoder knows is in the schema. Cells that the schema does not foresee are refused at the data holder's
+desk, before a curator exists, in a line that names the column and never the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .files import is_number, unusable
+from .schema import Column, Scalar, Schema, gaps
+from .values import MISSING_WORDS, is_missing_word, key, number_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+MISSING, UNKNOWN = -1, -2
+WAYS_OUT = "correct those labels or leave their records out"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Rows of a table as a float64 matrix, by a complete schema.
+
+    >>> schema = Schema((Column("age", "number", 0, 100), Column("job", "category", categories=("clerk", "farmer"))))
+    >>> encoder = Encoder(schema)
+    >>> encoder(pa.RecordBatch.from_pydict({"age": ["30", "?"], "job": ["farmer", ""]})).tolist()
+    [[30.0, 0.0, 1.0], [50.0, 0.0, 0.0]]
+    >>> encoder.feature_names
+    ('age', 'job=clerk', 'job=farmer')
+    """
+
+    schema: Schema
+
+    def __post_init__(self) -> None:
+        if open_ends := [gap for gap in gaps(self.schema) if gap.what != "target"]:
+            raise ValueError(f"the schema is not complete: {open_ends[0]}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read from a file: the features, then the target if there is one."""
+        names = tuple(column.name for column in self.schema.features)
+        return names if self.schema.target is None else (*names, self.schema.target)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of the matrix; a category as "job=clerk"."""
+        return tuple(name for column in self.schema.features for name in _feature_names(column))
+
+    @cached_property
+    def low(self) -> Floats:
+        """Lower bounds of the columns of the matrix, 0 for categories."""
+        return np.concatenate([_ends(column, column.low, 0.0) for column in self.schema.features])
+
+    @cached_property
+    def high(self) -> Floats:
+        """Upper bounds of the columns of the matrix, 1 for categories."""
+        return np.concatenate([_ends(column, column.high, 1.0) for column in self.schema.features])
+
+    @cached_property
+    def classes(self) -> NDArray[Any] | None:
+        """The declared classes, sorted; None when the target is a number. Classes of mixed types become texts."""
+        if self._target.kind == "number":
+            return None
+        values = _comparable(self._target.categories)
+        return np.asarray([values[place] for place in np.argsort(self._sorted_positions)])
+
+    def check(self, names: Iterable[str], *, predict: bool = False, target: bool = True) -> None:
+        """Refuse a table that lacks a column, or has one the schema does not name.
+
+        ``predict``: other columns are ignored and the target may be absent; ``target=False``: only the latter.
+        """
+        there = list(names)
+        optional = predict or not target
+        needed = [name for name in self.columns if not (optional and name == self.schema.target)]
+        if lacking := [name for name in needed if name not in set(there)]:
+            word = "the target" if lacking[0] == self.schema.target else "the column"
+            raise ValueError(
+                f"the data lacks {word} {lacking[0]!r} that the schema names; correct the data or the schema"
+            )
+        if not predict and (extra := [name for name in there if name not in self._names]):
+            raise ValueError(
+                f'the data has the column {extra[0]!r} that the schema does not name; add it with kind = "ignore"'
+            )
+
+    def __call__(self, data: pa.RecordBatch | pd.DataFrame, *, predict: bool = False) -> Floats:
+        """The matrix of features; the target may be there or not."""
+        names = _columns_of(data)
+        self.check(names, predict=predict, target=False)
+        parts = [_encoded(_cells(data, names[column.name], column.name), column) for column in self.schema.features]
+        return np.column_stack(parts)
+
+    def labels(self, data: pa.RecordBatch | pd.DataFrame, *, clamp: bool = True) -> NDArray[Any]:
+        """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds."""
+        target, names = self._target, _columns_of(data)
+        if target.name not in names:
+            raise ValueError(f"the data lacks the target {target.name!r} that the schema names")
+        cells = _cells(data, names[target.name], target.name)
+        if target.kind == "number":
+            numbers = numbers_of(cells, target)
+            if np.isnan(numbers).any():
+                raise ValueError(f"target {target.name!r} has missing labels; {WAYS_OUT}")
+            return np.clip(numbers, target.low, target.high) if clamp else numbers
+        codes = _codes(cells, target)
+        if (codes == MISSING).any():
+            raise ValueError(f"target {target.name!r} has missing labels; {WAYS_OUT}")
+        if (codes == UNKNOWN).any():
+            raise ValueError(
+                f"target {target.name!r} has a label that is not among its categories; declare every class, or {WAYS_OUT}"
+            )
+        return self._sorted_positions[codes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: the schema."""
+        return self.schema.to_dict()
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Encoder:
+        """The encoder that ``to_dict`` wrote down."""
+        return cls(Schema.from_dict(data))
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.schema.columns)
+
+    @property
+    def _target(self) -> Column:
+        if self.schema.target is None:
+            raise ValueError("the schema names no target; set target to the column to predict")
+        return self.schema[self.schema.target]
+
+    @cached_property
+    def _sorted_positions(self) -> Codes:
+        """Position in ``classes`` of each declared category."""
+        values = _comparable(self._target.categories)
+        order = sorted(range(len(values)), key=values.__getitem__)
+        return np.argsort(order)
+
+
+def _comparable(categories: tuple[Scalar, ...]) -> list[Any]:
+    """Categories of one type, so that they have an order; those of several types become texts."""
+    types = {type(value) for value in categories}
+    numbers = types == {int, float} and all(abs(value) < 2**53 for value in categories)  # type: ignore[arg-type]
+    return list(categories) if len(types) == 1 or numbers else [key(value) for value in categories]
+
+
+def _feature_names(column: Column) -> list[str]:
+    if column.kind == "number":
+        return [column.name]
+    return [f"{column.name}={value if isinstance(value, str) else key(value)}" for value in column.categories]
+
+
+def _ends(column: Column, end: float | None, of_category: float) -> Floats:
+    return np.full(1, end) if column.kind == "number" else np.full(len(column.categories), of_category)
+
+
+def _columns_of(data: Any) -> dict[str, int]:
+    """Where each column is; the names of a DataFrame may be of any type."""
+    names = data.schema.names if isinstance(data, pa.RecordBatch) else [str(name) for name in data.columns]
+    if len(set(names)) < len(names):
+        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"the data has the column {repeated!r} twice; rename or drop one of them")
+    return {name: place for place, name in enumerate(names)}
+
+
+def _cells(data: Any, place: int, name: str) -> pa.Array:
+    """A column as an Arrow array of numbers, texts or booleans."""
+    if isinstance(data, pa.RecordBatch):
+        cells = data.column(place)
+    else:
+        series = data.iloc[:, place]
+        try:
+            cells = pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # cells of several types
+            absent = series.isna()
+            cells = pa.array([None if gone else key(cell) for cell, gone in zip(series, absent, strict=True)])
+        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if trouble := unusable(cells.type):
+        raise ValueError(f"column {name!r} {trouble}")
+    return cells
+
+
+def _encoded(cells: pa.Array, column: Column) -> Floats:
+    if column.kind == "number":
+        numbers = numbers_of(cells, column)
+        return np.where(np.isnan(numbers), column.middle if column.missing is None else column.missing, numbers)[
+            :, None
+        ]
+    codes = _codes(cells, column)
+    if column.unknown == "refuse" and (codes == UNKNOWN).any():
+        raise ValueError(
+            f"column {column.name!r} has a value that is not among its categories; "
+            'add every value that can occur, or set unknown = "missing"'
+        )
+    keys = [key(value) for value in column.categories]
+    absent = MISSING if column.missing is None else keys.index(key(column.missing))
+    codes = np.where(codes < 0, absent, codes)
+    return (codes[:, None] == np.arange(len(keys))).astype(np.float64)
+
+
+def numbers_of(cells: pa.Array, column: Column) -> Floats:
+    """Numbers, with NaN for what is missing."""
+    try:
+        return _as_floats(cells)
+    except pa.ArrowException:
+        pass  # missing words and spaces
+    trimmed = pc.utf8_trim_whitespace(cells)
+    words = pa.array(sorted(MISSING_WORDS), trimmed.type)
+    trimmed = pc.if_else(pc.is_in(pc.utf8_lower(trimmed), words), pa.scalar(None, trimmed.type), trimmed)
+    try:
+        return _as_floats(trimmed)
+    except pa.ArrowException:
+        pass  # true and false, and what is no number
+    found = trimmed.dictionary_encode()
+    numbers = [number_of(text) for text in found.dictionary.to_pylist()]
+    if None in numbers:
+        raise ValueError(
+            f"column {column.name!r} holds text where numbers are needed; write numbers as 1.5 and "
+            'dates as numbers such as an age in years, or set kind = "category" or "ignore"'
+        )
+    return np.array([*numbers, np.nan], dtype=np.float64)[_places(found)]
+
+
+def _as_floats(cells: pa.Array) -> Floats:
+    floats: Floats = pc.cast(cells, pa.float64(), safe=not is_number(cells.type)).to_numpy(zero_copy_only=False)
+    return floats
+
+
+def _codes(cells: pa.Array, column: Column) -> Codes:
+    """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
+    found = cells.dictionary_encode()
+    declared = {key(value): place for place, value in enumerate(column.categories)}
+    values = found.dictionary
+    several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
+    codes = [_code(value, declared) for value in several]
+    return np.array([*codes, MISSING], dtype=np.int64)[_places(found)]
+
+
+def _code(value: Any, declared: dict[str, int]) -> int:
+    if value is None or value != value:
+        return MISSING
+    place = declared.get(key(value))
+    if place is not None:
+        return place
+    return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN
+
+
+def _places(found: pa.DictionaryArray) -> Codes:
+    """Where each cell is in the dictionary; the end (-1) for a null."""
+    places: Codes = pc.fill_null(found.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return places

@@ -1,0 +1,357 @@
+"""CSV and Parquet files as a stream of record batches, in bounded memory.
+
+A CSV is read as text throughout, so that what a cell means never depends on the cells around it. Messages name the
+file and the column and never show a value, a count or the number of a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from .values import MISSING_WORDS, number_of
+
+Paths = str | Path | Iterable[str | Path]
+Share = Callable[[float], None]
+BLOCK = 1 << 21  # bytes of CSV in memory at once, and so the longest row
+BATCH = 1 << 15  # rows of Parquet in memory at once
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
+LINE = re.compile(rb'(?:[^"\r\n]++|"[^"]*+"?+)*+')  # up to a line end outside of quotes
+SEPARATORS = {"tab": "\t", "\\t": "\t"}
+NOTHING = ("Empty CSV file", "CSV parse error: Empty CSV file")  # what Arrow says of column names without a line end
+NAMED = {";": "';'", "\t": "a tab", "|": "'|'"}
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file: the names of its columns without surrounding space, and their types if it has any (Parquet)."""
+
+    path: Path
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...] | None
+    separator: str
+
+    def batches(self, columns: Sequence[str], progress: Share) -> Iterator[pa.RecordBatch]:
+        """The named columns, batch by batch."""
+        order = [self.columns.index(name) for name in columns]
+        read = _csv_batches if self.types is None else _parquet_batches
+        for batch in read(self, order, progress):
+            yield pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files with the same columns, read one after the other."""
+
+    files: tuple[TableFile, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of the first file."""
+        return self.files[0].columns
+
+    def types(self, name: str) -> list[pa.DataType | None]:
+        """The type of a column in each file; None where a file has no types (CSV)."""
+        return [None if file.types is None else file.types[file.columns.index(name)] for file in self.files]
+
+    def batches(
+        self, columns: Sequence[str] | None = None, *, progress: Share | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of the named columns (all by default); ``progress`` hears the share of bytes that was read.
+
+        No rows at all is an error; a file without rows beside others is not.
+        """
+        names = self.columns if columns is None else tuple(columns)
+        for name in names:
+            for file, kind in zip(self.files, self.types(name), strict=True):
+                if kind is not None and (trouble := unusable(kind)):
+                    raise ValueError(f"{file.path}: column {name!r} {trouble}")
+        sizes = [file.path.stat().st_size for file in self.files]
+        before, empty = 0, True
+        for file, size in zip(self.files, sizes, strict=True):
+
+            def heard(share: float, start: int = before, size: int = size) -> None:
+                if progress is not None:
+                    progress((start + min(share, 1.0) * size) / max(sum(sizes), 1))
+
+            for batch in file.batches(names, heard):
+                empty = empty and batch.num_rows == 0
+                yield batch
+            before += size
+        if empty:
+            raise ValueError(f"{self.files[0].path}: has column names but no rows; pass a file with records")
+
+
+def open_source(paths: Paths, *, separator: str | None = None) -> Source:
+    """Find the files and read their column names (and types, for Parquet): a file, several, a folder or a glob."""
+    separator = _separator(separator)
+    files = tuple(_open(path, separator) for path in find_files(paths))
+    first = files[0]
+    for file in files[1:]:
+        for one, other in ((first, file), (file, first)):
+            if lacking := [name for name in one.columns if name not in set(other.columns)]:
+                raise ValueError(
+                    f"{other.path}: lacks the column {lacking[0]!r} that {one.path} has; "
+                    "all files need the same columns, in any order"
+                )
+    return Source(files)
+
+
+def find_files(paths: Paths) -> list[Path]:
+    """The files that a path, a folder, a glob or a list of these names; none twice."""
+    several = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not several:
+        raise ValueError("no file is named; pass a CSV or Parquet file, a folder or a glob")
+    found = [file for path in several for file in _expand(str(path))]
+    seen: set[Path] = set()
+    for file in found:
+        if (real := file.resolve()) in seen:
+            raise ValueError(f"{file}: is named twice; its records would count twice, name it once")
+        seen.add(real)
+    return found
+
+
+def unusable(kind: pa.DataType) -> str | None:
+    """What to say after "column 'born'" about a type that is neither number, text nor boolean; None if it is."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return 'is a date; turn it into a number such as an age in years, or set kind = "ignore"'
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return 'is a time; turn it into a number such as hours, or set kind = "ignore"'
+    if pa.types.is_nested(kind):
+        return 'holds lists or records; spread them over plain columns, or set kind = "ignore"'
+    if is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return None
+    return 'is neither number, text nor boolean; convert it, or set kind = "ignore"'
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _expand(text: str) -> list[Path]:
+    path = Path(text)
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if _is_table(file))
+        if not files:
+            raise ValueError(f"{path}: is a folder without CSV or Parquet files; pass a file or a glob of files")
+        return files
+    if not path.exists() and any(letter in text for letter in "*?["):
+        files = sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())
+        if not files:
+            raise ValueError(f"{text}: no file matches; check the pattern")
+        return files
+    if not path.exists():
+        raise ValueError(f"{path}: no such file; check the name")
+    if not path.is_file():
+        raise ValueError(f"{path}: is not a plain file; write the table to a file first")
+    return [path]
+
+
+def _is_table(path: Path) -> bool:
+    hidden = path.name.startswith((".", "_"))
+    return path.is_file() and not hidden and path.name.lower().removesuffix(".gz").endswith(TABLES)
+
+
+def _separator(separator: str | None) -> str | None:
+    if separator is None:
+        return None
+    separator = SEPARATORS.get(separator, separator)
+    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
+        raise ValueError(f"separator is {separator!r}; pass one character such as ';', or tab")
+    return separator
+
+
+def _open(path: Path, separator: str | None) -> TableFile:
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+    if not magic:
+        raise ValueError(f"{path}: is empty; pass a file with column names and records")
+    if magic == b"PAR1" or path.suffix.lower() in (".parquet", ".pq"):
+        return _open_parquet(path)
+    if magic.startswith(b"PK"):
+        raise ValueError(f"{path}: is a spreadsheet or a zip archive; save the table as CSV (UTF-8)")
+    return _open_csv(path, separator or ("\t" if ".tsv" in path.name.lower() else ","))
+
+
+def _open_parquet(path: Path) -> TableFile:
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{path}: is not a Parquet file, or is cut short; write it anew") from None
+    return TableFile(path, _names(path, schema.names), tuple(schema.types), ",")
+
+
+def _open_csv(path: Path, separator: str) -> TableFile:
+    try:
+        head = _head(path)
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{path}: is not a gzip file, or is cut short; compress it anew") from None
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _not_utf8(path, "UTF-16")
+    raw = _header(path, head, separator)
+    names = _names(path, raw)
+    if len(raw) == 1 and (other := [sign for sign in NAMED if sign in raw[0]]):
+        word = "tab" if other[0] == "\t" else f"'{other[0]}'"
+        raise ValueError(f"{path}: the columns seem to be separated by {NAMED[other[0]]}; pass --separator {word}")
+    if _like_a_record(names):
+        raise ValueError(f"{path}: the first line looks like a record; put a line with the names of the columns on top")
+    return TableFile(path, names, None, separator)
+
+
+def _header(path: Path, head: bytes, separator: str) -> list[str]:
+    """The column names as they are written, from the first bytes of the file."""
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    line = LINE.match(head).group()  # type: ignore[union-attr]  # matches always
+    if len(line) == len(head) > BLOCK // 2:
+        raise _too_long(path)
+    reader = csv.reader(io.StringIO(line.decode(errors="surrogateescape"), newline=""), delimiter=separator)
+    old = csv.field_size_limit(BLOCK)
+    try:
+        raw = next((row for row in reader if row), [])
+    except csv.Error:
+        raise ValueError(f"{path}: the line with the column names cannot be read; check its quotes") from None
+    finally:
+        csv.field_size_limit(old)
+    if not raw:
+        raise ValueError(f"{path}: is empty; pass a file with column names and records")
+    text = "".join(raw)
+    if "\n" in text or "\r" in text:  # most likely an open quote, and then these are records
+        raise ValueError(f"{path}: a column name goes over several lines; check quotes in the first line")
+    if "\0" in text or any("\udc80" <= letter <= "\udcff" for letter in text):
+        raise _not_utf8(path, "UTF-16" if "\0" in text else "WINDOWS-1252")
+    return raw
+
+
+def _names(path: Path, raw: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in raw)
+    if not names:
+        raise ValueError(f"{path}: has no columns; pass a table")
+    if "" in names:
+        hint = "; if it is a row number that pandas wrote, write with index=False" if names[0] == "" else ""
+        raise ValueError(f"{path}: has a column without a name (column {names.index('') + 1}); name it{hint}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{path}: column {name!r} is there twice; rename or drop one of them")
+        seen.add(name)
+    return names
+
+
+def _like_a_record(names: Sequence[str]) -> bool:
+    """Whether names look like cells: otherwise a record of a file without header would end up in a schema.
+
+    Numbers are taken for names when they ascend (as pixels and sensors do), start at 0 or 1, or are years.
+    """
+    if any(name.lower() in MISSING_WORDS for name in names):
+        return True
+    numbers = [number for name in names if (number := number_of(name)) is not None and name[0] in "+-.0123456789"]
+    if not numbers:
+        return False
+    whole = all(number >= 0 and number == int(number) for number in numbers if abs(number) < 1e15)
+    ascending = all(a < b for a, b in pairwise(numbers))
+    years = all(1800 <= number <= 2200 for number in numbers)
+    return not (whole and ascending and (len(numbers) > 2 or numbers[0] in (0, 1) or years))
+
+
+def _input(path: Path) -> tuple[Any, Any]:
+    """The bytes of a file as they are stored, and decompressed."""
+    raw = pa.OSFile(str(path))
+    packed = raw.read(2) == b"\x1f\x8b" or path.suffix.lower() == ".gz"
+    raw.seek(0)
+    return raw, pa.CompressedInputStream(raw, "gzip") if packed else raw
+
+
+def _head(path: Path) -> bytes:
+    stored, stream = _input(path)
+    with stored, stream:
+        return bytes(stream.read(BLOCK))
+
+
+def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
+    """Batches of a CSV, every cell as text."""
+    path = file.path
+    raw = _header(path, _head(path), file.separator)
+    if _names(path, raw) != file.columns:
+        raise ValueError(f"{path}: has changed while it was read; try again")
+    options = {
+        "read_options": pacsv.ReadOptions(block_size=BLOCK),
+        "parse_options": pacsv.ParseOptions(
+            delimiter=file.separator, newlines_in_values=True, invalid_row_handler=None, ignore_empty_lines=True
+        ),
+        "convert_options": pacsv.ConvertOptions(
+            column_types=dict.fromkeys(raw, pa.string()),
+            include_columns=[raw[i] for i in order],
+            strings_can_be_null=False,
+        ),
+    }
+    try:
+        stored, stream = _input(path)
+        with stored, stream, pacsv.open_csv(stream, **options) as reader:
+            for batch in reader:
+                progress(stored.tell() / max(stored.size(), 1))
+                yield batch
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if not str(error).startswith(NOTHING):
+            raise _csv_error(path, str(error), len(raw)) from None
+
+
+def _csv_error(path: Path, message: str, columns: int) -> ValueError:
+    """What went wrong, without the row that Arrow quotes."""
+    if message.startswith("CSV parse error"):
+        return ValueError(
+            f"{path}: a row has more or fewer fields than the {columns} columns of the header; "
+            "check quotes and separators inside of texts"
+        )
+    if "UTF8" in message or "utf-8" in message:
+        return _not_utf8(path)
+    if message.startswith("straddling"):
+        return _too_long(path)
+    return ValueError(f"{path}: cannot be read as CSV, or is cut short; write it anew")
+
+
+def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
+    """Batches of a Parquet file; pages are read as they are needed, not whole row groups."""
+    try:
+        with pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as stored:
+            raw, total, done = stored.schema_arrow.names, max(stored.metadata.num_rows, 1), 0
+            names = [raw[i] for i in order]
+            for batch in stored.iter_batches(batch_size=BATCH, columns=names):
+                done += batch.num_rows
+                progress(done / total)
+                yield batch.select(names)
+    except (pa.ArrowException, OSError):
+        raise ValueError(f"{file.path}: is damaged or cut short; write it anew") from None
+
+
+def _not_utf8(path: Path, encoding: str = "WINDOWS-1252") -> ValueError:
+    return ValueError(
+        f"{path}: is not UTF-8 text; convert it, e.g. iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
+    )
+
+
+def _too_long(path: Path) -> ValueError:
+    return ValueError(
+        f"{path}: a row is longer than {BLOCK >> 20} MB; check line ends, and for a quote that is never closed"
+    )

@@ -1,0 +1,193 @@
+"""Schemas to start from: a skeleton from names and types, or one filled from rows that are public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .files import Paths, Share, Source, is_number, is_text, open_source, unusable
+from .schema import Column, Scalar, Schema
+from .values import is_missing_word, key, looks_like_a_date, number_of
+
+MOST_CATEGORIES = 200
+MOST_CLASSES = 20  # whole numbers in a target that are still taken for classes
+A_DATE = 'looks like dates; turn it into a number such as an age in years, or set kind = "ignore"'
+
+
+def skeleton(source: Source, target: str | None = None) -> Schema:
+    """Names and, where the files have any, types: nothing else is read, whatever the rows hold."""
+    _known(source, target)
+    return Schema(tuple(_from_type(name, source, name == target) for name in source.columns), target)
+
+
+def fill_from_public(
+    schema: Schema | None,
+    paths: Paths,
+    target: str | None = None,
+    *,
+    separator: str | None = None,
+    progress: Share | None = None,
+) -> Schema:
+    """Kinds, bounds and categories as PUBLIC rows have them; what the schema declares already stays.
+
+    Bounds are the smallest and largest value; a constant c gets c - |c|/2 to c + |c|/2 (-1 to 1 for 0), which scales it
+    to 0. Texts with at most 200 different values are categories, sorted, and a value that they do not show
+    counts as missing. A numeric target with at most 20 different whole values is a category. What cannot be told (dates,
+    many texts, no value at all) is left open with a note.
+    """
+    source = open_source(paths, separator=separator)
+    start = skeleton(source, target) if schema is None else _with_target(schema, target)
+    _known(source, start.target)
+    missing = [column.name for column in start.columns if column.name not in source.columns]
+    if missing:
+        raise ValueError(f"{source.files[0].path}: lacks the column {missing[0]!r} that the schema names")
+    wanted = [column.name for column in start.columns if _is_open(column) and not _unusable(source, column.name)]
+    seen = {name: Seen() for name in wanted}
+    for batch in source.batches(wanted, progress=progress) if wanted else ():
+        for name, cells in zip(wanted, batch.columns, strict=True):
+            seen[name].look(cells)
+    columns = [
+        _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
+        for column in start.columns
+    ]
+    return replace(start, columns=tuple(columns))
+
+
+@dataclass
+class Seen:
+    """What was seen in one public column, in bounded memory."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    numeric: bool = True
+    whole: bool = True
+    boolean: bool = True
+    dates: bool = True
+    keys: set[str] = field(default_factory=set)  # one more than the most categories at most
+    many: bool = False
+
+    def look(self, cells: pa.Array) -> None:
+        """Take in one batch."""
+        cells = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+        values = pc.unique(cells)
+        several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
+        for value in several:
+            if not (value is None or value != value or (isinstance(value, str) and is_missing_word(value))):
+                self._take(value)
+
+    def _take(self, value: Any) -> None:
+        text = key(value)
+        boolean = text in ("true", "false")
+        number = None if boolean else (number_of(value) if isinstance(value, str) else float(value))
+        self.boolean &= boolean
+        self.numeric &= number is not None
+        self.dates &= isinstance(value, str) and looks_like_a_date(value)
+        if number is not None and math.isfinite(number):
+            self.low, self.high = min(self.low, number), max(self.high, number)
+        self.whole &= number is not None and math.isfinite(number) and number == int(number)
+        if not self.many:
+            self.keys.add(text)
+            self.many = len(self.keys) > MOST_CATEGORIES
+
+    @property
+    def categories(self) -> tuple[Scalar, ...]:
+        """The different values, sorted: as booleans or numbers if all are, otherwise as texts."""
+        if self.boolean:
+            return tuple(text == "true" for text in sorted(self.keys))
+        numbers = [number for text in self.keys if (number := number_of(text)) is not None and key(number) == text]
+        if len(numbers) == len(self.keys) and all(map(math.isfinite, numbers)):
+            return tuple(sorted(numbers))
+        return tuple(sorted(self.keys))  # "01" is a code, not the number 1
+
+
+def _filled(column: Column, seen: Seen, target: bool) -> Column:
+    if not seen.keys:
+        return replace(column, note="has no value in the public rows")
+    kind = column.kind or _kind(seen, target)
+    if kind == "":
+        note = A_DATE if seen.dates else f"has more than {MOST_CATEGORIES} different texts in the public rows"
+        return replace(column, note=note)
+    if kind == "number":
+        return _with_bounds(replace(column, kind=kind), seen)
+    if seen.many:
+        return replace(column, kind=kind, note=f"has more than {MOST_CATEGORIES} different values in the public rows")
+    if target and len(seen.keys) < 2:
+        return replace(column, kind=kind, note="has one value in the public rows; a classifier needs at least two")
+    complete = target or set(seen.categories) == {False, True}
+    unknown = column.unknown if complete else "missing"  # public rows need not show every value there is
+    return replace(column, kind=kind, categories=seen.categories, unknown=unknown, note="")
+
+
+def _kind(seen: Seen, target: bool) -> str:
+    if seen.numeric:
+        return "category" if target and seen.whole and len(seen.keys) <= MOST_CLASSES else "number"
+    return "" if seen.dates or seen.many else "category"
+
+
+def _with_bounds(column: Column, seen: Seen) -> Column:
+    low, high = (seen.low if column.low is None else column.low), (seen.high if column.high is None else column.high)
+    if not seen.numeric:
+        return replace(column, note="holds text in the public rows, so bounds cannot be taken from them")
+    note = ""
+    if low == high and column.low is None and column.high is None:
+        reach = abs(low) / 2 or 1.0
+        low, high, note = low - reach, high + reach, "is constant in the public rows; these bounds are a guess"
+    if not 0 < high - low < math.inf:
+        return replace(column, note="has no bounds with low < high in the public rows")
+    return replace(column, low=low, high=high, note=note)
+
+
+def _from_type(name: str, source: Source, target: bool) -> Column:
+    """What the type of a column says, in the files that have types."""
+    if trouble := _unusable(source, name):
+        return Column(name, note=trouble)
+    types = source.types(name)
+    if all(kind is not None and pa.types.is_boolean(kind) for kind in types):
+        return Column(name, "category", categories=(False, True))
+    if all(kind is not None and is_number(kind) for kind in types):
+        return Column(name) if target and any(pa.types.is_integer(kind) for kind in types) else Column(name, "number")
+    values = [kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind for kind in types]
+    return Column(name, "category" if all(kind is not None and is_text(kind) for kind in values) else "")
+
+
+def _unusable(source: Source, name: str) -> str | None:
+    return next((trouble for kind in source.types(name) if kind is not None and (trouble := unusable(kind))), None)
+
+
+def _is_open(column: Column) -> bool:
+    return (
+        column.kind == ""
+        or (column.kind == "number" and (column.low is None or column.high is None))
+        or (column.kind == "category" and not column.categories)
+    )
+
+
+def _with_target(schema: Schema, target: str | None) -> Schema:
+    if target is None or target == schema.target:
+        return schema
+    if schema.target is not None:
+        raise ValueError(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
+    return replace(schema, target=target)
+
+
+def _known(source: Source, target: str | None) -> None:
+    if target is not None and target not in source.columns:
+        raise ValueError(f"{source.files[0].path}: has no column {target!r}; name one of its columns as target")
+
+
+def same_names(schema: Schema, source: Source) -> list[str]:
+    """What is wrong between the columns of files and those of a schema: names and types only."""
+    needed = [column.name for column in schema.columns if column.kind != "ignore"]
+    wrong = [f"the files lack the column {name!r}" for name in needed if name not in source.columns]
+    wrong += [
+        f'the files have the column {name!r} that the schema does not name; add it with kind = "ignore"'
+        for name in source.columns
+        if name not in schema
+    ]
+    there: Sequence[str] = [name for name in needed if name in source.columns]
+    return wrong + [f"column {name!r} {trouble}" for name in there if (trouble := _unusable(source, name))]

@@ -1,0 +1,167 @@
+"""From a file, a target and perhaps a schema or public rows to a complete schema: declared, public or to be bought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..budget import Budget
+from .bounds import Purchase, part_of, purchase, with_bounds
+from .encode import Encoder
+from .files import Share, Source, open_source
+from .fill import fill_from_public, skeleton
+from .schema import Column, Gap, Schema, gaps, read_schema
+
+WAYS_OUT = (
+    "Private values may not tell. Three ways out: (1) `noisewise schema init FILE --target COL --out schema.toml`, fill it "
+    "in, and pass --schema; (2) pass --public FILE with public rows of the same columns; (3) pass --bounds-epsilon E to buy "
+    "the bounds of number columns with a part of epsilon"
+)
+FROM_LABELS = "taken from the labels"
+IMAGINED = (0.0, 1.0)  # bounds for a look at everything else before the real ones are bought
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A schema, in words where it comes from, and what is still to be bought for it or was."""
+
+    source: Source
+    schema: Schema
+    words: str
+    classes: str
+    purchase: Purchase | None = None
+
+    @property
+    def preparation(self) -> Mapping[str, Any] | None:
+        """What was paid for bounds so far."""
+        return None if self.purchase is None else self.purchase.preparation
+
+    @property
+    def imagined(self) -> Schema:
+        """The schema with imagined bounds where there are none yet."""
+        schema = self.schema
+        for gap in gaps(schema):
+            if gap.what == "bounds" and gap.column is not None:
+                schema = schema.with_column(with_bounds(schema[gap.column], *IMAGINED))
+        return schema
+
+    def look(self, progress: Share | None = None) -> int:
+        """Read everything once, so that what is not fit for the schema is found before paying; the number of records."""
+        encoder, records = Encoder(self.imagined), 0
+        encoder.check(self.source.columns)
+        for batch in self.source.batches(list(encoder.columns), progress=progress):
+            encoder(batch)
+            records += len(encoder.labels(batch))
+        return records
+
+    def bought(self, *, seed: int | None = None, progress: Share | None = None) -> Resolved:
+        """The same with every bound there is to buy."""
+        if self.purchase is None:
+            return self
+        schema = self.purchase.bounds(self.source, seed=seed, progress=progress)
+        return replace(self, schema=schema, words=f"{self.words}; bounds bought where nothing declares them")
+
+
+def resolve(
+    data: list[Path],
+    *,
+    target: str | None,
+    schema: Path | None,
+    public: list[Path],
+    bounds_epsilon: float | None,
+    budget: Budget,
+    regression: bool,
+    separator: str | None = None,
+) -> Resolved:
+    """The schema to train by, perhaps with bounds to buy. Nothing is read from private values, except, when nothing
+    declares them and bounds are to be bought, the classes of the target, which are then assumed to be public.
+
+    ``regression``: a target without a kind is a number.
+    """
+    if bounds_epsilon is not None:
+        part_of(bounds_epsilon, budget)
+    source = open_source(data, separator=separator)
+    found = Resolved(source, *_declared(source, target, schema, public, regression, separator))
+    if found.schema.target is None:
+        raise ValueError("the target is missing; name the column to predict with --target, or in the schema")
+    if bounds_epsilon is not None:
+        found = _with_kinds(found, data, regression, schema is not None, separator)
+    left = gaps(found.schema)
+    if left and (bounds_epsilon is None or any(gap.what != "bounds" for gap in left)):
+        raise ValueError(_refusal(found.schema, left, bounds_epsilon is not None))
+    if bounds_epsilon is None:
+        return found
+    if not left:
+        raise ValueError(
+            "every bound is declared or public already; leave --bounds-epsilon out, all of epsilon then trains"
+        )
+    return replace(found, purchase=purchase(found.schema, epsilon=bounds_epsilon, budget=budget))
+
+
+def _declared(
+    source: Source, target: str | None, schema: Path | None, public: list[Path], regression: bool, separator: str | None
+) -> tuple[Schema, str, str]:
+    start = skeleton(source, target) if schema is None else read_schema(schema)
+    if schema is not None and target is not None and target != start.target:
+        if target not in start:
+            raise ValueError(f"--target is {target!r}, which {schema} does not describe")
+        start = replace(start, target=target)
+    words = "names and types of the columns" if schema is None else "bounds and categories, declared in a schema"
+    if not public or not gaps(start):
+        return start, words, "declared"
+    if schema is None:
+        start = skeleton(open_source(public, separator=separator), target)
+    filled = fill_from_public(_numeric_target(start) if regression else start, public, separator=separator)
+    where = "bounds and categories, taken from public rows"
+    return (
+        filled,
+        where if schema is None else f"{words} or taken from public rows",
+        "declared or taken from public rows",
+    )
+
+
+def _numeric_target(schema: Schema) -> Schema:
+    """A target without a kind is a number: few whole numbers would otherwise be taken for classes."""
+    if schema.target is None or schema[schema.target].kind:
+        return schema
+    return schema.with_column(Column(schema.target, "number"))
+
+
+def _with_kinds(found: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None) -> Resolved:
+    """Columns without a kind are numbers; a target without a kind is one too for a regression, else has classes.
+
+    ``said``: kinds come from a schema that somebody wrote, not from the types of a file.
+    """
+    assert found.schema.target is not None
+    schema, label = _numeric_target(found.schema) if regression else found.schema, found.schema[found.schema.target]
+    for column in schema.columns:
+        if column.kind == "" and column.name != label.name and not column.note:
+            schema = schema.with_column(Column(column.name, "number"))
+    undeclared = label.kind == "" or (label.kind == "number" and label.low is None and not said)
+    if (undeclared and not regression) or (label.kind == "category" and not label.categories):
+        schema = schema.with_column(_seen_classes(label, found.source, data, separator))
+        return replace(found, schema=schema, classes=FROM_LABELS)
+    return replace(found, schema=schema)
+
+
+def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | None) -> Column:
+    """The target with the classes that its labels show."""
+    others = tuple(Column(name, "ignore") for name in source.columns if name != label.name)
+    only = Schema((Column(label.name), *others), label.name)
+    seen = fill_from_public(only, data, separator=separator)[label.name]
+    if seen.kind != "category" or not seen.categories:
+        raise ValueError(
+            f"target {label.name!r} does not look like classes; pass --loss squared for a regression, "
+            "or declare its categories in a schema"
+        )
+    return seen
+
+
+def _refusal(schema: Schema, left: list[Gap], buying: bool) -> str:
+    first = next((gap for gap in left if gap.what != "bounds"), left[0]) if buying else left[0]
+    note = schema[first.column].note if first.column is not None else ""
+    what = f"column {first.column!r} {note}" if note else str(first)
+    more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+    return f"{what}{more}. {WAYS_OUT}"
