@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test test-browser lint bench clean
 
 setup: .venv/installed
 
@@ -16,6 +16,14 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -n 2
+
+# The report in headless Chromium; SCREENSHOTS=FOLDER keeps the pictures.
+test-browser: setup
+	command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,browser]"
+	$(BIN)/python -m pytest tests_browser
 
 lint: setup
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from noisewise.events import (
     to_dict,
 )
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.report.statement import SHAPE, Statement, derived_words, make_statement, training_budget
 
 torch.set_num_threads(1)
 
@@ -49,7 +51,23 @@ def adaptive() -> dict:
         meter.spend(Gaussian(meter.noise_for(0.2)))
     data = data_of("public size")
     events = [to_dict(Repeated(leaf, count)) for leaf, count in meter.events.items()]
-    return data | {"meter": meter.describe(), "events": events}
+    data |= {"meter": meter.describe(), "events": events}
+    return data | derived_words(data)
+
+
+def prepared(epsilon: float = 0.25, delta: float = 2.5e-7) -> dict:
+    """A true statement of a run after a preparation: both parts filtered, the promise is their sum."""
+    before, training = AdditiveMeter(Budget(epsilon, delta), "gdp"), AdditiveMeter(Budget(0.75, 7.5e-7), "gdp")
+    before.spend(Repeated(Gaussian(before.noise_for(1 / 4)), 4))
+    training.spend(Repeated(Gaussian(training.noise_for(1 / 10)), 10))
+    events = [[to_dict(Repeated(leaf, n)) for leaf, n in meter.events.items()] for meter in (before, training)]
+    data = data_of("public size")
+    data["meter"], data["events"] = training.describe(), events[1]
+    data["promise"] |= {"epsilon": epsilon + 0.75, "delta": delta + 7.5e-7}
+    data["preparation"] = {
+        "epsilon": epsilon, "delta": delta, "meter": before.describe(), "events": events[0], "what": "bounds of 4 columns",
+    }  # fmt: skip
+    return data | derived_words(data)
 
 
 def data_of(run: str = "full") -> dict:
@@ -106,7 +124,7 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    assert set(data) == {*FIELDS, "trusted"}
+    assert set(data) == {*FIELDS, *WORDS} == set(SHAPE)
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}
     assert data["method"]["settings"]["steps"] == 10
@@ -118,6 +136,10 @@ def test_a_statement_names_everything(run):
         "dpsgd",
         "logistic",
         "Assumed public",
+        "Setting: central; the unit is one record",
+        "Hyper-parameters: chosen without the private records",
+        "Covers: the trained parameters",
+        "Does not cover: what is assumed to be public",
     ):
         assert part in text
 
@@ -260,21 +282,52 @@ def test_a_bought_size_shows_in_the_events():
     assert "size" in refused(changed(data_of("replace_one"), "size", to="bought"))
 
 
-FIELDS = ["format", "promise", "simulation", "meter", "events", "size", "method", "model", "assumed", "software"]
+FIELDS = [
+    "format", "promise", "simulation", "meter", "events", "preparation", "size", "method", "model", "hyper_parameters",
+    "assumed", "software",
+]  # fmt: skip
+WORDS = ["setting", "guarantee", "accounting", "covers", "does_not_cover", "trusted"]
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", [*FIELDS, *WORDS])
 def test_a_field_is_missing(field):
     assert field in refused(without(data_of(), field))
 
 
-@pytest.mark.parametrize("field", ["method", "model", "assumed", "software", "events"])
-@pytest.mark.parametrize("value", [None, "", 3, True])
+@pytest.mark.parametrize("field", ["method", "model", "hyper_parameters", "assumed", "software", "events", *WORDS])
+@pytest.mark.parametrize("value", [None, "", 3, True, [3]])
 def test_a_field_has_another_shape(field, value):
-    refused(changed(data_of(), field, to=value))
+    if (field, value) != ("hyper_parameters", ""):
+        refused(changed(data_of(), field, to=value))
 
 
-@pytest.mark.parametrize("place", [(), ("promise",), ("meter",), ("events", 0), ("events", 0, "event")])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("setting",), "local"),
+        (("guarantee",), "(0.1, 0)-differential privacy"),
+        (("accounting", "type"), "a plan fixed beforehand, priced by magic"),
+        (("accounting", "assumptions"), []),
+        (("covers",), ["everything"]),
+        (("does_not_cover",), []),
+        (("trusted",), "nothing"),
+    ],
+)
+def test_words_that_do_not_follow_from_the_rest_are_refused(path, value):
+    assert "does not follow" in refused(changed(data_of(), *path, to=value))
+
+
+def test_the_assumptions_name_the_sampling():
+    told = {run: " ".join(data_of(run)["accounting"]["assumptions"]) for run in RUNS}
+    assert "Poisson" in told["poisson"] and "Poisson" not in told["full"]
+    assert "without replacement" in told["fixed"] and "all records" in told["full"]
+    assert "fixed before" in told["full"] and "earlier answers" in " ".join(adaptive()["accounting"]["assumptions"])
+
+
+@pytest.mark.parametrize(
+    "place",
+    [(), ("promise",), ("meter",), ("meter", "plan", 0), ("events", 0), ("events", 0, "event"), ("accounting",)],
+)
 def test_unknown_fields_are_refused(place):
     """A promise in a field that nobody checks is a promise that nobody checked."""
     assert "pure_epsilon" in refused(changed(data_of(), *place, "pure_epsilon", to=0.0))
@@ -364,3 +417,80 @@ def test_a_verdict_does_not_change_the_statement():
     before = copy.deepcopy(data)
     nw.verify(data)
     assert data == before
+
+
+# --- what was spent before training ----------------------------------------------------------------------------------
+
+
+def test_a_run_after_a_preparation_verifies_at_the_total():
+    verdict = nw.verify(prepared())
+    assert verdict.holds, verdict.reason
+    assert verdict.epsilon == 1.0
+    text = str(Statement(prepared()))
+    assert "Before training, (0.25, 2.5e-07) of it bought bounds of 4 columns" in text and "(1, 1e-06)" in text
+
+
+def test_a_preparation_is_part_of_the_price():
+    """Neither part may be left out, made smaller, or paid for by the other."""
+    data = prepared()
+    refused(changed(data, "promise", "epsilon", to=0.75))
+    refused(changed(data, "promise", "delta", to=7.5e-7))
+    refused(changed(data, "promise", "epsilon", to=0.99))
+    for field, value in (("epsilon", 0.01), ("epsilon", 0.9), ("delta", 1e-9), ("delta", 9e-7)):
+        refused(changed(data, "preparation", field, to=value))
+    refused(changed(data, "preparation", "events", 0, "count", to=5))
+    refused(changed(data, "events", 0, "count", to=11))
+    refused(
+        changed(changed(data, "preparation", "events", to=data["events"]), "events", to=data["preparation"]["events"])
+    )
+    without_it = changed(data, "preparation", to=None)
+    refused(without_it)
+    refused(without_it | derived_words(without_it))
+
+
+def test_a_preparation_that_takes_everything_leaves_nothing_for_training():
+    for epsilon, delta in ((1.0, 2.5e-7), (2.0, 2.5e-7), (0.25, 1e-6), (0.25, 1e-5)):
+        forged = changed(changed(prepared(), "preparation", "epsilon", to=epsilon), "preparation", "delta", to=delta)
+        assert "nothing for training" in refused(forged)
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta", "meter", "events", "what"])
+@pytest.mark.parametrize(
+    "value", [None, math.nan, math.inf, -0.1, 0, "0.25", True, [], {}, "", [3], HUGE], ids=lambda v: repr(v)[:9]
+)
+def test_odd_preparations_are_refused(field, value):
+    if (field, value) != ("what", "0.25"):
+        refused(changed(prepared(), "preparation", field, to=value))
+    refused(without(prepared(), "preparation", field))
+    assert "pure_epsilon" in refused(changed(prepared(), "preparation", "pure_epsilon", to=0.0))
+    refused(changed(prepared(), "preparation", to=value if value is not None else {}))
+
+
+def test_the_preparation_keeps_the_relation_of_the_promise():
+    data = prepared()
+    refused(changed(data, "preparation", "meter", "adjacency", to="replace_one"))
+    other = AdditiveMeter(Budget(0.25, 2.5e-7, "replace_one"), "gdp")
+    other.spend(Gaussian(other.noise_for(1.0)))
+    forged = changed(data, "preparation", "meter", to=other.describe())
+    refused(changed(forged, "preparation", "events", to=[to_dict(leaf) for leaf in other.events]))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 1 / 3, 0.07])
+def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
+    """Rounding: the rest is rounded down, the promise up, and a round total stays round."""
+    before = {"epsilon": share, "delta": share * 1e-6}
+    total = Budget(1.0, 1e-6)
+    rest = training_budget(total, before)
+    assert rest.epsilon + share <= 1.0 + 1e-15 and abs(rest.epsilon + share - 1) < 1e-12
+    meter = AdditiveMeter(rest, "gdp")
+    meter.spend(Gaussian(meter.noise_for(1.0)))
+    buy = AdditiveMeter(Budget(**before), "gdp")
+    buy.spend(Gaussian(buy.noise_for(1.0)))
+    bought = before | {"meter": buy.describe(), "events": [to_dict(leaf) for leaf in buy.events], "what": "bounds"}
+    facts = SimpleNamespace(budget=rest, size_is_public=True)
+    run = SimpleNamespace(facts=facts, meter=meter, simulation=False)
+    model = data_of()["model"]
+    made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought)
+    assert (made.data["promise"]["epsilon"], made.data["promise"]["delta"]) == (1.0, 1e-6)
+    assert nw.verify(made).holds, nw.verify(made).reason
+    assert "bounds" in made.data["covers"][-1]

@@ -14,6 +14,7 @@ from noisewise.budget import Budget, PlanMeter
 from noisewise.cli import main as entry
 from noisewise.cli.main import app
 from noisewise.events import Gaussian, Repeated, to_dict
+from noisewise.report.statement import FORMAT, derived_words
 
 COMMANDS = [["demo"], ["verify"], ["bench", "speed"], ["bench", "accounting"]]
 
@@ -34,8 +35,8 @@ def run_main(monkeypatch, capsys, *arguments) -> tuple[int, str, str]:
 def statement(**changes):
     """A true statement of a private run, without running one."""
     meter = PlanMeter(Budget(1.0, 1e-6), Repeated(Gaussian(50.0), 10))
-    return {
-        "format": "noisewise-statement/1",
+    data = {
+        "format": FORMAT,
         "promise": {"epsilon": 1.0, "delta": 1e-6, "adjacency": "add_remove", "unit": "one record"},
         "simulation": False,
         "meter": meter.describe(),
@@ -43,10 +44,12 @@ def statement(**changes):
         "size": "public",
         "method": {"name": "dpsgd", "settings": {"steps": 10}},
         "model": {"kind": "Linear", "shape": [4, 1], "loss": "logistic", "parameters": 4},
+        "preparation": None,
+        "hyper_parameters": "chosen without the private records",
         "assumed": ["the number of records, declared public"],
-        "trusted": "the model and loss named here, and the noisewise curator",
         "software": {"noisewise": noisewise.__version__},
-    } | changes
+    }
+    return data | derived_words(data) | changes
 
 
 @pytest.fixture
@@ -137,6 +140,13 @@ def test_verify_of_what_is_no_document_is_one_line_and_exit_code_2(monkeypatch, 
     code, out, err = run_main(monkeypatch, capsys, "verify", path)
     assert code == 2 and out == ""
     assert err.count("\n") == 1 and f"{path}: {reason}; pass" in err
+
+
+def test_verify_of_a_run_folder_reads_its_statement(tmp_path, path):
+    path.write_text(json.dumps(statement()), encoding="utf-8")
+    assert run("verify", tmp_path).stdout == run("verify", path).stdout != ""
+    path.write_text("{", encoding="utf-8")
+    assert run("verify", tmp_path).exit_code == 2
 
 
 def test_verify_reads_a_byte_order_mark(path):

@@ -1,25 +1,37 @@
 """The statement: what a released model promises, from which the price can be recomputed without the data.
 
-It is plain JSON. ``verify`` needs no torch and no records: it rebuilds the meter from the statement, replays the
-events, and compares what they cost with what was promised.
+It is plain JSON (``statement.schema.json``) and answers the usual reporting checklist for machine learning with
+differential privacy (Ponomareva et al. 2023, How to DP-fy ML, section 5.3). ``verify`` needs no torch and no records: it
+rebuilds the meter from the statement, replays the events, and compares what they cost with what was promised. Words
+that follow from the rest (``derived_words``) are compared too, so a new wording needs a new format.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..budget import Budget, BudgetExhausted, meter_from
-from ..events import Gaussian, Leaf, Repeated, from_dict, to_dict
+from ..budget import Budget, BudgetExhausted, Meter, meter_from
+from ..events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
 
 if TYPE_CHECKING:
     from ..train import Trained
 
-FORMAT = "noisewise-statement/1"
+FORMAT = "noisewise-statement/2"
 UNIT = "one record"
+HYPER_PARAMETERS = (
+    "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
+    "no tuning on the private records was charged, and none is covered"
+)
+RELATIONS = {
+    "add_remove": "with or without any one record",
+    "replace_one": "with any one record replaced by any other",
+}
 
 
 @dataclass(frozen=True)
@@ -50,40 +62,134 @@ class Verdict:
 
 
 def make_statement(
-    *, method: str, settings: Mapping[str, Any], run: Trained, model: Mapping[str, Any], assumed: Sequence[str]
+    *,
+    method: str,
+    settings: Mapping[str, Any],
+    run: Trained,
+    model: Mapping[str, Any],
+    assumed: Sequence[str],
+    hyper_parameters: str = HYPER_PARAMETERS,
+    preparation: Mapping[str, Any] | None = None,
 ) -> Statement:
-    """The statement of a finished run, made of released facts only."""
-    budget = run.facts.budget
+    """The statement of a finished run, made of released facts only.
+
+    ``preparation`` is what was spent on these records before training, with the fields ``epsilon``, ``delta``,
+    ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
+    """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
-    promise = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency, "unit": UNIT}
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
-    return Statement(
-        {
-            "format": FORMAT,
-            "promise": promise if private else None,
-            "simulation": run.simulation,
-            "meter": None if run.meter is None else run.meter.describe(),
-            "events": events,
-            "size": size,
-            "method": {"name": method, "settings": dict(settings)},
-            "model": dict(model),
-            "assumed": list(assumed),
-            "trusted": "the model and loss named here, and the noisewise curator",
-            "software": {"noisewise": __version__},
-        }
-    )
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "promise": _promise(run.facts.budget, preparation) if private else None,
+        "simulation": run.simulation,
+        "meter": None if run.meter is None else run.meter.describe(),
+        "events": events,
+        "preparation": dict(preparation) if private and preparation is not None else None,
+        "size": size,
+        "method": {"name": method, "settings": dict(settings)},
+        "model": dict(model),
+        "hyper_parameters": hyper_parameters,
+        "assumed": list(assumed),
+        "software": {"noisewise": __version__},
+    }
+    return Statement(data | derived_words(data))
+
+
+def _promise(training: Budget, preparation: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The budget of training and what was spent before it, by basic composition; rounded up."""
+    total = {"epsilon": training.epsilon, "delta": training.delta}
+    if preparation is not None:
+        total = {name: _total(value, preparation[name]) for name, value in total.items()}
+    return {**total, "adjacency": training.adjacency, "unit": UNIT}
+
+
+def _total(later: float, earlier: float) -> float:
+    """The sum, to 12 digits if that covers both parts (0.1 + 0.9 is promised as 1), else rounded up."""
+    total = float(f"{later + earlier:.12g}")
+    if _less(total, earlier) < later:
+        total = later + earlier
+    while _less(total, earlier) < later:
+        total = math.nextafter(total, math.inf)
+    return total
+
+
+def _less(total: float, part: float) -> float:
+    """total - part, rounded down."""
+    exact = Fraction(float(total)) - Fraction(float(part))
+    value = float(exact)
+    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)
+
+
+def training_budget(total: Budget, preparation: Mapping[str, Any]) -> Budget:
+    """What a promise leaves for training after its preparation, rounded down.
+
+    >>> training_budget(Budget(1.0, 1e-6), {"epsilon": 0.25, "delta": 5e-7})
+    Budget(epsilon=0.75, delta=5e-07, adjacency='add_remove')
+    """
+    epsilon, delta = (_less(getattr(total, name), preparation[name]) for name in ("epsilon", "delta"))
+    if not (epsilon > 0 and delta > 0):
+        raise ValueError(
+            f"preparation takes ({preparation['epsilon']:g}, {preparation['delta']:g}) of ({total.epsilon:g}, "
+            f"{total.delta:g}), which leaves nothing for training; spend less on it"
+        )
+    return Budget(epsilon, delta, adjacency=total.adjacency)
+
+
+def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
+    promise, preparation = data["promise"], data["preparation"]
+    covers = ["the trained parameters", "every answer on the way to them, as listed in the trace"]
+    if data["size"] == "bought":
+        covers.append("the noisy number of records")
+    if preparation is not None:
+        covers.append(f"what was bought before training: {preparation['what']}")
+    return {
+        "setting": "central",
+        "guarantee": "none"
+        if promise is None
+        else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
+        + RELATIONS[promise["adjacency"]],
+        "accounting": None if promise is None else _accounting(data["meter"], data["events"]),
+        "covers": [] if promise is None else covers,
+        "does_not_cover": [
+            "what is assumed to be public",
+            "choosing settings by trial runs on the private records",
+            "evaluations on private records, which are charged on top",
+            "people with several records: k records get k times the effect",
+            "side channels such as running time",
+        ],
+        "trusted": "the model and loss named here, and the noisewise curator",
+    }
+
+
+def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How the price was computed, and what it takes for granted about the run."""
+    plan = meter["meter"] == "plan"
+    charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
+    kinds = {type(leaf).__name__ for leaf in charged}
+    assumptions = [
+        "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
+        if plan
+        else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
+        "every answer was charged before the records were touched, and one record's part of it is bounded",
+    ]
+    if "Poisson" in kinds:
+        assumptions.append(
+            "each record joins each Poisson batch independently at the stated rate, as the sampler draws them"
+        )
+    if "FixedBatch" in kinds:
+        assumptions.append("fixed-size batches are drawn without replacement, as the sampler draws them")
+    if not kinds & {"Poisson", "FixedBatch"}:
+        assumptions.append("every answer used all records; nothing is gained from sampling")
+    return {"type": _accounting_text(meter), "assumptions": assumptions}
 
 
 def text(data: Mapping[str, Any]) -> str:
     """The statement in plain words."""
-    promise = data["promise"]
+    promise, before = data["promise"], data["preparation"]
     if promise is None:
         return "This model was trained without privacy. It promises nothing about the records."
-    relation = {
-        "add_remove": "with or without any one record",
-        "replace_one": "with any one record replaced by any other",
-    }[promise["adjacency"]]
     lines = []
     if data["simulation"]:
         lines.append(
@@ -91,10 +197,22 @@ def text(data: Mapping[str, Any]) -> str:
         )
     lines += [
         f"(epsilon, delta) = ({promise['epsilon']:g}, {promise['delta']:g}), adjacency {promise['adjacency']}: whatever "
-        f"is computed from this model is almost as likely {relation}.",
-        f"Accounting: {_accounting_text(data['meter'])}; {_events_text(data['events'])}.",
+        f"is computed from this model is almost as likely {RELATIONS[promise['adjacency']]}.",
+        f"Setting: {data['setting']}; the unit is {promise['unit']}.",
+        f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
+        f"Taken for granted: {'; '.join(data['accounting']['assumptions'])}.",
+    ]
+    if before is not None:
+        lines.append(
+            f"Before training, ({before['epsilon']:g}, {before['delta']:g}) of it bought {before['what']}: "
+            f"{_accounting_text(before['meter'])}; {_events_text(before['events'])}."
+        )
+    lines += [
+        f"Covers: {'; '.join(data['covers'])}.",
+        f"Does not cover: {'; '.join(data['does_not_cover'])}.",
         f"Method: {data['method']['name']}. Model: {data['model']['kind']} {data['model']['shape']}, "
         f"{data['model']['loss']} loss. Size of the data: {data['size']}.",
+        f"Hyper-parameters: {data['hyper_parameters']}.",
         "Assumed public: " + "; ".join(data["assumed"]) + ".",
         f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
     ]
@@ -120,9 +238,10 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
         return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
 
     counts: dict[str, int] = {}
-    for event in events:  # noise levels that differ in rounding only read as one
-        name = one(event["event"])
-        counts[name] = counts.get(name, 0) + event["count"]
+    for event in events:
+        for leaf, count in leaves(from_dict(event)).items():  # noise levels that differ in rounding only read as one
+            name = one(to_dict(leaf))
+            counts[name] = counts.get(name, 0) + count
     return "; ".join(f"{count} x {name}" for name, count in counts.items())
 
 
@@ -133,7 +252,9 @@ def verify(statement: Statement | Mapping[str, Any]) -> Verdict:
     """
     data = statement.data if isinstance(statement, Statement) else statement
     try:
-        _check_shape(data)
+        if isinstance(data, Mapping) and isinstance(other := data.get("format", FORMAT), str) and other != FORMAT:
+            return Verdict(False, f"unknown format {other!r}; this version reads {FORMAT!r}", None)
+        check_shape(data)
         return _verify(data)
     except BudgetExhausted as error:
         return Verdict(False, f"the events cost more than was promised: {error}", None)
@@ -143,58 +264,94 @@ def verify(statement: Statement | Mapping[str, Any]) -> Verdict:
         return Verdict(False, "the events do not support the promise: they are nested beyond reason", None)
 
 
+@dataclass(frozen=True)
+class _Nullable:
+    """A field that may be null."""
+
+    shape: Any
+
+
 SHAPE: dict[str, Any] = {
     "format": str,
-    "promise": {"epsilon": float, "delta": float, "adjacency": str, "unit": str},
+    "setting": str,
+    "promise": _Nullable({"epsilon": float, "delta": float, "adjacency": str, "unit": str}),
+    "guarantee": str,
     "simulation": bool,
-    "meter": dict,
-    "events": list,
+    "accounting": _Nullable({"type": str, "assumptions": [str]}),
+    "meter": _Nullable(dict),
+    "events": [dict],
+    "preparation": _Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),
     "size": str,
     "method": {"name": str, "settings": dict},
-    "model": {"kind": str, "shape": list, "loss": str, "parameters": int},
-    "assumed": list,
+    "model": {"kind": str, "shape": [int], "loss": str, "parameters": int},
+    "hyper_parameters": str,
+    "assumed": [str],
+    "covers": [str],
+    "does_not_cover": [str],
     "trusted": str,
     "software": {"noisewise": str},
 }
 
 
-def _check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
+def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
     """Exactly the fields a statement has, each of its kind: what nobody checks, nobody should read."""
     shape = SHAPE if shape is None else shape
-    if isinstance(shape, type):
-        kinds = (float, int) if shape is float else (shape,)
+    if isinstance(shape, _Nullable):
+        if data is not None:
+            check_shape(data, shape.shape, place)
+    elif isinstance(shape, type):
+        kinds = (float, int) if shape is float else (Mapping,) if shape is dict else (shape,)
         if not isinstance(data, kinds) or (isinstance(data, bool) and shape is not bool):
             raise ValueError(f"{place} is not a {shape.__name__}")
-        return
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{place} is not a document with the fields {', '.join(shape)}")
-    if odd := set(shape) ^ set(data):
-        what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
-        raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
-    for name, inner in shape.items():
-        if not (name in ("promise", "meter") and data["promise"] is None):
-            _check_shape(data[name], inner, f"{place}.{name}")
+    elif isinstance(shape, list):
+        check_shape(data, list, place)
+        for number, item in enumerate(data):
+            check_shape(item, shape[0], f"{place}[{number}]")
+    else:
+        if not isinstance(data, Mapping):
+            raise ValueError(f"{place} is not a document with the fields {', '.join(shape)}")
+        if odd := {*shape} ^ {*map(str, data)}:
+            what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
+            raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
+        for name, inner in shape.items():
+            check_shape(data[name], inner, f"{place}.{name}")
 
 
 def _verify(data: Mapping[str, Any]) -> Verdict:
-    if data["format"] != FORMAT:
-        return Verdict(False, f"unknown format {data['format']!r}; this version reads {FORMAT!r}", None)
-    promise = data["promise"]
+    promise, preparation = data["promise"], data["preparation"]
     if promise is None:
         return Verdict(False, "the model was trained without privacy and promises nothing", None)
     if promise["unit"] != UNIT:
         return Verdict(False, f"the unit is {promise['unit']!r}; prices are for {UNIT!r}", None)
-    budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
-    meter = meter_from(budget, data["meter"])
-    for event in data["events"]:
-        meter.spend(from_dict(event))
+    if data["meter"] is None:
+        return Verdict(False, "there is a promise, but no meter that kept it", None)
+    budget = training = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
+    if preparation is not None:
+        before = Budget(preparation["epsilon"], preparation["delta"], adjacency=promise["adjacency"])
+        training = training_budget(budget, preparation)
+        if not (_replayed(before, preparation).events and preparation["what"].strip()):
+            return Verdict(False, "preparation has a budget, but does not say what was bought with it", None)
+    meter = _replayed(training, data)
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released", None)
     if reason := _odd_size(data["size"], budget, [leaf for leaf, n in meter.events.items() if n == 1]):
         return Verdict(False, reason, None)
+    for name, value in derived_words(data).items():
+        if data[name] != value:
+            return Verdict(False, f"its {name.replace('_', ' ')} does not follow from the rest of the statement", None)
     if data["simulation"]:
         return Verdict(False, "the arithmetic holds, but a seeded simulation is not private", budget.epsilon)
     return Verdict(True, "the events cost no more than the promised budget", budget.epsilon)
+
+
+def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
+    """The meter that is described beside the events, after paying for all of them."""
+    if "plan" in paid["meter"]:
+        check_shape(paid["meter"]["plan"], [{"event": dict, "count": int}], "the plan")
+    meter = meter_from(budget, paid["meter"])
+    for event in paid["events"]:
+        meter.spend(from_dict(event))
+    return meter
 
 
 def _odd_size(size: str, budget: Budget, single: Sequence[Leaf]) -> str | None:

@@ -1,0 +1,364 @@
+"""The page: everything a run folder has is on it, nothing else is, strangers' names stay text, bad folders are one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from typer.testing import CliRunner
+
+import noisewise as nw
+from noisewise import runs
+from noisewise.cli.main import app, main
+from noisewise.data.generated import census
+from noisewise.report.page import report_page, write_report
+
+SECTIONS = {
+    "What was promised": None,
+    "How the budget was spent": "trace.json",
+    "Noise and clip per step": "trace.json",
+    "The noised gradient": "trace.json",
+    "Coefficients and their noise": None,
+    "How good the model is": "evaluation.json",
+    "Compared with other methods": "comparison.json",
+    "Audits": "audit.json",
+    "Settings and versions": None,
+    "The statement": None,
+}
+HOSTILE = [
+    "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</style></title></svg></pre>", "x" * 3000,
+    "العمر بالسنوات", "pay\u202egpj.exe", "a\x00b", "half \ud800 letter", "&amp;", "{{7*7}}", "年齢",
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Elements, attributes and text of a page; refuses elements that are closed in the wrong order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        assert self.open == [], "every element is closed"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).replace("\u00a0", " ").split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(ready) -> Reader:
+    return Reader(report_page(ready))
+
+
+def test_every_section_is_there_and_in_order(page):
+    places = [page.text.index(title) for title in SECTIONS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["trace.json", "evaluation.json", "comparison.json", "audit.json"])
+def test_a_missing_part_is_simply_absent(changed, name):
+    folder = changed("trace.json", lambda trace: trace | {"rows": []} if name == "trace.json" else None)
+    if name != "trace.json":
+        (folder / name).unlink()
+        runs.reseal(folder)
+    text = Reader(report_page(folder)).text
+    for title, needs in SECTIONS.items():
+        assert (f" {title} " in text) == (needs != name), title
+    assert ("With the private evaluations" in text) == (name != "evaluation.json")
+
+
+def test_the_page_is_complete_in_itself(ready, page):
+    source = report_page(ready)
+    assert page.all("script") == [] and page.all("link") == [] and page.all("img") == [] and page.all("iframe") == []
+    assert not [
+        a for _, a in page.elements if any(name.startswith("on") or name in ("src", "href", "style") for name in a)
+    ]
+    assert not re.search(r"https?:|url\(|@import|javascript:", source)
+    assert "default-src 'none'" in next(a["content"] for a in page.all("meta") if a.get("http-equiv"))
+    assert "prefers-color-scheme: dark" in source and "@media print" in source
+    assert page.all("html")[0]["lang"] == "en"
+
+
+def test_every_chart_is_told_in_words(ready, page):
+    charts = page.all("svg")
+    assert len(charts) == 7
+    source = report_page(ready)
+    for chart in charts:
+        assert chart["role"] == "img" and chart["viewbox"]
+        for name in chart["aria-labelledby"].split():
+            assert re.search(rf'id="{name}">[^<]{{4,}}<', source), name
+    ids = re.findall(r' id="([^"]+)"', source)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_promise_and_what_it_means(page):
+    for part in (
+        "(1, 10⁻⁶)-differential privacy",
+        "factor of at most e^epsilon = 2.72",
+        "right at most 73.2 % of the time",
+        "Gaussian DP (mu = 0.237)",
+        "1 in 1,000,000",
+        "neighbouring data sets differ in one record being there or not (add_remove)",
+    ):
+        assert part in page.text, part
+
+
+def test_paid_evaluations_are_added_up(page):
+    assert "With the private evaluations of this folder: (1.1, 1.1 × 10⁻⁶) in total" in page.text  # noqa: RUF001
+    assert "private, for epsilon 0.1, delta 10⁻⁷" in page.text and "public, free" in page.text
+    assert "epsilon 1.1 and delta 1.1 × 10⁻⁶" in page.text  # noqa: RUF001
+
+
+def test_the_budget_is_told_question_by_question(ready, page):
+    rows = json.loads((ready / "trace.json").read_text(encoding="utf-8"))["rows"]
+    assert f"{len(rows)} questions;" in page.text and "100 % at the end" in page.text
+    for question in ("the number of records", "the sum of the rows", "the mean gradient"):
+        assert question in page.text
+    std = rows[-1]["noise_std"]
+    assert f"{float(f'{std:.4g}'):g} at each of 60 steps" in page.text
+    assert "Dashed is what noise alone would give" in page.text and "root of 17 parameters" in page.text
+
+
+def test_noise_that_is_not_the_same_everywhere_has_no_level(changed):
+    def other(statement):
+        statement["method"]["name"] = "public_subspace"
+
+    assert "Dashed is what noise alone" not in Reader(report_page(changed("statement.json", other))).text
+
+
+def test_coefficients_that_span_zero_are_called_noise(changed):
+    def coefficients(run):
+        values = [(1.0, 0.1), (-0.1, 0.1), (0.01, 0.001), (5.0, 10.0)]
+        run["coefficients"] = [
+            {"output": None, "feature": f"column {i}", "value": v, "standard_error": e}
+            for i, (v, e) in enumerate(values)
+        ]
+
+    page = Reader(report_page(changed("run.json", coefficients)))
+    assert "2 of 4 coefficients have a bar that spans zero" in page.text
+    rows = re.findall(r"column \d", page.text.split("Coefficients and their noise")[1])
+    assert rows[0] == "column 0" or rows[0] == "column 2", "the clearest first"
+    assert sum(a.get("class") == "row faint" for a in page.all("g")) >= 2
+
+
+def test_coefficients_without_known_noise_are_not_called_effects(changed):
+    def unknown(run):
+        for row in run["coefficients"]:
+            row["standard_error"] = None
+
+    text = Reader(report_page(changed("run.json", unknown))).text
+    assert "is not known for this method" in text and "spans zero (hollow)" not in text
+
+    def none(run):
+        run["coefficients"] = None
+
+    assert "Coefficients and their noise" not in Reader(report_page(changed("run.json", none))).text
+
+
+def test_a_table_of_all_coefficients_and_a_chart_of_twenty(changed):
+    def many(run):
+        row = run["coefficients"][0]
+        run["coefficients"] = [row | {"feature": f"column {i}", "output": "yes", "value": i + 1.0} for i in range(300)]
+
+    page = Reader(report_page(changed("run.json", many)))
+    assert "20 of 300 coefficients" in page.text and "All 300 coefficients" in page.text
+    assert "yes: column 0" in page.text and "yes: column 299" in page.text
+
+
+def test_a_simulation_has_a_banner_and_a_private_run_has_none(page, changed):
+    assert page.text.count("NOT PRIVATE: a seeded simulation") == 1
+    assert any(a.get("class") == "banner" and a.get("role") == "alert" for a in page.all("div"))
+
+    def private(statement):
+        statement["simulation"] = False
+
+    text = Reader(report_page(changed("statement.json", private))).text
+    assert "NOT PRIVATE" not in text and "simulation" not in text.split("The statement")[0]
+    assert "Checked when this page was made: the events cost no more than the promised budget" in text
+
+
+def test_a_run_without_privacy_has_a_banner(changed):
+    people = census(300)
+    clf = nw.PrivateClassifier(schema=people.schema, method="nonprivate").fit(people.X, people.y)
+    folder = changed("statement.json", lambda _: json.loads(clf.statement_.to_json()))
+    text = Reader(report_page(folder)).text
+    assert "NOT PRIVATE: trained without privacy" in text and "No privacy is promised" in text
+    assert "differential privacy" not in text.split("The statement")[0].replace("(epsilon, delta)", "")
+
+
+@pytest.mark.parametrize("how", [{"lower_bound": 1.5}, {"violation": True}, {"violates": True, "lower_bound": None}])
+def test_an_audit_that_refutes_the_promise_has_a_banner(page, changed, how):
+    assert "AN AUDIT CONTRADICTS" not in page.text
+    text = Reader(report_page(changed("audit.json", lambda audits: [audits[0] | how]))).text
+    assert "AN AUDIT CONTRADICTS THE PROMISE" in text
+
+
+def test_strangers_words_stay_text(changed):
+    def names(run):
+        for row, name in zip(run["coefficients"], HOSTILE, strict=False):
+            row["feature"] = row["output"] = name
+        run |= {"target": HOSTILE[0], "classes": HOSTILE, "features": HOSTILE, "warnings": HOSTILE}
+        run |= {"software": dict.fromkeys(HOSTILE, HOSTILE[1]), "preprocessing": {HOSTILE[2]: HOSTILE}}
+        run |= {"settings": {HOSTILE[1]: HOSTILE}, "created": HOSTILE[1], "estimator": HOSTILE[0]}
+
+    usual = [name for name, _ in Reader(report_page(changed("run.json", lambda run: None))).elements]
+    folder = changed("run.json", names)
+    changed("evaluation.json", lambda rows: [rows[0] | {"metric": HOSTILE[0], "file": HOSTILE[1], "when": HOSTILE[2]}])
+    changed("audit.json", lambda rows: [rows[0] | {"kind": HOSTILE[0], "verdict": HOSTILE[1]}])
+    changed("comparison.json", lambda c: c | {"rows": [row | {"method": HOSTILE[2]} for row in c["rows"]]})
+    changed("statement.json", lambda s: s | {"hyper_parameters": HOSTILE[0], "assumed": HOSTILE[:6]})
+    page = Reader(report_page(folder))
+    assert {name for name, _ in page.elements} <= {*usual, "br"}, "no element came from a name"
+    assert not [a for _, a in page.elements if any(name.startswith("on") or name in ("src", "href") for name in a)]
+    for name in ("<script>alert(1)</script>", "العمر بالسنوات", "{{7*7}}", "&amp;", "年齢"):
+        assert name in page.text
+    assert "\u202e" not in page.text and "\x00" not in page.text
+    assert write_report(folder).read_bytes(), "half characters do not stop the writing"
+
+
+def test_a_long_trace_makes_a_small_page(changed):
+    def long(trace):
+        row = trace["rows"][-1]
+        trace["rows"] = [
+            row | {"spent": i / 10_000, "norm": 1.0 + i % 7, "noise_std": 0.1 + i} for i in range(1, 10_001)
+        ]
+
+    source = report_page(changed("trace.json", long))
+    assert len(source) < 200_000
+    assert "10,000 questions" in Reader(source).text
+
+
+def test_odd_numbers_do_not_reach_the_picture(changed):
+    def odd(trace):
+        for i, value in enumerate((float("nan"), float("inf"), -1.0, 1e308, 0.0)):
+            trace["rows"][5 + i] |= {"norm": value, "noise_std": value, "clip": value}
+
+    source = report_page(changed("trace.json", odd))
+    pictures = " ".join(re.findall(r"<svg.*?</svg>", source))
+    assert "nan" not in pictures.lower().replace("dominant", "") and "inf" not in pictures.lower()
+
+
+def test_other_relations_plans_and_preparations_are_told(changed):
+    people = census(400)
+    clf = nw.PrivateClassifier(schema=people.schema, adjacency="replace_one", method="dpsgd", random_state=0)
+    data = json.loads(clf.fit(people.X, people.y).statement_.to_json())
+    text = Reader(report_page(changed("statement.json", lambda _: data))).text
+    assert "having another value (replace_one)" in text and "which of two values the record has" in text
+    assert "The plan was fixed and priced before the first question" in text
+
+
+# --- bad folders ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("run.json", None, "lacks run.json"),
+        ("statement.json", None, "lacks statement.json"),
+        ("run.json", "{", "not a JSON document"),
+        ("run.json", "[]", "not a JSON object"),
+        ("run.json", "{}", "estimator"),
+        ("trace.json", '{"rows": [{}]}', "question"),
+        ("trace.json", '{"rows": 3}', "rows"),
+        ("trace.json", "[" * 100_000, "not a JSON document"),
+        ("evaluation.json", "{}", "not a JSON array"),
+        ("evaluation.json", "[3]", "evaluation.json"),
+        ("comparison.json", "{}", "epsilon"),
+        ("audit.json", '[{"kind": 3}]', "kind"),
+        ("statement.json", "{}", "statement"),
+        ("statement.json", b"\xff\xfe", "not a JSON document"),
+    ],
+)
+def test_a_bad_folder_is_one_line_that_names_the_file(changed, name, content, reason):
+    folder = changed("run.json", lambda run: None)
+    if content is None:
+        (folder / name).unlink()
+    elif isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+    else:
+        (folder / name).write_text(content, encoding="utf-8")
+    runs.reseal(folder)
+    with pytest.raises(ValueError, match=re.escape(reason)) as told:
+        write_report(folder)
+    assert name in str(told.value) and "\n" not in str(told.value)
+    assert not (folder / "report.html").exists()
+
+
+def test_a_folder_that_was_changed_is_refused(changed):
+    folder = changed("run.json", lambda run: None)
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps(run | {"warnings": []}), encoding="utf-8")
+    with pytest.raises(ValueError, match="json was changed since it was sealed"):
+        report_page(folder)
+
+
+def test_a_statement_that_does_not_hold_gets_no_report(changed):
+    def stronger(statement):
+        statement["promise"]["epsilon"] = 0.1
+
+    with pytest.raises(ValueError, match="does not hold"):
+        report_page(changed("statement.json", stronger))
+
+
+def test_an_evaluation_on_private_rows_that_nobody_paid_for_is_refused(changed):
+    for cost in (None, 0.0, -1.0, float("nan"), float("inf")):
+        folder = changed(
+            "evaluation.json", lambda rows, cost=cost: [row | {"rows": "private", "epsilon": cost} for row in rows]
+        )
+        with pytest.raises(ValueError, match="does not say what it cost"):
+            report_page(folder)
+    with pytest.raises(ValueError, match="'public' or 'private'"):
+        report_page(changed("evaluation.json", lambda rows: [row | {"rows": "secret"} for row in rows]))
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_says_where_it_wrote(ready, tmp_path):
+    out = tmp_path / "new" / "page.html"
+    told = CliRunner().invoke(app, ["report", str(ready), "--out", str(out)])
+    assert told.exit_code == 0 and told.stdout == f"Written: {out}\n"
+    assert out.read_text(encoding="utf-8") == report_page(ready)
+    assert [file.name for file in out.parent.iterdir()] == ["page.html"], "no half-written file stays"
+    told = CliRunner().invoke(app, ["report", str(ready), "--out", str(out), "--json"])
+    assert json.loads(told.stdout)["report"] == str(out)
+
+
+def test_the_page_goes_into_the_run_folder_by_default(changed):
+    folder = changed("run.json", lambda run: None)
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("arguments", [["missing"], ["."], ["RUN", "--out", "."]])
+def test_bad_input_is_one_line_and_exit_code_2(ready, tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    chosen = [str(ready) if argument == "RUN" else argument for argument in arguments]
+    monkeypatch.setattr("sys.argv", ["noisewise", "report", *chosen])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    told = capsys.readouterr()
+    assert stopped.value.code == 2 and told.out == "" and told.err.count("\n") == 1 and "pass" in told.err
+
+
+def test_help_has_an_example():
+    assert "Example: noisewise report" in CliRunner().invoke(app, ["report", "--help"]).output
