@@ -231,7 +231,7 @@ def test_what_a_fitted_estimator_offers():
     assert fitted.n_iter_ == 10 and fitted.n_features_in_ == 3
     assert [line.question for line in fitted.trace_] == ["Count", *["gradient"] * 10]
     assert fitted.trace_[-1].spent == 1
-    assert fitted.statement_.data["format"] == "noisewise-statement/1"
+    assert fitted.statement_.data["format"] == "noisewise-statement/2"
     for attribute in ("coef_", "intercept_"):
         with pytest.raises(NotFittedError):
             getattr(classifier(), attribute)

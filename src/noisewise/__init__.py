@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from .budget import Budget, BudgetExhausted
     from .choice import explain
     from .curator import Curator, PublicCurator
+    from .data.schema import Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor
     from .report.statement import verify
+    from .runs import load, save
 
 __all__ = [
     "Budget",
@@ -30,9 +32,13 @@ __all__ = [
     "PrivateClassifier",
     "PrivateRegressor",
     "PublicCurator",
+    "Schema",
     "calibrate",
     "epsilon",
     "explain",
+    "load",
+    "read_schema",
+    "save",
     "verify",
 ]
 _HOMES = {
@@ -40,8 +46,10 @@ _HOMES = {
     "budget": ("Budget", "BudgetExhausted"),
     "choice": ("explain",),
     "curator": ("Curator", "PublicCurator"),
+    "data.schema": ("Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor"),
     "report.statement": ("verify",),
+    "runs": ("load", "save"),
 }
 
 

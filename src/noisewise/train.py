@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
 from .budget import Budget, BudgetExhausted, Meter
 from .curator import Curator, Facts, PublicCurator
 from .curator.curator import Released, facts_of
-from .gradients import Model
+from .gradients import Linear, Model
+from .gradients.batches import Store, in_memory
 from .methods import Method
 from .methods.size import size_noise
+from .replay import MOST, Recording, Tape
+
+if TYPE_CHECKING:
+    from .report.statement import Statement
 
 Progress = Callable[[int, int | None, float], None]
 
@@ -25,6 +31,7 @@ class Records:
     y: Tensor
     size: float | None
     row_bound: float
+    store: Store = in_memory
 
     def __repr__(self) -> str:
         return "Records(...)"
@@ -40,6 +47,16 @@ class Trained:
     meter: Meter | None
     simulation: bool
     steps: int
+    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run: no model, but ``run`` says what was spent, and ``statement`` promises for it."""
+
+    def __init__(self, run: Trained) -> None:
+        super().__init__("stopped")
+        self.run = run
+        self.statement: Statement | None = None
 
 
 def train(
@@ -67,18 +84,42 @@ def train(
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     curator = Curator(
-        records.X, records.y, model=model, meter=meter, size=records.size, row_bound=records.row_bound, seed=seed
+        records.X,
+        records.y,
+        model=model,
+        meter=meter,
+        size=records.size,
+        row_bound=records.row_bound,
+        seed=seed,
+        store=records.store,
     )
-    for event in size_noise(facts):
-        curator.release_size(noise_multiplier=event.noise_multiplier)
-    state, steps = method.init(start, curator.facts, public), 0
+    try:
+        for event in size_noise(facts):
+            curator.release_size(noise_multiplier=event.noise_multiplier)
+        private = Recording(curator, most=MOST if isinstance(model, Linear) else 0)
+        state = method.init(start, curator.facts, public)
+        state, steps = follow(method, state, cast(Curator, private), public, progress)
+        theta, tape = method.finish(state, public), private.tape(model, start)
+    except BaseException as error:
+        so_far = Trained(start, curator.trace, curator.facts, meter, curator.simulation, 0)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(so_far) from None
+        error.run = so_far  # type: ignore[attr-defined]  # what was spent, for whoever has to write it down
+        raise
+    return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, tape)
+
+
+def follow(
+    method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: Progress | None = None
+) -> tuple[Any, int]:
+    """Ask until the method is done or the budget is; the last state and the number of steps."""
+    steps = 0
     try:
         while not method.done(state):
-            state = method.step(state, curator, public)
+            state = method.step(state, private, public)
             steps += 1
             if progress is not None:
-                progress(steps, method.total_steps(), meter.spent_fraction)
+                progress(steps, method.total_steps(), private.meter.spent_fraction)
     except BudgetExhausted:
         pass  # an adaptive run ends when the next step no longer fits; what was released so far stands
-    theta = method.finish(state, public)
-    return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps)
+    return state, steps

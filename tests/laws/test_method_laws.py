@@ -14,8 +14,8 @@ import noisewise as nw
 import noisewise.train as loop
 from noisewise.budget import meter_from
 from noisewise.curator import Curator, PublicCurator
-from noisewise.estimators import describe
 from noisewise.events import Repeated
+from noisewise.fitting import describe
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import registry

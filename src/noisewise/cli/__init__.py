@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import l2p_bench, studies, tables
+from . import apply, compare, l2p_bench, large_bench, plan, report, studies, tables, train
 from .main import main
 
-__all__ = ["l2p_bench", "main", "studies", "tables"]
+__all__ = ["apply", "compare", "l2p_bench", "large_bench", "main", "plan", "report", "studies", "tables", "train"]

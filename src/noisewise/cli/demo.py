@@ -19,6 +19,7 @@ from .main import errors, print_json
 BUDGETS = (0.1, 1.0, 8.0)
 DELTA = 1e-6
 CENSUS_ROWS = 60_000
+FILE_ROWS, NEW_ROWS = 20_000, 5_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def run_demo(*, json_output: bool, out: Path) -> None:
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
     plot(rows, out / "accuracy.png")
+    write_files(out)
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
@@ -80,11 +82,25 @@ def run_demo(*, json_output: bool, out: Path) -> None:
     console.print(_table(rows))
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
     console.print(
-        f"Written to {out}: statement.json, statement.txt, accuracy.png. "
-        f"Check the promise yourself: noisewise verify {out}/statement.json",
+        f"Written to {out}: statement.json, statement.txt, accuracy.png, census.csv, new.csv, schema.toml.\n"
+        f"Check the promise yourself: noisewise verify {out}/statement.json\n"
+        f"Train from a file: noisewise train {out}/census.csv --schema {out}/schema.toml --epsilon 1 --delta 1e-6",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def write_files(out: Path) -> None:
+    """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
+    from ..data.schema import Column, Schema
+
+    table = census(CENSUS_ROWS)
+    frame = table.X.round(3).assign(income=["high" if label else "low" for label in table.y])
+    frame.iloc[:FILE_ROWS].to_csv(out / "census.csv", index=False)
+    frame.iloc[FILE_ROWS : FILE_ROWS + NEW_ROWS].to_csv(out / "new.csv", index=False)
+    columns = [Column(name, "number", low, high) for name, (low, high) in table.schema.items()]
+    schema = Schema((*columns, Column("income", "category", categories=("low", "high"))), "income")
+    (out / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
 
 
 def _watched(split: Split, classifier: PrivateClassifier, progress: Progress, task: TaskID) -> float:

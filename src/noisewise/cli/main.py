@@ -72,7 +72,7 @@ def demo(
 
 @app.command()
 def verify(
-    statement: Annotated[Path, typer.Argument(help="A statement written by noisewise, e.g. statement.json.")],
+    statement: Annotated[Path, typer.Argument(help="A statement.json written by noisewise, or a run folder.")],
     json_output: JsonFlag = False,
 ) -> None:
     """Recompute the promise of a statement from the statement alone: yes or no.
@@ -83,6 +83,8 @@ def verify(
     """
     from ..report.statement import verify as check
 
+    if (inside := statement / "statement.json").is_file():
+        statement = inside
     try:
         data = json.loads(statement.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_repeats)
     except (OSError, ValueError, RecursionError) as error:
@@ -180,8 +182,12 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-from .protector import protector  # noqa: E402  the sub-commands use the helpers above
+from .attacks import attack  # noqa: E402  the sub-commands use the helpers above
+from .protector import protector  # noqa: E402
+from .schema import schema  # noqa: E402
 from .theory import theory  # noqa: E402
 
+app.add_typer(schema, name="schema")
 app.add_typer(protector, name="protector")
+app.add_typer(attack, name="attack")
 app.add_typer(theory, name="theory")

@@ -1,0 +1,210 @@
+"""``noisewise predict`` and ``noisewise evaluate``: using a run folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .main import JsonFlag, app, errors, print_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..budget import Budget
+    from ..data.encode import Encoder
+    from ..quality import Quality
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
+    ] = None,
+    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    json_output: JsonFlag = False,
+) -> None:
+    """Predict the target of new rows: one line each, with probabilities where the loss has them.
+
+    Columns that the model does not know are ignored; the target need not be there.
+
+    Example: [bold]noisewise predict run new.csv --out predictions.csv[/bold]
+    """
+    from .. import runs
+    from ..data.rows import read_rows
+
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
+    if out is not None and out.exists() and not force:
+        raise ValueError(f"{out} exists already; pass another file, or --force to overwrite it")
+    estimator = runs.load(run)
+    encoder = _encoder(estimator, run)
+    rows = read_rows(data, encoder, estimator._scaling, separator=separator, predict=True)
+    table = _predictions(estimator, rows.X, str(encoder.schema.target or "y"))
+    if out is not None:
+        _write(table, out)
+        errors.print(f"Written to {out}: {len(table):,} predictions", highlight=False, markup=False, soft_wrap=True)
+    if json_output:
+        print_json({"rows": len(table), "written": None if out is None else str(out),
+                    "predictions": None if out is not None else table.to_dict(orient="list")})  # fmt: skip
+    elif out is None:
+        table.to_csv(sys.stdout, index=False)
+
+
+def _predictions(estimator: Any, X: Any, target: str) -> pd.DataFrame:
+    import pandas as pd
+
+    scores = estimator._row_scores(X)
+    columns: dict[str, Any] = {f"predicted {target}": estimator._predictions(scores)}
+    if hasattr(estimator, "predict_proba"):
+        for name, share in zip(estimator.classes_, estimator._probabilities(scores).T, strict=True):
+            columns[f"probability of {name}"] = share
+    return pd.DataFrame(columns)
+
+
+def _write(table: pd.DataFrame, out: Path) -> None:
+    """All of the table or nothing."""
+    from ..runs import umask
+
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
+    except OSError as error:
+        raise ValueError(f"{out}: cannot be written ({error.strerror}); pass another file") from None
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            table.to_csv(stream, index=False) if out.suffix == ".csv" else table.to_parquet(stream, index=False)
+        draft.chmod(0o666 & ~umask())
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    data: Annotated[
+        list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")
+    ],
+    public_test: Annotated[bool, typer.Option("--public-test", help="The rows are public: the score is free.")] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The rows are private: buy the score with this epsilon.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta of the score.", show_default="that of the run")] = None,
+    size_is_public: Annotated[bool, typer.Option("--size-is-public", help="The number of rows may be known.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
+    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Score a model on public rows for free, or on private rows for a budget of its own.
+
+    Accuracy on private rows is a release too. Its budget comes on top of the training's, and both are in the report.
+
+    Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
+    """
+    from .. import runs
+    from ..data.rows import read_rows
+    from ..quality import private_quality, public_quality
+
+    if public_test == (epsilon is not None):
+        raise ValueError(
+            "say whose rows these are: --public-test if they are public, or --epsilon E to buy the score on private ones"
+        )
+    estimator = runs.load(run)
+    budget = None if epsilon is None else _budget(estimator, epsilon, delta)
+    if seed is None:
+        runs.writable(run / "evaluation.json")
+    encoder = _encoder(estimator, run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a library says may depend on private values
+        rows = read_rows(data, encoder, estimator._scaling, separator=separator)
+        assert rows.y is not None
+        labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
+        with _told_when_stopped(None if seed is not None else budget):
+            if budget is None:
+                quality = public_quality(estimator, rows.X, labels)
+            else:
+                store = _store(rows.X)
+                quality = private_quality(
+                    estimator, rows.X, labels, budget, size_is_public=size_is_public, seed=seed, store=store
+                )
+            entry = _entry(quality, data)
+            if seed is None:
+                runs.append(run, "evaluation.json", entry)
+    if seed is None:
+        _refresh(run)
+    if json_output:
+        print_json({**entry, "simulation": seed is not None})
+        return
+    low, high = quality.interval
+    shown = (
+        f"{quality.value:.2%} (95 %: {low:.2%} to {high:.2%})"
+        if quality.metric == "accuracy"
+        else (f"{quality.value:.4g} (95 %: {low:.4g} to {high:.4g})")
+    )
+    price = "public rows, free" if budget is None else f"private rows, for ({budget.epsilon:g}, {budget.delta:g}) more"
+    note = "; a simulation, NOT private" if seed is not None else ""
+    typer.echo(f"{quality.metric} {shown}, {price}{note}")
+
+
+@contextmanager
+def _told_when_stopped(budget: Budget | None) -> Iterator[None]:
+    """Whatever stops a bought score, what counts as spent is said."""
+    try:
+        yield
+    except BaseException:
+        if budget is not None:
+            spent = f"({budget.epsilon:g}, {budget.delta:g})"
+            errors.print(f"noisewise: stopped; count {spent} of these rows as spent", highlight=False, soft_wrap=True)
+        raise
+
+
+def _store(X: Any) -> Any:
+    """Where the curator lays rows out: in a mapped file when they are many."""
+    from ..data.rows import IN_MEMORY
+    from ..gradients.batches import Mapped, in_memory
+
+    return Mapped(Path(tempfile.gettempdir())) if X.numel() * X.element_size() > IN_MEMORY else in_memory
+
+
+def _budget(estimator: Any, epsilon: float, delta: float | None) -> Budget:
+    from ..budget import Budget
+
+    return Budget(epsilon, estimator.delta if delta is None else delta, adjacency=estimator.adjacency)
+
+
+def _entry(quality: Quality, data: list[Path]) -> dict[str, Any]:
+    budget = quality.budget
+    return {
+        "metric": quality.metric, "value": quality.value, "interval": list(quality.interval),
+        "rows": "public" if budget is None else "private",
+        "epsilon": None if budget is None else budget.epsilon, "delta": None if budget is None else budget.delta,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"), "file": ", ".join(path.name for path in data),
+        "events": list(quality.events),
+    }  # fmt: skip
+
+
+def _encoder(estimator: Any, run: Path) -> Encoder:
+    encoder: Encoder | None = getattr(estimator, "_encoder", None)
+    if encoder is None:
+        raise ValueError(f"{run} was trained on arrays, not files; use noisewise.load({str(run)!r}) in Python")
+    return encoder
+
+
+def _refresh(run: Path) -> None:
+    """The report again, with what is new."""
+    from ..report.page import write_report
+
+    if (run / "report.html").exists():
+        write_report(run, None)

@@ -1,0 +1,176 @@
+"""``noisewise audit``: tries to catch a method, or the method of a run, giving away more than it promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from .main import JsonFlag, app, bench, errors, print_json, table_of
+
+if TYPE_CHECKING:
+    from ..audit.lower_bound import Audit
+    from ..audit.of_run import Claim
+
+EPSILON, DELTA = 1.0, 1e-5
+Jobs = Annotated[int, typer.Option(min=1, help="Processes.")]
+
+
+@contextmanager
+def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error that is told (done, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@app.command()
+def audit(
+    target: Annotated[str, typer.Argument(metavar="METHOD|RUN", help="A method's name, or the folder of a run.")],
+    epsilon: Annotated[float | None, typer.Option(help="What is claimed.", show_default=f"{EPSILON:g}")] = None,
+    delta: Annotated[float | None, typer.Option(help="What is claimed.", show_default=f"{DELTA:g}")] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="add_remove or replace_one.", show_default="add_remove if the method has it")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of a method.", show_default="a few")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss of a method.", show_default="the one that shows most")] = None,
+    runs: Annotated[int, typer.Option(min=8, help="Trainings in all, half of them with the canary.")] = 2000,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Of the lower bound.")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all trainings.")] = 0,
+    jobs: Jobs = 2,
+    plot: Annotated[Path | None, typer.Option(help="Picture of scores and ROC, e.g. audit.png.")] = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Train many times with and without one record, and bound epsilon from below by how well the two are told apart.
+
+    Everything is simulated on worst-case records; no private data is used and nothing is spent. A run's audit is added
+    to its folder. Exit code 0: no violation found, 1: the claim is refuted. It can refute a claim, never prove one.
+
+    Example: [bold]noisewise audit dpsgd --epsilon 0.5 --runs 4000 --plot audit.png[/bold]
+    """
+    from ..audit.lower_bound import epsilon_lower_bound
+
+    folder = Path(target) if Path(target).is_dir() else None
+    if folder is not None:
+        if any(value is not None for value in (epsilon, delta, adjacency, steps, loss)):
+            raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
+        from ..audit.of_run import claim_of_run
+
+        claim = claim_of_run(folder)
+    else:
+        claim = _claim(target, epsilon, delta, adjacency, steps, loss)
+    with _bar(f"auditing {claim.method.name}") as report:
+        found = epsilon_lower_bound(
+            claim.method,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            adjacency=claim.adjacency,
+            runs=runs,
+            confidence=confidence,
+            seed=seed,
+            jobs=jobs,
+            progress=report,
+            loss=claim.loss,
+            size_is_public=claim.size_is_public,
+        )
+    if folder is not None:
+        from ..audit.of_run import record
+
+        record(folder, found)
+    if plot is not None:
+        from ..audit.score_plot import plot_audit
+
+        plot_audit(found, plot)
+    power = _power(found)
+    if json_output:
+        print_json({**found.to_dict(), "finds_half_the_noise": power})
+    else:
+        _tell(found, power, folder, plot)
+    raise typer.Exit(1 if found.violation else 0)
+
+
+def _claim(
+    name: str, epsilon: float | None, delta: float | None, adjacency: str | None, steps: int | None, loss: str | None
+) -> Claim:
+    """What to audit of a method: its small setting with the promise that was asked for."""
+    from .. import _validate
+    from ..audit.canaries import small_setting
+    from ..audit.of_run import Claim
+    from ..events import ADJACENCIES
+    from ..methods import registry
+
+    if name not in registry():
+        known = ", ".join(registry())
+        raise ValueError(f"{name!r} is neither the folder of a run nor a method; the methods are {known}")
+    setting = small_setting(name)
+    method = setting.method if steps is None else setting.method.with_settings(steps=steps)
+    if adjacency is not None:
+        _validate.one_of(ADJACENCIES, adjacency=adjacency)
+    relation: Any = adjacency or setting.adjacency
+    return Claim(
+        method, EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, relation, loss, True
+    )
+
+
+def _power(found: Audit) -> float | None:
+    from ..audit.lower_bound import power_against_half_noise
+
+    if not found.gaussian:
+        return None
+    return power_against_half_noise(found.claimed, found.delta, runs=found.runs, confidence=found.confidence, trials=50)
+
+
+KINDS = {
+    "exact": "exact binomial (Clopper-Pearson)",
+    "gdp": "Gaussian DP, from both error rates",
+    "pooled": "Gaussian DP, from the mean error rate (Clopper-Pearson)",
+}
+
+
+def _tell(found: Audit, power: float | None, folder: Path | None, plot: Path | None) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    out.print(found.verdict, style="bold red" if found.violation else "bold")
+    wrong = f"{found.false_positives:,} false alarms and {found.false_negatives:,} misses"
+    relation = "with one record more" if found.adjacency == "add_remove" else "with one record replaced"
+    out.print(f"{found.method}: {found.runs:,} trainings, half of them {relation}; delta {found.delta:g}")
+    out.print(f"told apart by the {found.score}: {wrong} in {found.trials:,} runs each")
+    out.print(f"interval: {KINDS[found.interval]}")
+    if power is not None:
+        out.print(f"an audit of this size catches half the noise in about {100 * power:.0f} % of cases")
+    elif not found.violation:
+        out.print("the claim is not one of Gaussian DP, so only the exact interval holds, which needs many more runs")
+    written = [str(plot)] if plot else []
+    written += [f"{folder}/audit.json"] if folder else []
+    if written:
+        errors.print(f"written: {', '.join(written)}", highlight=False, soft_wrap=True)
+
+
+@bench.command("audit-power")
+def audit_power(
+    audits: Annotated[int, typer.Option(min=1, help="Audits to run.")] = 100,
+    runs: Annotated[int, typer.Option(min=8, help="Runs of each audit, half of them with the canary.")] = 40_000,
+    epsilon: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = EPSILON,
+    delta: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = DELTA,
+    jobs: Jobs = 2,
+    json_output: JsonFlag = False,
+) -> None:
+    """How near audits come to the truth for a correct Gaussian mechanism, asked through a real curator.
+
+    Example: [bold]noisewise bench audit-power --json[/bold]
+    """
+    from ..bench.audit_power import power_rows
+
+    with _bar("audits") as report:
+        rows = power_rows(epsilon=epsilon, delta=delta, runs=runs, audits=audits, jobs=jobs, progress=report)
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        title = "Lower bounds on epsilon for a mechanism whose epsilon is known"
+        shown = [{"what": key.replace("_", " "), "value": value} for row in rows for key, value in row.items()]
+        Console().print(table_of(shown, title))

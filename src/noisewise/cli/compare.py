@@ -1,0 +1,214 @@
+"""``noisewise compare``: every method, simulated on public data at a budget and a private size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .main import JsonFlag, app, errors, print_json
+
+if TYPE_CHECKING:
+    from ..compare import Report, Row
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """Public rows as numbers, with what the schema says of them."""
+
+    X: Any
+    y: Any
+    target: str
+    task: str
+    bounds: Any
+    classes: list[int] | None
+    target_bounds: tuple[float, float] | None
+
+
+@app.command()
+def compare(
+    data: Annotated[list[Path], typer.Argument(metavar="PUBLIC_DATA...", help="Public CSV or Parquet files.")],
+    epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
+    delta: Annotated[float, typer.Option(help="Budget: delta.")],
+    size: Annotated[int, typer.Option(min=1, help="Number of private records.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="Schema; what it leaves open comes from the public rows.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names with commas.", show_default="all of them")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss.", show_default="by the target")] = None,
+    model: Annotated[str, typer.Option(help="linear or mlp.")] = "linear",
+    adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    repeats: Annotated[int, typer.Option(min=1, help="Trainings of each method, each on its own split.")] = 5,
+    public_share: Annotated[
+        float, typer.Option(help="Share of the training rows for methods that need public rows.")
+    ] = 0.1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and simulations.")] = 0,
+    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for comparison.json and comparison.png.")] = Path(
+        "noisewise-comparison"
+    ),
+    run: Annotated[Path | None, typer.Option(help="Run folder that gets comparison.json, for its report.")] = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Simulate every method on public data at your budget and private size: an estimate, before any record is touched.
+
+    Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000[/bold]
+    """
+    from ..compare import METRICS, constant_score, document, sizes
+    from ..compare import compare as simulate
+    from ..report.plots import plot_comparison, write_atomically
+
+    if run is not None:
+        from .. import runs
+
+        runs.check_seal(run)
+    names = _names(methods)
+    table = read_public(data, target=target, schema=schema, separator=separator)
+    with _Bar() as bar:
+        rows = simulate(
+            table.X, table.y, task=table.task, epsilon=epsilon, delta=delta, size=size, methods=names, loss=loss,
+            model=model, adjacency=adjacency, bounds=table.bounds, classes=table.classes,
+            target_bounds=table.target_bounds, repeats=repeats, public_share=public_share, jobs=jobs, seed=seed,
+            report=bar,
+        )  # fmt: skip
+    private_rows, public_rows, test_rows = sizes(len(table.X), public_share)
+    constant = constant_score(table.y, task=table.task)
+    told = document(
+        rows, task=table.task, epsilon=epsilon, delta=delta, adjacency=adjacency, size=size, repeats=repeats,
+        target=table.target, model=model, loss=loss, seed=seed, constant=constant, files=[path.name for path in data],
+        drawn_from=private_rows, public_rows=public_rows, test_rows=test_rows,
+    )  # fmt: skip
+    text = (json.dumps(told, indent=2) + "\n").encode()
+    title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
+    write_atomically(out / "comparison.json", text)
+    plot_comparison(rows, out / "comparison.png", metric=METRICS[table.task], title=title, constant=constant)
+    written = [f"{out}: comparison.json, comparison.png"]
+    if run is not None:
+        runs.check_seal(run)  # again: a new seal must not cover what was changed in the meantime
+        write_atomically(run / "comparison.json", text)
+        runs.reseal(run)
+        written.append(f"{run}: comparison.json")
+    if json_output:
+        print_json(told)
+    else:
+        _show(rows, told, title)
+    errors.print(f"Written to {'; '.join(written)}", highlight=False, soft_wrap=True)
+
+
+def read_public(
+    paths: list[Path], *, target: str | None, schema: Path | None, separator: str | None = None
+) -> PublicTable:
+    """Public files as numbers; what the schema leaves open is taken from the rows, which is fine for public ones."""
+    import numpy as np
+
+    from ..data.encode import Encoder
+    from ..data.fill import fill_from_public
+    from ..data.rows import read_matrix
+    from ..data.schema import gaps, read_schema
+
+    declared = None if schema is None else read_schema(schema)
+    if target is None and (declared is None or declared.target is None):
+        raise ValueError("--target is missing; name the column to predict")
+    filled = fill_from_public(declared, paths, target, separator=separator)
+    if left := gaps(filled):
+        note = filled[left[0].column].note if left[0].column else ""
+        why = f"column {left[0].column!r} {note}" if note else str(left[0])
+        raise ValueError(f"{why} (in a schema: `noisewise schema init` writes one, then pass --schema)")
+    assert filled.target is not None
+    encoder, label = Encoder(filled), filled[filled.target]
+    X, y = read_matrix(paths, encoder, separator=separator, clamp=False)
+    assert y is not None
+    bounds = np.column_stack([encoder.low, encoder.high])
+    if encoder.classes is not None:
+        return PublicTable(X, y, filled.target, "classification", bounds, list(range(len(encoder.classes))), None)
+    if not np.isfinite(y).all():
+        raise ValueError(f"target {filled.target!r} has labels that are not finite; leave their rows out")
+    assert label.low is not None and label.high is not None
+    return PublicTable(X, y, filled.target, "regression", bounds, None, (label.low, label.high))
+
+
+def _names(methods: str | None) -> list[str] | None:
+    """The methods to simulate; the one without privacy is always there to compare with."""
+    if methods is None:
+        return None
+    chosen = [name.strip() for name in methods.split(",") if name.strip()]
+    if not chosen:
+        raise ValueError("--methods is empty; pass names from `noisewise methods`, with commas between them")
+    return ["nonprivate", *chosen]
+
+
+class _Bar:
+    """A progress bar with time left on standard error, when that is a terminal."""
+
+    def __enter__(self) -> Report:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            TextColumn("left"),
+        )  # fmt: skip
+        self._progress = Progress(
+            *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600
+        )
+        task = self._progress.add_task("simulating", total=None)
+        self._progress.start()
+        return lambda done, total: self._progress.update(task, completed=done, total=total)
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+
+def _show(rows: list[Row], told: dict[str, Any], title: str) -> None:
+    from ..compare import unit_of
+
+    console = Console()
+    console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
+    console.print(_table(rows, told["metric"]))
+    for row in rows:
+        if row.refused is not None:
+            console.print(f"{row.method} refused: {row.refused}", highlight=False, markup=False)
+        for warning in row.warnings:
+            console.print(f"{row.method}: {warning}", highlight=False, markup=False)
+    unit, _ = unit_of(rows, told["metric"])
+    console.print(
+        f"\n{told['note']} Each repeat (of {told['repeats']}) draws {told['size']:,} rows from "
+        f"{told['drawn_from']:,}, gives {told['public_rows']:,} to methods that need public rows, and scores "
+        f"{told['test_rows']:,} others. One answer for all would score {told['constant'] / unit:.4g}.",
+        highlight=False,
+    )
+
+
+def _table(rows: list[Row], metric: str) -> Table:
+    from ..compare import unit_of
+    from ..methods import RECOMMENDED
+
+    unit, name = unit_of(rows, metric)
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left",
+        caption="Mean and its standard error over the repeats; worse by: than without privacy, on the same rows.",
+    )  # fmt: skip
+    table.add_column("method", no_wrap=True)
+    for header in (name.replace(" error", "\nerror"), "worse by", "public\nrows", "seconds"):
+        table.add_column(header, justify="left" if header.startswith("public") else "right", no_wrap=True)
+    for row in rows:
+        best = row.method == RECOMMENDED
+        table.add_row(
+            f"{row.method} (recommended)" if best else row.method if row.private else f"{row.method} (no privacy)",
+            "refused" if row.mean is None else _number(row.mean, row.standard_error, unit),
+            "" if row.worse is None else _number(row.worse, row.worse_error, unit),
+            "needed" if row.public else "",
+            f"{row.seconds:.1f}",
+            style="bold" if best else "dim" if row.mean is None else None,
+            end_section=not row.private,
+        )
+    return table
+
+
+def _number(value: float, error: float | None, unit: float) -> str:
+    return f"{value / unit:.2f}" if error is None else f"{value / unit:.2f} ± {error / unit:.2f}"

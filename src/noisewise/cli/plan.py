@@ -1,0 +1,151 @@
+"""``noisewise plan``: what a budget buys, with no data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .main import JsonFlag, app, errors, print_json
+
+if TYPE_CHECKING:
+    from ..plan import Need, PlanRow
+
+
+@app.command()
+def plan(
+    epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
+    delta: Annotated[float, typer.Option(help="Budget: delta.")],
+    adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    size: Annotated[int | None, typer.Option(min=1, help="Number of records.", show_default="an example")] = None,
+    features: Annotated[
+        int | None, typer.Option(min=1, help="Features of a linear model.", show_default="an example")
+    ] = None,
+    steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "10,50,100,500,1000",
+    rates: Annotated[str, typer.Option(help="Shares of the records in a batch, with commas.")] = "0.01,0.1",
+    clip: Annotated[float, typer.Option(help="Clip norm of a record's gradient.")] = 1.0,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png.", show_default=False)] = None,
+    json_output: JsonFlag = False,
+) -> None:
+    """Say what a budget buys, with no data: noise and noise-to-signal for each way of sampling and number of steps.
+
+    Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
+    """
+    from ..budget import Budget
+    from ..events import Adjacency
+    from ..plan import FEATURES, SIZE, in_words, plan_rows, records_needed
+
+    budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
+    records, columns = size or SIZE, features or FEATURES
+    rows = plan_rows(
+        budget, size=records, features=columns, steps=_numbers(steps, "steps", int), clip=clip,
+        rates=_numbers(rates, "rates", float),
+    )  # fmt: skip
+    needs = records_needed(rows, size=records)
+    examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
+    title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
+    if plot is not None:
+        from ..report.plots import plot_plan
+
+        plot_plan(rows, plot, title=title)
+    if json_output:
+        print_json(
+            {
+                "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "features": columns,
+                "parameters": columns + 1, "clip": clip, "examples": examples, "rows": [_plain(row) for row in rows],
+                "records_needed": [_plain(need) for need in needs], "words": in_words(rows),
+            }
+        )  # fmt: skip
+    else:
+        _show(rows, needs, title, in_words(rows), examples)
+    if plot is not None:
+        errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
+
+
+def _show(rows: list[PlanRow], needs: list[Need], title: str, words: str, examples: list[str]) -> None:
+    console = Console()
+    console.print(f"[bold]What a budget buys[/bold]: {title}", highlight=False)
+    console.print(_noise_table(rows))
+    console.print()
+    console.print(words, highlight=False)
+    console.print()
+    console.print(_needs_table(needs))
+    if examples:
+        console.print(
+            f"{' and '.join(examples)} not given: an example stands in. Noise falls as 1 / records and grows with the "
+            "square root of the parameters.",
+            highlight=False,
+        )
+
+
+def _table(**options: Any) -> Table:
+    """A table without a frame, so that its columns fit on 80 characters."""
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, **options)
+
+
+def _noise_table(rows: list[PlanRow]) -> Table:
+    from ..plan import sampling_name
+
+    table = _table(
+        caption="passes: over the data. by: the accountant that asks for the least noise; pld only for noise "
+        "fixed beforehand, rounded up by up to 1 %. std: of a coordinate of a released mean gradient. noise / clip: "
+        "norm of the noise over the clip norm, of one step and of the average of all; sampling adds its own noise.",
+        caption_justify="left",
+    )
+    table.add_column("batch", no_wrap=True)
+    for name in ("steps", "passes", "noise\nmultiplier", "by", "noise\nstd", "noise/clip\none step", "noise/clip\naverage"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "by" else "right", no_wrap=True)
+    least = min(row.run_ratio for row in rows)
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        first = row.steps == min(other.steps for other in rows)
+        average = f"{row.run_ratio:.3g}"
+        table.add_row(
+            sampling_name(row.sampling) if first else "",
+            f"{row.steps:,}",
+            f"{row.passes:,.4g}" if row.passes < 10_000 else f"{row.passes:,.0f}",
+            f"{row.noise_multiplier:.4g}",
+            row.accountant,
+            f"{row.noise_std:.3g}",
+            f"{row.step_ratio:.3g}",
+            f"[bold green]{average}[/bold green]" if row.run_ratio <= 1.01 * least else average,
+            end_section=after is not None and after.sampling != row.sampling,
+        )
+    return table
+
+
+def _needs_table(needs: list[Need]) -> Table:
+    from ..plan import sampling_name
+
+    ratios = list(dict.fromkeys(need.ratio for need in needs))
+    table = _table(title="Records needed for an average noise/clip of", title_justify="left", title_style="bold")
+    table.add_column("batch", no_wrap=True)
+    table.add_column("at steps", justify="right", no_wrap=True)
+    for ratio in ratios:
+        table.add_column(f"{ratio:g}", justify="right", no_wrap=True)
+    for sampling, steps in dict.fromkeys((need.sampling, need.steps) for need in needs):
+        mine = [need for need in needs if need.sampling == sampling]
+        shown = "any" if sampling == ("full",) else f"{steps:,}"
+        table.add_row(sampling_name(sampling), shown, *(f"{need.records:,}" for need in mine))
+    return table
+
+
+def _plain(row: PlanRow | Need) -> dict[str, Any]:
+    data = asdict(row)
+    sampling = data.pop("sampling")
+    if "alternatives" in data:
+        data["alternatives"] = dict(data["alternatives"])
+    return {"sampling": sampling[0], "rate": sampling[1] if len(sampling) > 1 else 1.0, **data}
+
+
+def _numbers(text: str, option: str, kind: type[Any]) -> list[Any]:
+    """Numbers with commas between them."""
+    try:
+        return [kind(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        example = "10,100,1000" if kind is int else "0.01,0.1"
+        raise ValueError(f"--{option} is {text!r}; pass numbers with commas between them, e.g. {example}") from None

@@ -1,0 +1,368 @@
+"""``noisewise train``: from files to a private model, its statement and its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings as python_warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from .main import JsonFlag, app, errors, print_json
+
+if TYPE_CHECKING:
+    from ..budget import Budget
+    from ..data.resolve import Resolved
+    from ..data.schema import Schema
+    from ..estimators import PrivateClassifier, PrivateRegressor
+    from ..report.statement import Statement
+
+    Estimator = PrivateClassifier | PrivateRegressor
+
+
+LARGE = 20 << 20  # bytes of files, which can be several times that as rows
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for, apart from the data."""
+
+    budget: Budget
+    method: str
+    loss: str | None
+    model: str | tuple[int, ...]
+    max_grad_norm: float | None
+    size_is_public: bool
+    seed: int | None
+
+
+@app.command()
+def train(
+    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder.")],
+    epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
+    delta: Annotated[float, typer.Option(help="Budget: delta, well below 1/records.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")] = None,
+    public: Annotated[
+        list[Path] | None, typer.Option(help="Public rows of the same columns: bounds, categories, help for training.")
+    ] = None,
+    bounds_epsilon: Annotated[
+        float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="recommended")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="logistic, hinge, huber_hinge, squared, softmax.", show_default="by the target")
+    ] = None,
+    model: Annotated[str, typer.Option(help="linear, mlp, or hidden sizes such as 64,32.")] = "linear",
+    adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
+    size_is_public: Annotated[
+        bool, typer.Option("--size-is-public", help="The number of records may be known; else a noisy count is bought.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="A simulation: reproducible, NOT private.")] = None,
+    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for decoded rows that do not fit into memory; nothing stays there.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="New folder for model, statement, trace and report.")] = Path(
+        "noisewise-run"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; spend nothing.")] = False,
+    json_output: JsonFlag = False,
+) -> None:
+    """Train a private model on files. Every number that comes out was declared, public or paid for.
+
+    Ctrl-C stops cleanly: there is no model then, and what was spent is written down.
+
+    Example: [bold]noisewise train patients.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out run[/bold]
+    """
+    from .. import runs
+    from ..budget import Budget
+    from ..data.resolve import resolve
+    from ..methods import RECOMMENDED, method_named
+
+    wish = Wish(
+        Budget(epsilon, delta, adjacency=cast(Any, adjacency)), method or RECOMMENDED, loss, _model(model), max_grad_norm,
+        size_is_public, seed,
+    )  # fmt: skip
+    method_named(wish.method)
+    _known_loss(loss)
+    runs.vacant(out)
+    runs.writable(out)
+    if cache is not None and not cache.is_dir():
+        raise ValueError(f"--cache is {str(cache)!r}; pass an existing folder")
+    _disjoint(data, public or [])
+    started = time.perf_counter()
+    found = resolve(
+        data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
+        regression=loss == "squared", separator=separator,
+    )  # fmt: skip
+    rehearse(wish, found, public=bool(public), records=None)
+    if dry_run:
+        _show_plan(wish, found, bounds_epsilon, out, json_output)
+        return
+    estimator: Estimator | None = None
+    with python_warnings.catch_warnings(record=True) as heard:
+        python_warnings.simplefilter("always")
+        try:
+            with _Bars() as bars:
+                if found.purchase is not None:
+                    rehearse(wish, found, public=bool(public), records=found.look(bars.begin("checking the files")))
+                    found = found.bought(seed=seed, progress=bars.begin("buying bounds"))
+                estimator = _fit(wish, found, data, public or [], separator, cache or _roomy(out, data), bars)
+            seconds, told = time.perf_counter() - started, [*_assumed(found), *_own(heard)]
+            with runs.new_folder(out) as draft:
+                runs.write(estimator, draft, seconds=seconds, warnings=told)
+                _write_report(draft)
+        except BaseException as error:
+            _write_down(error, estimator, found, wish, out)
+            raise
+    _show(estimator, out, told, seconds, json_output)
+
+
+def _assumed(found: Resolved) -> list[str]:
+    """What a user may not have noticed to be taken for public."""
+    from ..data.resolve import FROM_LABELS
+
+    if found.classes != FROM_LABELS:
+        return []
+    return [
+        "the classes were taken from the labels, which takes them for public knowledge; if a label could give somebody "
+        "away, declare the classes in a schema"
+    ]
+
+
+def _own(heard: list[python_warnings.WarningMessage]) -> list[str]:
+    """noisewise's own warnings, which are about public facts; those of libraries may be about private values."""
+    own = [warning for warning in heard if warning.category.__module__.startswith("noisewise.")]
+    return list(dict.fromkeys(str(warning.message) for warning in own))
+
+
+def _fit(
+    wish: Wish, found: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
+    bars: _Bars,
+) -> Estimator:  # fmt: skip
+    """The fitted estimator."""
+    from ..fitting import Origin
+
+    origin = Origin(found.words, found.classes, found.preparation)
+    estimator = unfitted(wish, found.schema).watch(bars.stepped)
+    reading = bars.begin("reading")
+    return estimator.fit_files(
+        data, public=public or None, separator=separator, cache=cache, reading=reading, origin=origin
+    )
+
+
+def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) -> None:
+    """Refuse what could not be trained before anything is read or paid for; ``records``: how many there are, once known.
+
+    A meter is made only when the size it may depend on is known, or private and so of no influence.
+    """
+    from ..curator.curator import facts_of
+    from ..data.encode import Encoder
+    from ..data.preprocess import Scaling
+    from ..losses import loss_named
+
+    estimator: Any = unfitted(wish, found.imagined)
+    encoder, method = Encoder(found.imagined), estimator._method()
+    if method.needs_public and not public:
+        raise ValueError(f"--public is missing; {method.name} needs public rows, pass them or take another --method")
+    estimator._scaling, outputs = Scaling(encoder.low, encoder.high, estimator._unit_rows), 1
+    if encoder.classes is None:
+        loss = loss_named("squared")
+    else:
+        estimator.classes_ = encoder.classes
+        loss = estimator._loss()
+        outputs = len(encoder.classes) if loss.task == "classes" else 1
+    if method.private and loss.name not in method.losses:
+        raise ValueError(
+            f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}, pass --loss or --method"
+        )
+    trained = estimator._model(loss, outputs)
+    public_size = wish.size_is_public or wish.budget.adjacency == "replace_one"
+    if method.private and (records is not None or not public_size):
+        size = None if records is None else estimator._size(records)
+        method.meter(facts_of(trained, _for_training(wish.budget, found), size=size, row_bound=1.0))
+
+
+def _for_training(budget: Budget, found: Resolved) -> Budget:
+    """What bounds that are to be bought leave of the budget."""
+    from ..report.statement import training_budget
+
+    if found.purchase is None:
+        return budget
+    before = found.purchase.meter.budget
+    return training_budget(budget, {"epsilon": before.epsilon, "delta": before.delta})
+
+
+def unfitted(wish: Wish, schema: Schema) -> Estimator:
+    """The estimator that was asked for: a classifier for classes, a regressor for a number."""
+    from ..estimators import PrivateClassifier, PrivateRegressor
+
+    assert schema.target is not None
+    common: dict[str, Any] = {
+        "method": wish.method, "model": wish.model, "adjacency": wish.budget.adjacency, "schema": schema,
+        "max_grad_norm": wish.max_grad_norm, "size_is_public": wish.size_is_public, "random_state": wish.seed,
+    }  # fmt: skip
+    budget = (wish.budget.epsilon, wish.budget.delta)
+    if schema[schema.target].kind == "category":
+        return PrivateClassifier(*budget, loss=wish.loss or "auto", **common)
+    if wish.loss not in (None, "squared"):
+        raise ValueError(
+            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss squared, or declare its "
+            'classes in a schema with kind = "category"'
+        )
+    return PrivateRegressor(*budget, **common)
+
+
+class _Bars:
+    """Progress on standard error: reading the files, then training with the budget spent. Made of public facts."""
+
+    def __enter__(self) -> _Bars:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+        quiet = not errors.is_terminal
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=errors, transient=True, disable=quiet)
+        self.progress.start()
+        self.task = self.progress.add_task("", total=1.0)
+        self.training = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def begin(self, what: str) -> Callable[[float], None]:
+        """Start another pass; the answer takes the share of it that is done."""
+        self.progress.reset(self.task, total=1.0, description=what)
+        return lambda share: self.progress.update(self.task, completed=share)
+
+    def stepped(self, step: int, steps: int | None, spent: float) -> None:
+        if not self.training:
+            self.training = True
+            self.begin("training")
+        done = spent if steps is None else step / steps
+        self.progress.update(self.task, description=f"training, {spent:.0%} of the budget spent", completed=done)
+
+
+def _write_down(error: BaseException, estimator: Estimator | None, found: Resolved, wish: Wish, out: Path) -> None:
+    """What was spent although there is no model, beside the folder that was asked for."""
+    from ..runs import put_json
+
+    statement: Statement | None = getattr(error, "statement", None) if estimator is None else estimator.statement_
+    events = bool(statement is not None and statement.data["events"])
+    if wish.seed is not None or not (events or found.preparation):
+        return  # nothing was asked of the records
+    path, number = out.with_name(f"{out.name}.spent.json"), 2
+    while path.exists():
+        path, number = out.with_name(f"{out.name}.spent-{number}.json"), number + 1
+    spent = dict(statement.data) if statement is not None else {"preparation": dict(found.preparation or {})}
+    document = {"model": None, "why": "the run stopped before a model was released", "spent": spent}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put_json(path, document)
+    except OSError:  # better on the screen than nowhere
+        _say(f"stopped; what was spent could not be written to {path}: {json.dumps(document)}")
+    else:
+        _say(f"stopped; what was spent is written to {path}")
+
+
+def _say(message: str) -> None:
+    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _write_report(draft: Path) -> None:
+    from ..report.page import write_report
+
+    write_report(draft, None)
+
+
+def _show(estimator: Estimator, out: Path, heard: list[str], seconds: float, json_output: bool) -> None:
+    for warning in heard:
+        _say(warning)
+    if json_output:
+        print_json({
+            "run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_,
+            "seconds": seconds, "warnings": heard,
+        })  # fmt: skip
+        return
+    console = Console()
+    console.print(Panel(Text(str(estimator.statement_)), title="privacy statement", title_align="left"))
+    console.print(
+        f"Written to {out}: model, statement, trace and report.html ({seconds:.1f} s). "
+        f"Next: noisewise predict {out} NEW.csv, or noisewise evaluate {out} TEST.csv --public-test",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool) -> None:
+    """What a run would do, from names and declarations alone."""
+    from ..data.schema import gaps
+    from ..methods import method_named
+
+    estimator, method = unfitted(wish, found.imagined), method_named(wish.method)
+    columns = [{"name": column.name, "kind": column.kind} for column in found.schema.columns]
+    to_buy = [gap.column for gap in gaps(found.schema)]
+    document = {
+        "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": found.schema.target,
+        "epsilon": wish.budget.epsilon, "delta": wish.budget.delta, "adjacency": wish.budget.adjacency,
+        "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
+        "assumed": found.words, "out": str(out),
+    }  # fmt: skip
+    if json_output:
+        print_json(document)
+        return
+    kinds = ", ".join(
+        f"{sum(column['kind'] == kind for column in columns)} {kind}" for kind in ("number", "category", "ignore")
+    )
+    bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
+    Console().print(
+        f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
+        f"({wish.budget.epsilon:g}, {wish.budget.delta:g}), {wish.budget.adjacency}. Columns: {kinds}. "
+        f"Assumed public: {found.words}.{bought} Would write {out}. Nothing was spent; "
+        "`noisewise plan` says what the budget buys.",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _disjoint(data: list[Path], public: list[Path]) -> None:
+    """Refuse a private file that is also said to be public."""
+    from ..data.files import find_files
+
+    private = {path.resolve() for path in find_files(data)}
+    if both := [path for path in (find_files(public) if public else []) if path.resolve() in private]:
+        raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
+
+
+def _model(text: str) -> str | tuple[int, ...]:
+    if text in ("linear", "mlp"):
+        return text
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"--model is {text!r}; pass linear, mlp, or hidden sizes such as 64,32")
+    return sizes
+
+
+def _known_loss(loss: str | None) -> None:
+    from ..losses import loss_named
+
+    if loss is not None:
+        loss_named(loss)
+
+
+def _roomy(out: Path, data: list[Path]) -> Path | None:
+    """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory."""
+    from ..data.files import find_files
+
+    large = sum(path.stat().st_size for path in find_files(data)) > LARGE
+    return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

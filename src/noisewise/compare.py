@@ -1,0 +1,336 @@
+"""Every method on public rows, at a budget and a private size that are yours: an estimate before any record is touched.
+
+Each repeat splits the public rows anew into test rows, a few rows that act as public ones for the methods that need
+them, and the rest, from which ``size`` rows are drawn with replacement to stand for the private records. So many equal
+rows make an estimate of the noise's cost, not of what a larger sample would teach.
+
+*Guarantee*: none is needed, as no private record is read. Runs are seeded simulations with a public size.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _validate
+from .budget import Budget
+from .events import Adjacency
+from .methods import RECOMMENDED, registry
+
+Array = NDArray[Any]
+Report = Callable[[int, int], None]
+METRICS = {"classification": "accuracy", "regression": "mean squared error"}
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method: mean score over the repeats and its standard error, or why it was refused.
+
+    ``worse`` is how much worse it is than training without privacy, on the same rows of each repeat, which cancels what
+    the splits have in common; None when nothing was trained without privacy. ``public`` says that the method needs
+    public rows, ``private`` that it makes a promise at all; ``seconds`` is the median time of one training.
+    """
+
+    method: str
+    mean: float | None
+    standard_error: float | None
+    refused: str | None
+    public: bool
+    private: bool
+    seconds: float
+    scores: tuple[float, ...]
+    worse: float | None = None
+    worse_error: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all simulated runs share; public, and small enough to send to every process."""
+
+    task: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    size: int
+    loss: Any
+    model: Any
+    bounds: Any
+    classes: Any
+    target_bounds: Any
+    public_share: float
+    seed: int
+
+
+class Parts(NamedTuple):
+    """Row numbers of one repeat."""
+
+    private: NDArray[np.int64]  # with repeats: drawn with replacement
+    public: NDArray[np.int64]
+    test: NDArray[np.int64]
+    seed: int
+
+
+class Outcome(NamedTuple):
+    """One training: its score, or why it was refused."""
+
+    method: str
+    repeat: int
+    score: float | None
+    refused: str | None
+    seconds: float
+    warnings: tuple[str, ...]
+
+
+def compare(
+    X: Any,
+    y: Any,
+    *,
+    task: str,
+    epsilon: float,
+    delta: float,
+    size: int,
+    methods: Sequence[str] | None = None,
+    loss: Any = None,
+    model: Any = "linear",
+    adjacency: str = "add_remove",
+    bounds: Any = (-1.0, 1.0),
+    classes: Any = None,
+    target_bounds: Any = None,
+    repeats: int = 5,
+    public_share: float = 0.1,
+    jobs: int = 1,
+    seed: int = 0,
+    report: Report | None = None,
+) -> list[Row]:
+    """Train every method ``repeats`` times on ``size`` rows drawn from public rows ``X``, ``y``; score held-out rows.
+
+    ``task`` is "classification" (score: accuracy) or "regression" (mean squared error, which needs ``target_bounds``).
+    ``methods`` None takes all of them. ``report(done, total)`` is called after each training.
+    """
+    _validate.one_of(tuple(METRICS), task=task)
+    _validate.whole(size=size, repeats=repeats, jobs=jobs)
+    _validate.whole(at_least=0, seed=seed)
+    rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    if rows.ndim != 2 or len(rows) != len(labels):
+        raise ValueError(f"X has shape {rows.shape} and y {labels.shape}; pass rows and one label each")
+    names = _known(methods)
+    _check_budget(epsilon, delta, adjacency, size)
+    chosen_loss = loss if loss is not None else "auto" if task == "classification" else "squared"
+    settings = Settings(
+        task, epsilon, delta, adjacency, size, chosen_loss, model, bounds,
+        np.unique(labels).tolist() if classes is None and task == "classification" else classes,
+        target_bounds, public_share, seed,
+    )  # fmt: skip
+    sizes(len(rows), public_share)
+    cells = [(name, repeat) for repeat in range(repeats) for name in names]  # every method is timed early
+    outcomes = []
+    for outcome in _run(cells, rows, labels, settings, jobs):
+        outcomes.append(outcome)
+        if report is not None:
+            report(len(outcomes), len(cells))
+    outcomes.sort(key=lambda outcome: outcome.repeat)
+    summed = [_row(name, [outcome for outcome in outcomes if outcome.method == name]) for name in names]
+    return ranked(_against_reference(summed, task), task)
+
+
+def sizes(rows: int, public_share: float) -> tuple[int, int, int]:
+    """How many of the rows stand for private records, act as public rows, and are held out for the score.
+
+    >>> sizes(1000, 0.1)
+    (720, 80, 200)
+    """
+    if not (isinstance(public_share, int | float) and 0 <= public_share < 1):
+        raise ValueError(f"public_share is {public_share!r}; pass a share in [0, 1) of the training rows")
+    test = math.ceil(TEST_SHARE * rows)
+    public = 0 if public_share == 0 else max(2, round(public_share * (rows - test)))
+    if rows < 20 or rows - test - public < 2:
+        raise ValueError(f"there are {rows} public rows, too few to split; pass at least 20, better thousands")
+    return rows - test - public, public, test
+
+
+def constant_score(y: Any, *, task: str) -> float:
+    """The score of one answer for all, the most frequent class or the mean: what a model has to beat."""
+    labels = np.asarray(y)
+    if task == "regression":
+        return float(np.var(labels))
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+
+
+def ranked(rows: Iterable[Row], task: str) -> list[Row]:
+    """Without privacy first, then the best score first, then what was refused."""
+    sign = -1.0 if task == "classification" else 1.0
+
+    def place(row: Row) -> tuple[bool, bool, float]:
+        return row.private, row.mean is None, 0.0 if row.mean is None else sign * row.mean
+
+    return sorted(rows, key=place)
+
+
+def unit_of(rows: Sequence[Row], metric: str) -> tuple[float, str]:
+    """What to divide scores by so that they are easy to read, and the name of the score in that unit.
+
+    >>> unit_of([], "accuracy")
+    (0.01, 'accuracy, %')
+    """
+    if metric == "accuracy":
+        return 0.01, "accuracy, %"
+    least = min((row.mean for row in rows if row.mean), default=1.0)
+    if 0.1 <= least < 10_000:
+        return 1.0, metric
+    unit = 10.0 ** (3 * math.floor(math.log10(least) / 3))
+    return unit, f"{metric} / {unit:.0e}"
+
+
+def document(
+    rows: Sequence[Row],
+    *,
+    task: str,
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    size: int,
+    repeats: int,
+    **facts: Any,
+) -> dict[str, Any]:
+    """The comparison as plain data, for ``comparison.json``; ``facts`` are what else a reader should know."""
+    return {
+        "format": "noisewise-comparison/1",
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": adjacency,
+        "size": size,
+        "repeats": repeats,
+        "metric": METRICS[task],
+        "better": "higher" if task == "classification" else "lower",
+        "recommended": RECOMMENDED,
+        "note": NOTE,
+        **facts,
+        "rows": [{**asdict(row), "scores": list(row.scores), "warnings": list(row.warnings)} for row in rows],
+    }
+
+
+NOTE = (
+    "An estimate: seeded simulations on bootstrapped rows of public data (drawn with replacement to the private size), "
+    "with the number of records taken as public; no private record was read."
+)
+
+
+def split(rows: int, settings: Settings, repeat: int) -> Parts:
+    """The rows of one repeat, the same for every method."""
+    rng = np.random.default_rng([settings.seed, repeat])
+    private, public, _ = sizes(rows, settings.public_share)
+    pool, given, test = np.split(rng.permutation(rows), [private, private + public])
+    return Parts(rng.choice(pool, settings.size), given, test, int(rng.integers(2**31)))
+
+
+def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Settings, jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from (_outcome(name, repeat, X, y, settings) for name, repeat in cells)
+        return
+    from joblib import Parallel, delayed
+
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(
+        delayed(_in_worker)(name, repeat, X, y, settings) for name, repeat in cells
+    )
+
+
+def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
+    import torch
+
+    torch.set_num_threads(1)
+    return _outcome(name, repeat, X, y, settings)
+
+
+def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
+    parts = split(len(X), settings, repeat)
+    estimator = _estimator(name, settings, parts.seed)
+    given = registry()[name].needs_public and len(parts.public) > 0
+    public = (X[parts.public], y[parts.public]) if given else None
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            estimator.fit(X[parts.private], y[parts.private], public=public)
+            score = _score(estimator, X[parts.test], y[parts.test], settings.task)
+            refused = None if math.isfinite(score) else "its predictions are not finite"
+        except ValueError as error:
+            score, refused = math.nan, " ".join(str(error).split())
+    told = tuple(dict.fromkeys(str(warning.message) for warning in heard))
+    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, told)
+
+
+def _estimator(name: str, settings: Settings, seed: int) -> Any:
+    from .estimators import PrivateClassifier, PrivateRegressor
+
+    shared: dict[str, Any] = {
+        "method": name, "loss": settings.loss, "model": settings.model, "adjacency": settings.adjacency,
+        "bounds": settings.bounds, "size_is_public": True, "random_state": seed,
+    }  # fmt: skip
+    if settings.task == "classification":
+        return PrivateClassifier(settings.epsilon, settings.delta, classes=settings.classes, **shared)
+    return PrivateRegressor(settings.epsilon, settings.delta, target_bounds=settings.target_bounds, **shared)
+
+
+def _score(estimator: Any, X: Array, y: Array, task: str) -> float:
+    predicted = estimator.predict(X)
+    if task == "classification":
+        return float(np.mean(predicted == y))
+    return float(np.mean((predicted - y) ** 2))
+
+
+def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
+    kind = registry()[name]
+    seconds = float(np.median([outcome.seconds for outcome in outcomes]))
+    refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
+    scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
+    mean, error = (None, None) if refused else _mean_and_error(np.array(scores))
+    heard = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
+    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=heard)
+
+
+def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
+    """The rows with ``worse``: differences repeat by repeat from the one that was trained without privacy."""
+    reference = next((row for row in rows if not row.private and row.mean is not None), None)
+    if reference is None:
+        return list(rows)
+    sign = 1.0 if task == "classification" else -1.0
+    compared = []
+    for row in rows:
+        worse, error = None, None
+        if row.private and row.mean is not None:
+            worse, error = _mean_and_error(sign * (np.array(reference.scores) - np.array(row.scores)))
+        compared.append(replace(row, worse=worse, worse_error=error))
+    return compared
+
+
+def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return float(np.mean(values)), error
+
+
+def _known(methods: Sequence[str] | None) -> list[str]:
+    names = list(registry()) if methods is None else list(dict.fromkeys(methods))
+    if not names:
+        raise ValueError(f"methods is empty; pass some of {', '.join(registry())}")
+    if unknown := [name for name in names if name not in registry()]:
+        raise ValueError(f"methods has {unknown[0]!r}; pass some of {', '.join(registry())}")
+    return names
+
+
+def _check_budget(epsilon: float, delta: float, adjacency: str, size: int) -> None:
+    """Refuse at once what every method would refuse."""
+    Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
+    if delta > 1 / size:
+        raise ValueError(
+            f"delta is {delta!r}, above 1/size = {1 / size:.3g}, which allows publishing a record; "
+            f"pass a delta well below it, e.g. {0.1 / size:.1g}"
+        )

@@ -1,0 +1,240 @@
+"""What a budget buys, with no data: noise, its price and its size beside the signal, for each way of sampling.
+
+A step releases the mean of clipped gradients with noise of standard deviation sigma C / (q N) on each of p parameters
+(rate q, N records, clip norm C). No mean gradient is longer than C, so the noise-to-signal ratio of a step is at least
+
+    sqrt(p) sigma / (q N),
+
+and that of the average of all T answers is 1 / sqrt(T) of it. Noise from sampling itself is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from . import _validate
+from .accounting import pld, rdp
+from .accounting._common import Unpriceable
+from .accounting.calibrate import calibrate
+from .budget import Budget
+from .events import FULL, Event, Gaussian, Repeated, Sampling, sampled
+
+STEPS = (10, 50, 100, 500, 1000)
+RATES = (0.01, 0.1)
+RATIOS = (1.0, 0.1, 0.01)
+SIZE, FEATURES = 10_000, 20  # examples, for those who have no numbers yet
+TOLERANCE = 0.005  # PLD noise is rounded up by about this share: a table for people needs no more
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A run of ``steps`` equal Gaussian steps that spends the budget, and how noisy its answers are."""
+
+    sampling: Sampling
+    steps: int
+    noise_multiplier: float
+    accountant: str
+    alternatives: tuple[tuple[str, float | None], ...]  # what other accountants ask for; None: no price
+    batch: float  # expected records a step
+    passes: float  # expected times a record is read in the whole run
+    noise_std: float  # of every coordinate of one released mean gradient
+    step_ratio: float  # noise norm of a step / clip norm
+    run_ratio: float  # the same for the average of all steps
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many records bring the noise of a whole run down to ``ratio`` times the clip norm."""
+
+    sampling: Sampling
+    steps: int
+    ratio: float
+    records: int
+
+
+def plan_rows(
+    budget: Budget,
+    *,
+    size: int = SIZE,
+    features: int = FEATURES,
+    steps: Sequence[int] = STEPS,
+    clip: float = 1.0,
+    rates: Sequence[float] = RATES,
+) -> list[PlanRow]:
+    """One row for each way of sampling and number of steps; a linear model with ``features`` and an intercept.
+
+    >>> rows = plan_rows(Budget(1.0, 1e-6), size=1000, features=15, steps=[100], rates=[])
+    >>> rows[0].accountant, round(rows[0].noise_multiplier, 2), round(rows[0].step_ratio, 3)
+    ('gdp', 42.25, 0.169)
+    """
+    _validate.whole(size=size, features=features)
+    _validate.positive(clip=clip)
+    if not steps:
+        raise ValueError("steps is empty; pass numbers of steps, e.g. 10,100,1000")
+    for count in steps:
+        _validate.whole(steps=count)
+    for rate in rates:
+        _validate.open_unit(rate=rate)
+    rows = []
+    for sampling in samplings(budget.adjacency, rates):
+        share = 1.0 if len(sampling) == 1 else sampling[1]
+        for count in sorted(set(steps)):
+            accountant, noises = _noises(budget, sampling, count)
+            noise = noises[accountant]
+            assert noise is not None
+            ratio = math.sqrt(features + 1) * noise / (share * size)
+            others = tuple((name, value) for name, value in noises.items() if name != accountant)
+            rows.append(
+                PlanRow(
+                    sampling, count, noise, accountant, others, share * size, share * count,
+                    noise * clip / (share * size), ratio, ratio / math.sqrt(count),
+                )
+            )  # fmt: skip
+    return rows
+
+
+def samplings(adjacency: str, rates: Sequence[float]) -> list[Sampling]:
+    """Full batch, Poisson batches and, where they have a price, batches of fixed size."""
+    kept = sorted(set(rates))
+    fixed: list[Sampling] = [("fixed", rate) for rate in kept] if adjacency == "replace_one" else []
+    return [FULL, *(("poisson", rate) for rate in kept), *fixed]
+
+
+def sampling_name(sampling: Sampling) -> str:
+    """In words.
+
+    >>> sampling_name(("poisson", 0.01))
+    'Poisson 1 %'
+    """
+    match sampling:
+        case ("poisson", rate):
+            return f"Poisson {100 * rate:g} %"
+        case ("fixed", rate):
+            return f"fixed {100 * rate:g} %"
+    return "full batch"
+
+
+def records_needed(rows: Sequence[PlanRow], *, size: int, ratios: Sequence[float] = RATIOS) -> list[Need]:
+    """For each way of sampling, at its least noisy number of steps: the records that give each ratio."""
+    best = _least_noisy(rows)
+    return [
+        Need(row.sampling, row.steps, ratio, math.ceil(row.run_ratio * size / ratio * (1 - 1e-12)))
+        for row in best.values()
+        for ratio in ratios
+    ]
+
+
+def in_words(rows: Sequence[PlanRow]) -> str:
+    """Which choice has the least noise for the same budget, and what the others cost."""
+    best = _least_noisy(rows)
+    least = min(best.values(), key=lambda row: row.run_ratio)
+    if least.run_ratio > 0.99 * best[FULL].run_ratio:
+        least = best[FULL]  # a tie goes to the simpler choice
+    where = "whatever the number of steps" if least.sampling == FULL else f"with {least.steps:,} steps"
+    lines = [
+        f"{_capital(sampling_name(least.sampling))} has the least noise for this budget: averaged over a run, it is "
+        f"{least.run_ratio:.3g} times the clip norm, {where}."
+    ]
+    for sampling in best:
+        if sampling != least.sampling:
+            ends = (first, last) = _ends([row for row in rows if row.sampling == sampling])
+            costs = " and ".join(
+                f"{row.run_ratio / least.run_ratio:.2f} times as much with {row.steps:,} steps"
+                for row in (ends if first != last else ends[:1])
+            )
+            share = 100 * sampling[1] if len(sampling) == 2 else 100
+            lines.append(f"{_capital(sampling_name(sampling))}: {costs}; a step reads {share:g} % of the records.")
+    if least.run_ratio > 1:
+        lines.append("The noise is longer than any mean gradient can be: have more records or a larger budget.")
+    else:
+        lines.append(
+            "A mean gradient is never longer than the clip norm, and shorter near the optimum: aim well below 1."
+        )
+    return "\n".join(lines)
+
+
+def _ends(rows: Sequence[PlanRow]) -> tuple[PlanRow, PlanRow]:
+    return rows[0], rows[-1]
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _least_noisy(rows: Sequence[PlanRow]) -> dict[Sampling, PlanRow]:
+    """The row with the least noise over a run for each way of sampling; the fewest steps among equals."""
+    best: dict[Sampling, PlanRow] = {}
+    for row in rows:
+        if row.sampling not in best or row.run_ratio < best[row.sampling].run_ratio * (1 - 1e-3):
+            best[row.sampling] = row
+    return best
+
+
+@lru_cache(maxsize=256)
+def _noises(budget: Budget, sampling: Sampling, steps: int) -> tuple[str, dict[str, float | None]]:
+    """The accountant that asks for the least noise, and what each asks for. GDP is exact for full batches."""
+    noises: dict[str, float | None] = {}
+    for name in ("gdp", "rdp"):
+        try:
+            noises[name] = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+        except ValueError:
+            noises[name] = None
+    if sampling != FULL:
+        start = min((noise for noise in noises.values() if noise is not None), default=None)
+        noises["pld"] = None if start is None else _pld_noise(budget, sampling, steps, start)
+    known = {name: noise for name, noise in noises.items() if noise is not None}
+    if not known:
+        raise ValueError(
+            f"epsilon={budget.epsilon}, delta={budget.delta} cannot be met by any noise; pass a larger budget"
+        )
+    return min(known, key=known.__getitem__), noises
+
+
+def _pld_noise(budget: Budget, sampling: Sampling, steps: int, enough: float) -> float | None:
+    """PLD noise near the least, from few and coarse prices; ``enough`` is known to be enough.
+
+    Any number of bins is sound, and the noise that is returned was itself found within the budget.
+    """
+
+    def excess(log_noise: float) -> float:
+        events: list[Event] = [Repeated(sampled(sampling, Gaussian(math.exp(log_noise))), steps)]
+        bins = 2 ** min(16, max(11, math.ceil(math.log2(128 * math.sqrt(steps)))))
+        return math.log(pld.epsilon_of(events, budget.delta, budget.adjacency, bins=bins) / budget.epsilon)
+
+    try:
+        high = math.log(enough)
+        f_high = excess(high)
+        if f_high > 0:
+            return None
+        slope = _slope(budget, sampling, steps, enough)
+        low, f_low = -math.inf, math.inf
+        for _ in range(8):
+            if high - low <= TOLERANCE or -f_high <= slope * TOLERANCE:
+                break
+            if math.isfinite(f_low):
+                slope = (f_low - f_high) / (high - low)
+            guess = high + f_high / slope + TOLERANCE / 4  # a little above, so that it is likely within the budget
+            guess = min(max(guess, low + TOLERANCE / 4), high - TOLERANCE / 4)
+            value = excess(guess)
+            if value > 0:
+                low, f_low = guess, value
+            else:
+                slope = max((value - f_high) / (high - guess), 0.5)
+                high, f_high = guess, value
+    except Unpriceable:
+        return None
+    return math.exp(high)
+
+
+def _slope(budget: Budget, sampling: Sampling, steps: int, noise: float) -> float:
+    """How fast the log price falls with the log noise, by RDP, which is quick."""
+    below, above = (
+        rdp.plan_epsilon([Repeated(sampled(sampling, Gaussian(noise * factor)), steps)], budget.delta, budget.adjacency)
+        for factor in (0.9, 1.0)
+    )
+    if not 0 < above <= below < math.inf:
+        return 1.0
+    return max(math.log(below / above) / -math.log(0.9), 0.5)

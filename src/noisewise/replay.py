@@ -1,0 +1,393 @@
+"""Standard errors of privacy noise: a run is replayed on its own released answers with fresh noise on top.
+
+A method is a function of the answers it was given and of public data, so running it again on recorded answers asks the
+records nothing: it is post-processing and free. Each gradient is answered with
+
+    recorded answer + curvature (theta' - theta) + fresh noise of the recorded standard deviation
+
+where theta' is where the replay is and theta where the run was. Without the curvature term the records would not react
+to where the replay has wandered; that spread is an upper bound for plain descent and heavy ball on a convex loss
+(``docs/standard-errors.md``), and a loose one for long runs. The curvature is read off the released path itself:
+:func:`curvature`.
+
+*Guarantee*: nothing here holds a record or spends anything. A tape holds released answers and where they were asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self, cast
+
+import torch
+from torch import Tensor
+
+from .budget import Budget, BudgetExhausted
+from .curator import Answer, Curator, Descent, Facts, OnePass, PublicCurator
+from .events import FULL, Event, Leaf, Sampling
+from .gradients import Model
+from .methods import Method
+
+MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
+NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
+PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
+WINDOW = 0.75  # the last part of a run, from which the curvature is read
+LARGEST = 1000  # parameters up to which the curvature is read
+AT_ONCE = 4_000_000  # numbers in all thetas of replays side by side
+UNKNOWN = {  # by question or method: what the table of docs/standard-errors.md does not bear out, or cannot
+    "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
+    "minimise": "the noise goes through the curvature of the records, which is not released",
+    "projected_sgd": "with a record a step, which records are drawn moves theta as much as the noise does",
+}
+
+
+class Entry(NamedTuple):
+    """One released answer: what was asked, where, and how noisy the answer is."""
+
+    question: str
+    value: Any
+    noise_std: float
+    below: float | None
+    noise_multiplier: float
+    spent: float
+    theta: Tensor | None
+    scale: Tensor | None
+    basis: Tensor | None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Everything a run was answered, in order, and what was public when it began."""
+
+    model: Model
+    start: Tensor
+    facts: Facts
+    spent: float
+    entries: tuple[Entry, ...]
+
+
+class Recording:
+    """A curator that also keeps what it released; whoever asks it notices nothing.
+
+    ``most``: how many numbers are kept; a run that releases more has no tape.
+    """
+
+    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+        self._curator, self._most, self._kept = curator, most, 0
+        self._entries: list[Entry] = []
+        self._facts, self._spent = curator.facts, curator.meter.spent_fraction
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._curator, name)
+
+    def gradient(self, theta: Tensor, **how: Any) -> Answer:
+        return self._keep("gradient", self._curator.gradient(theta, **how), how, theta)
+
+    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
+        return self._keep("gradient_norm", self._curator.gradient_norm(theta, **how), how)
+
+    def statistic(self, what: Any, **how: Any) -> Answer:
+        return self._keep("statistic", self._curator.statistic(what, **how), how)
+
+    def last_iterate(self, walk: Any) -> Answer:
+        return self._keep("last_iterate", self._curator.last_iterate(walk), {})
+
+    def minimise(self, objective: Any) -> Answer:
+        return self._keep("minimise", self._curator.minimise(objective), {})
+
+    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
+        winner = self._curator.choose(thetas, **how)
+        self._keep("choose", Answer(torch.tensor(winner), 0.0), how)
+        return winner
+
+    def change_basis(self, matrix: Tensor) -> None:
+        self._curator.change_basis(matrix)
+        self._keep("change_basis", Answer(matrix.detach(), 0.0), {})
+
+    def _keep(self, question: str, answer: Answer, how: dict[str, Any], theta: Tensor | None = None) -> Answer:
+        given = [answer.value, theta, how.get("scale"), how.get("basis")]
+        self._kept += sum(part.numel() for part in given if part is not None)
+        if self._kept > self._most:
+            self._entries.clear()
+            return answer
+        value, theta, scale, basis = (None if part is None else part.detach().clone() for part in given)
+        sigma, spent = float(how.get("noise_multiplier", 0.0)), self._curator.meter.spent_fraction
+        self._entries.append(Entry(question, value, answer.noise_std, answer.below, sigma, spent, theta, scale, basis))
+        return answer
+
+    def tape(self, model: Model, start: Tensor) -> Tape | None:
+        """What was kept, or None when it was too much."""
+        if self._kept > self._most:
+            return None
+        return Tape(model, start, self._facts, self._spent, tuple(self._entries))
+
+
+@dataclass
+class _RecordedMeter:
+    """Says what the run's own meter said at the same place; spends nothing."""
+
+    replayed: Replayed
+    name: str = "replay"
+    adaptive: bool = True
+    events: Counter[Leaf] = field(default_factory=Counter)
+
+    @property
+    def budget(self) -> Budget:
+        return self.replayed.facts.budget
+
+    @property
+    def spent_fraction(self) -> float:
+        tape, place = self.replayed.tape, self.replayed.place
+        return tape.entries[place - 1].spent if place else tape.spent
+
+    def affords(self, event: Event) -> bool:
+        return True
+
+    def spend(self, event: Event) -> None:
+        return None
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
+        return self.replayed.upcoming().noise_multiplier
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+class Replayed:
+    """Answers a method from a tape, with fresh noise: ``copies`` replays side by side, or one of them.
+
+    Side by side, answers have a leading dimension of copies; ``only`` names the one that is answered alone.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        seed: int,
+        copies: int = 1,
+        only: int | None = None,
+        reaction: Tensor | None = None,
+        part: float = 1.0,
+        watch: bool = False,
+    ) -> None:
+        self.tape, self.facts, self.place, self.trace, self.simulation = tape, tape.facts, 0, (), True
+        self.meter = _RecordedMeter(self)
+        self._noise = torch.Generator().manual_seed(seed)
+        self._copies, self._only, self._reaction, self._part, self._watch = copies, only, reaction, part, watch
+        self._basis: Tensor | None = None
+        questions = [entry.question for entry in tape.entries]
+        self._held = len(questions) - questions[::-1].index("change_basis") if "change_basis" in questions else 0
+        self.moved: list[tuple[Tensor, Tensor]] = []  # if watched: how far off gradients were asked, and their noise
+
+    def upcoming(self) -> Entry:
+        """The next entry; a replay that asks for more than the run did is over."""
+        if self.place >= len(self.tape.entries):
+            raise BudgetExhausted("the tape of this run ends here")
+        return self.tape.entries[self.place]
+
+    def _next(self, question: str) -> Entry:
+        entry = self.upcoming()
+        if entry.question != question:
+            raise BudgetExhausted(f"the run asked {entry.question} here")
+        self.place += 1
+        return entry
+
+    def _fresh(self, like: Tensor, std: float) -> Tensor:
+        noise = self._part * std * torch.randn((self._copies, *like.shape), generator=self._noise, dtype=like.dtype)
+        return noise if self._only is None else noise[self._only]
+
+    def gradient(self, theta: Tensor, **how: Any) -> Answer:
+        entry = self._next("gradient")
+        if entry.basis is not None:
+            noise = self._fresh(entry.basis[0].float(), entry.noise_std) @ entry.basis.float().T
+        else:
+            noise = self._fresh(entry.value, entry.noise_std)
+            noise = noise if entry.scale is None else noise * entry.scale.float()
+        away = theta - cast(Tensor, entry.theta)
+        if self._watch:
+            self.moved.append((away, noise))
+        value = entry.value + noise
+        if self._reaction is not None:
+            value = value + away @ self._reaction
+        return Answer(value, entry.noise_std, entry.below)
+
+    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
+        entry = self._next("gradient_norm")
+        return Answer(entry.value, entry.noise_std)
+
+    def statistic(self, what: Any, **how: Any) -> Answer:
+        """With fresh noise, unless it went into a basis: gradients on the tape are in the recorded one."""
+        entry = self._next("statistic")
+        if self.place <= self._held:
+            return Answer(entry.value, entry.noise_std)
+        noise = self._fresh(entry.value, entry.noise_std)
+        if entry.value.ndim == 2:
+            noise = noise.triu() + noise.triu(1).mT
+        return Answer(entry.value + noise, entry.noise_std)
+
+    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
+        return int(self._next("choose").value)
+
+    def last_iterate(self, walk: Any) -> Answer:
+        entry = self._next("last_iterate")
+        std = entry.noise_std
+        if isinstance(walk, OnePass):  # noise of every step, none of it forgotten but for l2
+            steps = math.ceil(self.facts.size or 1.0) + walk.passes * len(walk.public_rows)
+            shrink = (1 - walk.step_size * walk.l2) ** 2
+            std *= math.sqrt(steps if shrink == 1 else (1 - shrink**steps) / (1 - shrink))
+        else:
+            assert isinstance(walk, Descent)
+        return Answer(entry.value + self._fresh(entry.value, std), entry.noise_std)
+
+    def change_basis(self, matrix: Tensor) -> None:
+        matrix = self._next("change_basis").value.double()
+        self._basis = matrix if self._basis is None else self._basis @ matrix
+
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        if self._basis is None:
+            return theta
+        rows = theta.double().reshape(-1, self.facts.features) @ self._basis.T
+        return rows.reshape(theta.shape).to(theta.dtype)
+
+
+@dataclass(frozen=True)
+class _Replays:
+    """Replays of one run; ``state`` is the method's first one, which no noise has touched."""
+
+    method: Method
+    tape: Tape
+    public: PublicCurator | None
+    state: Any
+    seed: int
+
+    def run(self, **how: Any) -> tuple[Tensor, Replayed]:
+        """One theta, or as many as there are copies."""
+        from .train import follow  # the one loop, which records
+
+        curator = Replayed(self.tape, **{"seed": self.seed, **how})
+        state, _ = follow(self.method, self.state, cast(Curator, curator), self.public)
+        return self.method.finish(state, self.public), curator
+
+    def side_by_side(self) -> bool:
+        """Whether the method takes a leading dimension of copies for independent runs: tried on two."""
+        try:
+            both, _ = self.run(copies=2)
+            both = both.expand(2, len(self.tape.start))
+        except (RuntimeError, ValueError, TypeError, AssertionError, IndexError):
+            return False
+        alone = torch.stack([self.run(copies=2, only=copy)[0] for copy in range(2)])
+        return torch.allclose(both, alone, rtol=1e-3, atol=1e-5)
+
+    def many(self, draws: int, one_by_one: int, **how: Any) -> list[tuple[Tensor, Replayed]]:
+        """So many replays in one go; or ``one_by_one``, if that is not 0."""
+        if not one_by_one:
+            return [self.run(copies=draws, **how)]
+        return [self.run(copies=1, only=0, **{**how, "seed": self.seed + i}) for i in range(min(draws, one_by_one))]
+
+
+def why_unknown(method: Method, tape: Tape | None) -> str | None:
+    """Why a run has no standard errors, for a reader; None when it has them."""
+    if not method.private:
+        return "nothing was noised"
+    if tape is None:
+        return f"the model is not linear, or the run released more than {MOST:,} numbers"
+    for cause in (method.name, *(entry.question for entry in tape.entries)):
+        if cause in UNKNOWN:
+            return UNKNOWN[cause]
+    return None
+
+
+def standard_errors(
+    method: Method, tape: Tape | None, public: PublicCurator | None = None, *, draws: int = 200, seed: int = 0
+) -> Tensor | None:
+    """The standard deviation that privacy noise gives each coordinate of theta; None where it is not known.
+
+    :func:`why_unknown` says where that is. The sampling error of the records and the bias of clipping are not in it.
+    """
+    if tape is None or why_unknown(method, tape) is not None:
+        return None
+    replays = _Replays(method, tape, public, method.init(tape.start, tape.facts, public), seed * 1_000_003)
+    alone = not replays.side_by_side()
+    d = len(tape.start)
+    draws = min(draws, max(AT_ONCE // d, 20))
+    reaction = None
+    if d <= LARGEST and any(entry.question == "gradient" for entry in tape.entries):
+        reaction = curvature(
+            tape, [curator for _, curator in replays.many(NULL_DRAWS, alone * SINGLE_NULLS, watch=True)]
+        )
+    found = [
+        theta.reshape(-1, d) for theta, _ in replays.many(draws, alone * SINGLE_DRAWS, reaction=reaction, part=PART)
+    ]
+    thetas = torch.cat(found).double()
+    spread = thetas.std(0) / PART if len(thetas) > 1 else torch.zeros(d, dtype=torch.float64)
+    return spread if bool(torch.isfinite(spread).all()) else None
+
+
+def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Tensor | None:
+    """How the mean gradient changes with theta near the end of a run, from released gradients; None where it is not seen.
+
+    Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the
+    regression of g on theta gives h_k for each axis. Noise alone pretends a curvature: past noise has moved theta, so
+    a path that returns by chance looks as if it had been pulled back (Dickey & Fuller 1979; Kendall 1954). ``nulls``
+    are replays in which the records do not react: what the same regression finds there on average is taken off,
+    and what is left below zero counts as none. H is made of what remains, so it is rather too small than too large.
+    """
+    asked = [entry for entry in tape.entries if entry.question == "gradient"]
+    start = int(len(asked) * (1 - WINDOW))
+    asked = asked[start:]
+    shifts = [_stacked(null.moved[start:]) for null in nulls if len(null.moved) == start + len(asked)]
+    if len(asked) < 4 or not shifts:
+        return None
+    weights = torch.tensor([1 / entry.noise_std for entry in asked], dtype=torch.float64)
+    thetas = torch.stack([cast(Tensor, entry.theta) for entry in asked]).double()
+    gradients = torch.stack([entry.value for entry in asked]).double()
+    lengths, axes, seen = _regressed(thetas[None], gradients[None], weights)
+    pretended = torch.cat([_regressed(away, noise, weights)[2] for away, noise in shifts]).mean(0)
+    h = ((seen[0] - pretended) / lengths[0].clamp(min=1e-12)).clamp(min=0.0)
+    return ((axes[0].T * h) @ axes[0]).float()
+
+
+def _stacked(moved: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Shifts of theta and noises as (copies, steps, dimension)."""
+    noises = torch.stack([noise for _, noise in moved], -2).double()
+    away = torch.stack([shift.expand_as(noise) for shift, noise in moved], -2).double()
+    return away.reshape(-1, *away.shape[-2:]), noises.reshape(-1, *noises.shape[-2:])
+
+
+def _regressed(thetas: Tensor, gradients: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengths s_k of the path along its principal axes v_k, the axes, and s_k h_k, for (copies, steps, dimension)."""
+    share = weights.square() / weights.square().sum()
+    thetas, gradients = (
+        (part - (share[:, None] * part).sum(1, keepdim=True)) * weights[:, None] for part in (thetas, gradients)
+    )
+    left, lengths, axes = torch.linalg.svd(thetas, full_matrices=False)
+    count = min(thetas.shape[1] - 1, thetas.shape[2])
+    left, lengths, axes = left[..., :count], lengths[..., :count], axes[..., :count, :]
+    return lengths, axes, ((left.mT @ gradients) * axes).sum(-1)
+
+
+class Spread:
+    """Standard errors on demand: computed when first asked for or saved, after which the tape is let go."""
+
+    def __init__(self, method: Method, tape: Tape | None, public: PublicCurator | None) -> None:
+        self._source: tuple[Method, Tape | None, PublicCurator | None] | None = (method, tape, public)
+        self._found: Tensor | None = None
+
+    @classmethod
+    def known(cls, errors: Tensor | None) -> Self:
+        """Standard errors that were computed before, e.g. of a saved model."""
+        spread = cls.__new__(cls)
+        spread._source, spread._found = None, errors
+        return spread
+
+    def values(self) -> Tensor | None:
+        """The standard error of each coordinate of theta, or None."""
+        if self._source is not None:
+            self._found, self._source = standard_errors(*self._source), None
+        return self._found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_source": None, "_found": self.values()}
