@@ -71,6 +71,10 @@ def private_quality(
     """
     model, theta = estimator._trained_model, tuple(float(entry) for entry in estimator._theta.tolist())
     public_size = size_is_public or budget.adjacency == "replace_one"
+    if public_size and budget.delta > 1 / len(y):
+        raise ValueError(
+            f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
+        )
     curator = Curator(
         X,
         as_labels(estimator._model_labels(y), model),

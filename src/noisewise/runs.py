@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .atomic import umask, write_atomically
 from .data.encode import Encoder
 from .data.preprocess import Scaling, interval
 from .events import from_dict, to_dict
@@ -87,7 +87,7 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
     from .report.statement import Statement, check_shape
 
     place = Path(folder)
-    contents = _checked_contents(place)
+    contents = checked_contents(place)
     document, trace = (
         _document(place, contents, "run.json", FORMAT),
         _document(place, contents, "trace.json", TRACE_FORMAT),
@@ -173,7 +173,8 @@ def _coefficients(estimator: Any, features: Sequence[str]) -> list[dict[str, Any
     values, errors = (np.atleast_2d(estimator._shaped(theta)) if theta is not None else None
                       for theta in (estimator._theta, estimator._theta_std()))  # fmt: skip
     assert values is not None
-    outputs = [str(name) for name in estimator.classes_] if model.outputs > 1 else [None]
+    classes = getattr(estimator, "classes_", None)  # one output of a classifier speaks for the last of two classes
+    outputs = [None] if classes is None else [str(name) for name in classes[-model.outputs :]]
     return [
         {"output": output, "feature": str(feature), "value": float(values[k, j]),
          "standard_error": None if errors is None else float(errors[k, j])}
@@ -240,7 +241,7 @@ def _saved_errors(coefficients: Sequence[Mapping[str, Any]] | None) -> Tensor | 
 
 def check_seal(folder: str | Path) -> None:
     """Raise ValueError unless this is a run folder whose files are as they were sealed."""
-    _checked_contents(Path(folder))
+    checked_contents(Path(folder))
 
 
 def reseal(folder: str | Path) -> None:
@@ -253,7 +254,7 @@ def reseal(folder: str | Path) -> None:
 def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a list of the folder (evaluation.json, audit.json) and seal it again."""
     place = Path(folder)
-    contents = _checked_contents(place)
+    contents = checked_contents(place)
     entries = _json(place, contents, name) if name in contents else []
     if not isinstance(entries, list):
         raise ValueError(f"{place}: {name} is not a list; pass the folder that noisewise train wrote")
@@ -264,7 +265,7 @@ def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
 def document_of(folder: str | Path) -> dict[str, Any]:
     """run.json of a folder whose seal holds."""
     place = Path(folder)
-    return _document(place, _checked_contents(place), "run.json", FORMAT)
+    return _document(place, checked_contents(place), "run.json", FORMAT)
 
 
 @contextmanager
@@ -309,17 +310,10 @@ def writable(folder: str | Path) -> None:
 def put_json(path: Path, document: Any) -> None:
     """Write a JSON document, all of it or nothing; never through a link that somebody has laid out."""
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(draft, 0o666 & ~umask())
-        os.replace(draft, path)
-    finally:
-        Path(draft).unlink(missing_ok=True)
+    write_atomically(path, text.encode())
 
 
-def _checked_contents(place: Path) -> dict[str, bytes]:
+def checked_contents(place: Path) -> dict[str, bytes]:
     """Every sealed file, read once, so that what was checked is what is used."""
     if not place.is_dir():
         raise ValueError(f"{place}: no such run folder; pass the folder that noisewise train wrote")
@@ -373,10 +367,3 @@ def _plain(value: Any) -> Any:
 def _reason(error: Exception) -> str:
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split())[:200]
-
-
-def umask() -> int:
-    """What the user keeps from others in new files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import warnings
@@ -75,28 +74,22 @@ def _predictions(estimator: Any, X: Any, target: str) -> pd.DataFrame:
 
 def _write(table: pd.DataFrame, out: Path) -> None:
     """All of the table or nothing."""
-    from ..runs import umask
+    from io import BytesIO
 
+    from ..atomic import write_atomically
+
+    content = BytesIO()
+    table.to_csv(content, index=False) if out.suffix == ".csv" else table.to_parquet(content, index=False)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
+        write_atomically(out, content.getvalue())
     except OSError as error:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); pass another file") from None
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            table.to_csv(stream, index=False) if out.suffix == ".csv" else table.to_parquet(stream, index=False)
-        draft.chmod(0o666 & ~umask())
-        draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[
-        list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")
-    ],
+    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
     public_test: Annotated[bool, typer.Option("--public-test", help="The rows are public: the score is free.")] = False,
     epsilon: Annotated[
         float | None, typer.Option(help="The rows are private: buy the score with this epsilon.")

@@ -60,9 +60,10 @@ def compare(
 
     Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000[/bold]
     """
+    from ..atomic import write_atomically
     from ..compare import METRICS, constant_score, document, sizes
     from ..compare import compare as simulate
-    from ..report.plots import plot_comparison, write_atomically
+    from ..report.plots import plot_comparison
 
     if run is not None:
         from .. import runs
@@ -86,6 +87,7 @@ def compare(
     )  # fmt: skip
     text = (json.dumps(told, indent=2) + "\n").encode()
     title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
+    out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "comparison.json", text)
     plot_comparison(rows, out / "comparison.png", metric=METRICS[table.task], title=title, constant=constant)
     written = [f"{out}: comparison.json, comparison.png"]

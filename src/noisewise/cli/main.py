@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -175,11 +176,29 @@ def _reason(error: Exception) -> str:
 def main() -> None:
     """Entry point: bad input is one line and exit code 2, Ctrl-C is exit code 130."""
     try:
-        app()
+        code = app(standalone_mode=False)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except (ValueError, OSError) as error:
         raise SystemExit(fail(str(error))) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
+    except Exception as error:
+        raise SystemExit(_usage(error)) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: Exception) -> int:
+    """A wrong option or argument in one line; anything else is a bug and is shown as one."""
+    if not hasattr(error, "format_message"):
+        raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # type: ignore[attr-defined]
+        return 2
+    command = getattr(getattr(error, "ctx", None), "command_path", "noisewise")
+    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    return fail(f"{message}; see {command} --help")
 
 
 from .attacks import attack  # noqa: E402  the sub-commands use the helpers above

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,14 +111,12 @@ def _filled(files: list[str], target: str | None, separator: str | None) -> Sche
 
 def _write(path: Path, text: str) -> None:
     """All of the text or nothing."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    from ..atomic import write_atomically
+
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        write_atomically(path, text.encode())
     except OSError as error:
         raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _tell(out: Path, made: Schema, *, json_output: bool) -> None:

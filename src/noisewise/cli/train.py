@@ -185,7 +185,8 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
         outputs = len(encoder.classes) if loss.task == "classes" else 1
     if method.private and loss.name not in method.losses:
         raise ValueError(
-            f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}, pass --loss or --method"
+            f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}: pass one of them as --loss, or "
+            "another --method"
         )
     trained = estimator._model(loss, outputs)
     public_size = wish.size_is_public or wish.budget.adjacency == "replace_one"
@@ -294,12 +295,18 @@ def _show(estimator: Estimator, out: Path, heard: list[str], seconds: float, jso
         })  # fmt: skip
         return
     console = Console()
-    console.print(Panel(Text(str(estimator.statement_)), title="privacy statement", title_align="left"))
+    console.print(Panel(Text(_in_short(estimator.statement_)), title="privacy statement", title_align="left"))
     console.print(
-        f"Written to {out}: model, statement, trace and report.html ({seconds:.1f} s). "
+        f"Written to {out}: model, statement.txt, trace and report.html ({seconds:.1f} s). "
         f"Next: noisewise predict {out} NEW.csv, or noisewise evaluate {out} TEST.csv --public-test",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _in_short(statement: Statement) -> str:
+    """The lines that everybody should read; all of them are in statement.txt."""
+    first = ("(", "NOT PRIVATE", "This model", "Method:", "Assumed public:")
+    return "\n".join(line for line in str(statement).splitlines() if line.startswith(first))
 
 
 def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool) -> None:

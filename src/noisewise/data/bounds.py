@@ -104,7 +104,7 @@ def quantile_bounds(curator: ColumnCurator, columns: int) -> tuple[Floats, Float
     counts, std = curator.histograms(np.tile(COARSE, (columns, 1)), noise_multiplier=curator.meter.noise_for(0.5))
     clear = std * math.sqrt(2 * math.log(counts.size / (2 * MISTAKE)))  # P(Z > t) < exp(-t^2/2)/2, over all bins
     ends = np.array([_outermost(row, clear) for row in counts])
-    edges = np.array([np.linspace(COARSE[first], COARSE[last + 1], BINS + 1) for first, last in ends])
+    edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BINS + 1) for first, last in ends])
     counts, std = curator.histograms(edges, noise_multiplier=curator.meter.noise_for(1.0))
     found = np.array([_quantiles(row, line, std) for row, line in zip(counts, edges, strict=True)])
     return found[:, 0], found[:, 1]
@@ -119,6 +119,11 @@ def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
     first = int(np.argmax(np.cumsum(full) > most))
     last = len(full) - 1 - int(np.argmax(np.cumsum(full[::-1]) > most))
     return first, last
+
+
+def _reach(low: float, high: float) -> tuple[float, float]:
+    """From or to zero when that is no further away than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
+    return (0.0 if 0 < low < high / BINS else low), (0.0 if low / BINS < high < 0 else high)
 
 
 def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]:

@@ -114,6 +114,8 @@ def _declared(
     if schema is None:
         start = skeleton(open_source(public, separator=separator), target)
     filled = fill_from_public(_numeric_target(start) if regression else start, public, separator=separator)
+    if regression and any(gap.column == start.target for gap in gaps(filled)):  # texts: classes, by the squared loss
+        filled = fill_from_public(start, public, separator=separator)
     where = "bounds and categories, taken from public rows"
     return (
         filled,

@@ -86,17 +86,17 @@ class RunFolder:
 
 def read_run(path: Path) -> RunFolder:
     """Everything the report needs from a run folder; a ValueError names the file that is not as it should be."""
-    from ..runs import check_seal
+    from ..runs import checked_contents
 
-    check_seal(path)
-    run = _fields(_document(path, "run.json", dict), RUN, path / "run.json")
+    contents = checked_contents(path)
+    run = _fields(_document(path, contents, "run.json", dict), RUN, path / "run.json")
     if run.get("format") != "noisewise-run/1":
         raise ValueError(
             f"{path / 'run.json'} has the format {run.get('format')!r}; this version reads noisewise-run/1"
         )
     _fields(run["model"], {"kind": (str,), "loss": (str,), "parameters": (int,)}, path / "run.json")
     _rows(run["coefficients"] or [], COEFFICIENT, path / "run.json")
-    statement = _document(path, "statement.json", dict)
+    statement = _document(path, contents, "statement.json", dict)
     try:
         check_shape(statement)
     except ValueError as error:
@@ -106,11 +106,13 @@ def read_run(path: Path) -> RunFolder:
         raise ValueError(
             f"{path / 'statement.json'} does not hold: {verdict.reason}; a report would repeat its promise"
         )
-    trace = _document(path, "trace.json", dict)
-    comparison = _document(path, "comparison.json", dict, missing=None)
+    trace = _document(path, contents, "trace.json", dict)
+    comparison = _document(path, contents, "comparison.json", dict, missing=None)
     if comparison is not None:
         _rows(_fields(comparison, COMPARISON, path / "comparison.json")["rows"], METHOD, path / "comparison.json")
-    evaluations = _rows(_document(path, "evaluation.json", list, missing=[]), EVALUATION, path / "evaluation.json")
+    evaluations = _rows(
+        _document(path, contents, "evaluation.json", list, missing=[]), EVALUATION, path / "evaluation.json"
+    )
     for row in evaluations:
         _check_cost(row, path / "evaluation.json")
     return RunFolder(
@@ -121,7 +123,7 @@ def read_run(path: Path) -> RunFolder:
         _rows(trace.get("rows"), ROW, path / "trace.json"),
         evaluations,
         comparison,
-        _rows(_document(path, "audit.json", list, missing=[]), AUDIT, path / "audit.json"),
+        _rows(_document(path, contents, "audit.json", list, missing=[]), AUDIT, path / "audit.json"),
     )
 
 
@@ -145,12 +147,12 @@ def _is_number(value: Any) -> bool:
 _REQUIRED = object()
 
 
-def _document(path: Path, name: str, kind: type, missing: Any = _REQUIRED) -> Any:
+def _document(path: Path, contents: Mapping[str, bytes], name: str, kind: type, missing: Any = _REQUIRED) -> Any:
     file = path / name
-    if not file.exists() and missing is not _REQUIRED:
+    if name not in contents and missing is not _REQUIRED:
         return missing
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(contents[name])
     except (ValueError, RecursionError):
         raise ValueError(f"{file} is not a JSON document; pass a run folder as noisewise wrote it") from None
     if not isinstance(document, kind):

@@ -5,11 +5,11 @@ It shows released facts only: what a run folder holds was public, declared or pa
 
 from __future__ import annotations
 
-import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..atomic import write_atomically
 from . import about_model, about_privacy, words
 from .folder import RunFolder, read_run
 from .markup import Markup, join, name_of, tag
@@ -48,9 +48,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     if target.is_dir():
         raise ValueError(f"{target} is a folder; pass the name of a file, e.g. --out report.html")
     target.parent.mkdir(parents=True, exist_ok=True)
-    half = target.with_name(f".{target.name}.{os.getpid()}")
-    half.write_text(page, encoding="utf-8")
-    half.replace(target)  # never half a page under the name that was asked for
+    write_atomically(target, page.encode())
     return target
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..atomic import write_atomically
 
 if TYPE_CHECKING:
     from ..compare import Row
@@ -15,17 +16,6 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#9B4F96", 
 STYLES = [
     (BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"), ("#8C6D00", (0, (5, 1, 1, 1)), "v"),
 ]  # fmt: skip
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """A file that is there as a whole or not at all; missing folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def save(figure: Any, path: Path) -> None:
@@ -38,6 +28,7 @@ def save(figure: Any, path: Path) -> None:
         raise ValueError(f"{path} has no picture format that is known; name it FILE.png, .pdf or .svg")
     buffer = BytesIO()
     figure.savefig(buffer, format=kind, dpi=140)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())
 
 

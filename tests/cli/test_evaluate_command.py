@@ -1,0 +1,139 @@
+"""``noisewise evaluate``: free on public rows, paid for on private ones, and always written down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from desk import laid_out, people, shell_of
+
+import noisewise
+from noisewise.budget import Budget
+from noisewise.choice import choose_meter
+from noisewise.events import from_dict
+from noisewise.runs import check_seal
+
+OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
+
+
+@pytest.fixture
+def shell(monkeypatch, capsys):
+    return shell_of(monkeypatch, capsys)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # and back, in the end
+    return laid_out(tmp_path)
+
+
+@pytest.fixture
+def run(desk, shell):
+    assert shell("train", "private.csv", *OPTIONS).code == 0
+    return Path("run")
+
+
+def entries(run):
+    return json.loads((run / "evaluation.json").read_text())
+
+
+def test_public_rows_are_free_and_exact(run, shell):
+    told = shell("evaluate", run, "public.csv", "--public-test", "--json")
+    entry = json.loads(told.out)
+    table = pd.read_csv("public.csv")
+    assert told.err == "" and entry["value"] == np.mean(noisewise.load(run).predict(table) == table["income"])
+    assert entry["rows"] == "public" and entry["epsilon"] is entry["delta"] is None and entry["file"] == "public.csv"
+    assert entry["interval"][0] < entry["value"] < entry["interval"][1]
+    assert entries(run) == [{name: value for name, value in entry.items() if name != "simulation"}]
+
+
+def test_private_rows_are_paid_for_within_the_budget(run, shell):
+    people(3000, 8).to_csv("held-out.csv", index=False)
+    told = shell("evaluate", run, "held-out.csv", "--epsilon", 3, "--json")
+    entry = json.loads(told.out)
+    assert told.code == 0 and entry["rows"] == "private" and (entry["epsilon"], entry["delta"]) == (3, 1e-6)
+    meter = choose_meter(Budget(3, 1e-6), adaptive=True)
+    for event in entry["events"]:
+        meter.spend(from_dict(event))
+    assert len(entry["events"]) == 2 and meter.spent_fraction > 0.99
+    exact = json.loads(shell("evaluate", run, "held-out.csv", "--public-test", "--json").out)["value"]
+    assert abs(entry["value"] - exact) < 0.05
+    assert [row["rows"] for row in entries(run)] == ["private", "public"]
+    check_seal(run)
+
+
+def test_the_report_adds_up_what_was_promised_and_evaluated(desk, shell):
+    assert shell("train", "private.csv", *[option for option in OPTIONS if option not in ("--seed", 1)]).code == 0
+    assert shell("evaluate", "run", "public.csv", "--epsilon", 3).code == 0
+    page = Path("run/report.html").read_text()
+    assert "With the private evaluations of this folder: (5, 2 \N{MULTIPLICATION SIGN} 10⁻⁶) in total" in page.replace(
+        "\xa0", " "
+    )
+
+
+def test_a_public_size_is_not_bought(run, shell):
+    told = shell("evaluate", run, "public.csv", "--epsilon", 1, "--delta", 1e-5, "--size-is-public", "--json")
+    entry = json.loads(told.out)
+    assert len(entry["events"]) == 1 and entry["delta"] == 1e-5
+
+
+def test_a_simulated_score_is_not_added_to_the_run(run, shell):
+    before = sorted(run.iterdir())
+    first, second = (shell("evaluate", run, "public.csv", "--epsilon", 1, "--seed", 3) for _ in range(2))
+    assert first.out == second.out and "NOT private" in first.out and sorted(run.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "say whose rows"), (["--public-test", "--epsilon", 1], "say whose rows"), (["--epsilon", 0], "epsilon is 0"),
+        (["--epsilon", "nan"], "epsilon is nan"), (["--epsilon", 1, "--delta", 2], "delta is 2"),
+    ],
+)  # fmt: skip
+def test_nonsense_gets_one_line_and_changes_nothing(run, shell, options, told):
+    before = {path: path.read_bytes() for path in run.iterdir()}
+    answer = shell("evaluate", run, "public.csv", *options)
+    assert answer.code == 2 and told in answer.err and answer.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_what_is_stopped_after_paying_is_said(run, shell, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("noisewise.runs.append", full)
+    told = shell("evaluate", run, "public.csv", "--epsilon", 0.5)
+    assert told.code == 2 and "count (0.5, 1e-06) of these rows as spent" in told.err and told.out == ""
+    told = shell("evaluate", run, "public.csv", "--public-test")
+    assert "spent" not in told.err
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_paying(run, shell, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("noisewise.runs.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("noisewise.quality.private_quality", lambda *_, **__: pytest.fail("it was paid for"))
+    told = shell("evaluate", run, "public.csv", "--epsilon", 1)
+    assert told.code == 2 and "cannot be written" in told.err
+
+
+def test_a_regression_is_scored_in_units_of_the_target(desk, shell):
+    schema = Path("schema.toml").read_text()
+    number = 'kind = "number"\nlow = 0\nhigh = 200'
+    Path("schema.toml").write_text(schema.replace('kind = "category"\ncategories = ["low", "high"]', number))
+    for name in ("private.csv", "public.csv"):
+        table = pd.read_csv(name)
+        table.assign(income=table["age"] + table["hours"]).to_csv(name, index=False)
+    assert shell("train", "private.csv", *OPTIONS).code == 0
+    free = json.loads(shell("evaluate", "run", "public.csv", "--public-test", "--json").out)
+    table = pd.read_csv("public.csv")
+    error = float(np.mean((noisewise.load("run").predict(table) - table["income"]) ** 2))
+    assert free["metric"] == "mean squared error" and free["value"] == pytest.approx(error, rel=1e-4)
+    pd.concat([table] * 30).to_csv("many.csv", index=False)
+    paid = json.loads(shell("evaluate", "run", "many.csv", "--epsilon", 50, "--json").out)
+    assert paid["value"] == pytest.approx(error, rel=0.3)
+    assert shell("evaluate", "run", "public.csv", "--public-test").out.startswith("mean squared error ")
