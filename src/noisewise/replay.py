@@ -6,9 +6,9 @@ records nothing: it is post-processing and free. Each gradient is answered with
     recorded answer + curvature (theta' - theta) + fresh noise of the recorded standard deviation
 
 where theta' is where the replay is and theta where the run was. Without the curvature term the records would not react
-to where the replay has wandered; that spread is an upper bound for plain descent and heavy ball on a convex loss
-(``docs/standard-errors.md``), and a loose one for long runs. The curvature is read off the released path itself:
-:func:`curvature`.
+to where the replay has wandered; for plain descent and heavy ball on a convex loss that is too much spread, for long
+runs far too much. The curvature is read off the released path itself, by :func:`curvature`: an estimate, so standard
+errors are estimates too (``docs/standard-errors.md``).
 
 *Guarantee*: nothing here holds a record or spends anything. A tape holds released answers and where they were asked.
 """
@@ -34,13 +34,13 @@ MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
 PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
+SHORTEST = 20  # gradients, with fewer the curvature is guesswork
 WINDOW = 0.75  # the last part of a run, from which the curvature is read
 LARGEST = 1000  # parameters up to which the curvature is read
 AT_ONCE = 4_000_000  # numbers in all thetas of replays side by side
-UNKNOWN = {  # by question or method: what the table of docs/standard-errors.md does not bear out, or cannot
+UNKNOWN = {  # by question: what a replay leaves out or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
     "minimise": "the noise goes through the curvature of the records, which is not released",
-    "projected_sgd": "with a record a step, which records are drawn moves theta as much as the noise does",
 }
 
 
@@ -294,10 +294,9 @@ def why_unknown(method: Method, tape: Tape | None) -> str | None:
         return "nothing was noised"
     if tape is None:
         return f"the model is not linear, or the run released more than {MOST:,} numbers"
-    for cause in (method.name, *(entry.question for entry in tape.entries)):
-        if cause in UNKNOWN:
-            return UNKNOWN[cause]
-    return None
+    if 0 < sum(entry.question == "gradient" for entry in tape.entries) < SHORTEST:
+        return f"fewer than {SHORTEST} gradients are too few to tell how the records pull theta back"
+    return next((UNKNOWN[entry.question] for entry in tape.entries if entry.question in UNKNOWN), None)
 
 
 def standard_errors(
@@ -332,8 +331,8 @@ def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Tensor | None:
     Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the
     regression of g on theta gives h_k for each axis. Noise alone pretends a curvature: past noise has moved theta, so
     a path that returns by chance looks as if it had been pulled back (Dickey & Fuller 1979; Kendall 1954). ``nulls``
-    are replays in which the records do not react: what the same regression finds there on average is taken off,
-    and what is left below zero counts as none. H is made of what remains, so it is rather too small than too large.
+    are replays in which the records do not react: what the same regression finds there on average is taken off, and
+    what is left below zero counts as none. An estimate, not a bound: docs/standard-errors.md says how good it is.
     """
     asked = [entry for entry in tape.entries if entry.question == "gradient"]
     start = int(len(asked) * (1 - WINDOW))

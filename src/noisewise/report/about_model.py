@@ -43,7 +43,8 @@ def coefficients(folder: RunFolder) -> Markup | None:
     if any(_error(row) for row in rows):
         advice = (
             "Bars are 95 % ranges of the privacy noise alone: had it been drawn anew, the coefficient would usually fall "
-            "within. They do not contain the chance in who happened to be in the data. "
+            "within. They are estimates, sometimes wrong by a factor of two, and do not contain the chance in who happened to "
+            "be in the data. "
             f"{unclear:,} of {len(rows):,} coefficients have a bar that spans zero (hollow): do not read those as effects."
         )
     else:

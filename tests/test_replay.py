@@ -1,0 +1,207 @@
+"""Standard errors: replays reproduce runs, cost nothing, and say how far noise carries theta; neither less nor far more."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+import noisewise as nw
+import noisewise.replay as replay
+from noisewise.bench.standard_errors import Setting, generated, measure
+from noisewise.choice import choose_meter
+from noisewise.curator import Curator, PublicCurator
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import loss_named
+from noisewise.methods import method_named, registry
+from noisewise.replay import Recording, Replayed, Spread, Tape, curvature, standard_errors, why_unknown
+from noisewise.train import Records, train
+
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few hundred records are few
+
+PRIVATE = [name for name, kind in registry().items() if kind.private and getattr(kind, "asks_private", True)]
+N, D = 300, 4
+
+
+def quick(name, steps=24):
+    kind = registry()[name]
+    if name == "projected_sgd":  # pricing small batches takes long
+        return kind(steps=steps, sampling=("full",))
+    return kind(steps=steps) if "steps" in {field.name for field in fields(kind)} else kind()
+
+
+def trained(name, *, seed=0, size_is_public=True, method=None, model=None):
+    method = method or quick(name)
+    loss = "logistic" if "logistic" in method.losses else method.losses[0]
+    model = model or Linear(D, loss_named(loss))
+    public = PublicCurator(*generated(40, D, seed=2), model=model, seed=0) if method.needs_public else None
+    adjacency = "replace_one" if name == "pnsgd" else "add_remove"
+    budget = nw.Budget(4.0, 1e-5, adjacency=adjacency)
+    records = Records(*generated(N, D), float(N) if size_is_public or name == "pnsgd" else None, row_bound=1.0)
+    return method, train(method, records, model=model, budget=budget, public=public, seed=seed), public
+
+
+def replays(method, run, public, seed=0):
+    return replay._Replays(method, run.tape, public, method.init(run.tape.start, run.tape.facts, public), seed)
+
+
+@pytest.mark.parametrize("size_is_public", [True, False], ids=["public", "bought"])
+@pytest.mark.parametrize("name", [name for name in PRIVATE if name != "objective_perturbation"])
+def test_a_replay_without_fresh_noise_is_the_run_itself(name, size_is_public):
+    try:
+        method, run, public = trained(name, size_is_public=size_is_public)
+    except ValueError as refusal:
+        pytest.skip(f"refused: {refusal}")
+    spent = run.meter.spent_fraction
+    theta, curator = replays(method, run, public).run(copies=1, only=0, part=0.0, reaction=torch.eye(D))
+    assert torch.equal(theta, run.theta)
+    assert curator.place == len(run.tape.entries)
+    assert run.meter.spent_fraction == spent
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_standard_errors_are_there_or_their_absence_is_explained_and_nothing_is_charged(name):
+    method, run, public = trained(name)
+    spent, events = run.meter.spent_fraction, run.meter.events
+    errors = standard_errors(method, run.tape, public, draws=20)
+    assert (run.meter.spent_fraction, run.meter.events) == (spent, events)
+    if errors is None:
+        assert name in ("agd", "agd_avg", "objective_perturbation")
+        assert why_unknown(method, run.tape)
+    else:
+        assert why_unknown(method, run.tape) is None
+        assert errors.shape == (D,)
+        assert bool((errors > 0).all())
+        assert torch.equal(errors, standard_errors(method, run.tape, public, draws=20))
+        assert not torch.equal(errors, standard_errors(method, run.tape, public, draws=20, seed=1))
+
+
+def test_a_tape_holds_released_answers_and_where_they_were_asked():
+    model, (X, y) = Linear(D, loss_named("logistic")), generated(N, D)
+    meter = choose_meter(nw.Budget(4.0, 1e-5), adaptive=True)
+    private = Recording(Curator(X, y, model=model, meter=meter, size=N, row_bound=1.0, seed=1))
+    theta = torch.ones(D)
+    answer = private.gradient(theta, clip=1.0, noise_multiplier=50.0)
+    theta += 1  # what is on the tape does not change with what the method does next
+    (entry,) = private.tape(model, torch.zeros(D)).entries
+    assert torch.equal(entry.value, answer.value)
+    assert torch.equal(entry.theta, torch.ones(D))
+    assert entry.noise_std == answer.noise_std
+    assert entry.spent == private.meter.spent_fraction > 0
+    assert private.facts.size == N
+    assert len(private.trace) == 1
+    with pytest.raises(AttributeError):
+        private.records  # noqa: B018
+
+
+def test_a_run_that_releases_too_much_or_has_no_linear_model_has_no_tape():
+    model, (X, y) = Linear(D, loss_named("logistic")), generated(N, D)
+    meter = choose_meter(nw.Budget(4.0, 1e-5), adaptive=True)
+    private = Recording(Curator(X, y, model=model, meter=meter, size=N, seed=1), most=3 * D)
+    private.gradient(torch.zeros(D), clip=1.0, noise_multiplier=50.0)
+    assert private.tape(model, torch.zeros(D)) is not None
+    private.gradient(torch.zeros(D), clip=1.0, noise_multiplier=50.0)
+    assert private.tape(model, torch.zeros(D)) is None
+    method, run, public = trained("dpsgd", model=MLP((D, 3, 1), loss_named("logistic")))
+    assert run.tape is None
+    assert standard_errors(method, run.tape, public) is None
+    assert "not linear" in why_unknown(method, run.tape)
+
+
+@pytest.mark.parametrize("steps, known", [(replay.SHORTEST - 1, False), (replay.SHORTEST, True)])
+def test_a_short_run_has_no_standard_errors(steps, known):
+    method, run, _ = trained("dpsgd", method=quick("dpsgd", steps))
+    assert (standard_errors(method, run.tape) is not None) == known
+    assert ("too few" in (why_unknown(method, run.tape) or "")) == (not known)
+
+
+@pytest.mark.parametrize("name, works", [("dpsgd", True), ("descent", True), ("projected_gd", False), ("agd", False)])
+def test_replays_side_by_side_are_used_only_where_they_are_the_same_as_one_by_one(name, works):
+    method = method_named(name).with_settings(radius=0.5) if name == "projected_gd" else quick(name)
+    method, run, public = trained(name, method=method)
+    assert replays(method, run, public).side_by_side() == works
+
+
+def test_noise_on_the_answer_is_noise_on_theta_where_theta_is_the_answer():
+    method, run, _ = trained("output_perturbation")
+    louder = replace(run.tape, entries=tuple(e._replace(noise_std=e.noise_std * 1.5) for e in run.tape.entries))
+    known, errors = run.tape.entries[-1].noise_std, standard_errors(method, run.tape, draws=4000)
+    assert errors.numpy() == pytest.approx(np.full(D, known), rel=0.06)
+    assert standard_errors(method, louder, draws=4000).numpy() == pytest.approx(1.5 * errors.numpy(), rel=1e-3)
+
+
+def test_curvature_never_strengthens_what_noise_does_to_heavy_ball():
+    """The proof of docs/standard-errors.md in numbers: the response to noise k steps ago is largest without curvature."""
+    for beta in (0.0, 0.5, 0.9):
+        h = np.linspace(0.0, 2 * (1 + beta), 201)  # times the step size
+        before, now = np.zeros_like(h), np.ones_like(h)
+        for _ in range(60):
+            assert (np.abs(now) <= now[0] * (1 + 1e-9)).all()
+            before, now = now, (1 + beta - h) * now - beta * before
+
+
+def a_path(h, steps=200, rate=2.0, seed=0):
+    """A tape of plain descent on h/2 ||theta - 1||^2 with noise 1, and the replays in which nothing reacts."""
+    model, facts = Linear(D, loss_named("logistic")), trained("dpsgd")[1].facts
+    noise, theta, entries = torch.Generator().manual_seed(seed), torch.zeros(D), []
+    for _ in range(steps):
+        g = h * (theta - 1) + torch.randn(D, generator=noise)
+        entries.append(replay.Entry("gradient", g, 1.0, None, 1.0, 0.0, theta, None, None))
+        theta = theta - rate * g
+    tape = Tape(model, torch.zeros(D), facts, 0.0, tuple(entries))
+    null = Replayed(tape, seed=1, copies=50, watch=True)
+    away = torch.zeros(50, D)
+    for entry in entries:
+        answer = null.gradient(entry.theta + away)
+        away = away - rate * (answer.value - entry.value)
+    return tape, [null]
+
+
+def test_curvature_is_found_where_it_matters_and_not_where_there_is_none():
+    strong = torch.stack([curvature(*a_path(0.2, seed=s)) for s in range(8)])
+    assert float(strong.diagonal(dim1=1, dim2=2).mean()) == pytest.approx(0.2, rel=0.3)
+    flat = torch.stack([curvature(*a_path(0.0, seed=s)) for s in range(8)])
+    assert float(flat.diagonal(dim1=1, dim2=2).mean()) < 0.01  # twice 1 / (rate times steps), below which none is felt
+
+
+@pytest.mark.parametrize(
+    "name, steps, size",
+    [("output_perturbation", None, 500), ("sufficient_statistics", None, 2000), ("dpsgd", 20, 500), ("descent", 40, 500),
+     ("dynamic", 20, 500), ("projected_gd", 30, 500), ("ppsgd", 30, 500), ("l2p", 20, 500)],
+)  # fmt: skip
+def test_reported_errors_are_near_those_of_many_runs(name, steps, size):
+    """Not below the truth by more than 15 % nor above three times it, at the median coordinate."""
+    method = method_named(name) if steps is None else quick(name, steps)
+    loss = "logistic" if "logistic" in method.losses else "squared"
+    adjacency = "replace_one" if name == "pnsgd" else "add_remove"
+    row = measure(Setting(name, loss, size, 5, 2.0, adjacency), runs=150, reported=3, method=method)
+    assert 1 / 1.15 <= row.median <= 3.0, row
+
+
+def test_a_spread_is_computed_once_and_saved_without_its_tape():
+    method, run, public = trained("dpsgd")
+    spread = Spread(method, run.tape, public)
+    copy = pickle.loads(pickle.dumps(spread))
+    assert torch.equal(copy.values(), standard_errors(method, run.tape, public))
+    assert copy._source is None
+    assert len(pickle.dumps(spread)) < 5000
+
+
+def test_estimators_have_standard_errors_in_the_shape_of_their_coefficients():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 3))
+    y = rng.integers(3, size=600)
+    three = nw.PrivateClassifier(2.0, 1e-5, method="dpsgd", bounds=(-1, 1), random_state=0).fit(X, y)
+    assert three.coef_std_.shape == three.coef_.shape == (3, 3)
+    assert three.intercept_std_.shape == three.intercept_.shape
+    line = nw.PrivateRegressor(2.0, 1e-5, method="sufficient_statistics", bounds=(-1, 1), random_state=0).fit(
+        X, X[:, 0]
+    )
+    assert line.coef_std_.shape == line.coef_.shape == (3,)
+    assert (line.coef_std_ > 0).all()
+    assert line.intercept_std_ > 0
+    silent = nw.PrivateClassifier(2.0, 1e-5, method="objective_perturbation", bounds=(-1, 1), random_state=0)
+    assert silent.fit(X, y > 0).coef_std_ is None
