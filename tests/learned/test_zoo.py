@@ -200,6 +200,7 @@ def test_the_package_has_one_for_each_answer_of_the_rule():
     assert set(names()) >= {
         pick("logistic", 5.0),
         pick("logistic", 50.0),
+        pick("logistic", 5.0, dimension=785),
         pick("squared", 5.0),
         pick("softmax", 5.0, layers=2),
     }
@@ -242,10 +243,10 @@ def test_within_its_ranges_nothing_is_said(tmp_path):
 def test_outside_there_is_one_warning_that_names_each_fact(tmp_path):
     learned = saved(tmp_path / "mine")
     with pytest.warns(OutsideRange) as caught:
-        warn_outside(learned, size=99, dimension=3, epsilon=2.0, horizon=4)
+        warn_outside(learned, size=80, dimension=3, epsilon=2.0, horizon=4)
     assert len(caught) == 1
     text = str(caught[0].message)
     assert text == (
-        "protector 'mine' was not trained for this: size 99 is outside 100 to 5000; epsilon 2 is outside 0.1 to 1; "
+        "protector 'mine' was not trained for this: size 80 is outside 100 to 5000; epsilon 2 is outside 0.1 to 1; "
         "horizon 4 is outside 5 to 20. It stays private, but may learn less"
     )

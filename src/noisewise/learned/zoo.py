@@ -26,7 +26,9 @@ from .protector import Design, Weights, fits, protector, weights_from, zero_weig
 FORMAT = 1
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
 NOISY = 10.0  # n mu / sqrt(d) below which noise drowns the gradient
+WIDE = 300  # parameters
 LONGEST = 100_000  # steps
+A_LITTLE = 1.1  # a factor outside of a range that is no news
 RANGES = ("size", "dimension", "epsilon", "horizon")
 
 
@@ -68,7 +70,7 @@ class Learned:
         found = []
         for name, value in facts.items():
             low, high = self.header["ranges"][name]
-            if not low <= value <= high:
+            if not low / A_LITTLE <= value <= high * A_LITTLE:
                 found.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
         return found
 
@@ -171,17 +173,19 @@ def named(name: str) -> Learned:
     return shipped(name) if name in names() else load(Path(name))
 
 
-def pick(loss: str, ratio: float, *, layers: int = 1) -> str:
+def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:
     """The rule, from public facts alone; ``ratio`` is n mu / sqrt(d), in which size, budget and dimension come together.
 
-    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``noisy`` below a ratio of 10 and
-    ``clear`` above.
+    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``clear`` from a ratio of 10 on, and
+    below it ``noisy``, or ``wide`` from 300 parameters on.
     """
     if layers > 1:
         return "perceptron"
     if loss == "squared":
         return "squared"
-    return "noisy" if ratio < NOISY else "clear"
+    if ratio >= NOISY:
+        return "clear"
+    return "wide" if dimension >= WIDE else "noisy"
 
 
 def fingerprint() -> str:

@@ -85,7 +85,7 @@ class L2P(Method):
         """The protector of this run, from public or released facts."""
         if self._chosen is not None:
             return self._chosen
-        return named(pick(facts.loss, signal_to_noise(facts), layers=len(facts.groups)))
+        return named(pick(facts.loss, signal_to_noise(facts), dimension=facts.dimension, layers=len(facts.groups)))
 
     def settings(self) -> dict[str, Any]:
         settings, chosen = super().settings(), self._chosen
