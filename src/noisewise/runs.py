@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,18 +46,15 @@ def save(
     estimator: PrivateClassifier | PrivateRegressor,
     folder: str | Path,
     *,
-    seconds: float = 0.0,
     warnings: Sequence[str] = (),
 ) -> Path:
     """Write a fitted estimator to a new folder, all of it or nothing."""
     with new_folder(folder) as place:
-        write(estimator, place, seconds=seconds, warnings=warnings)
+        write(estimator, place, warnings=warnings)
     return Path(folder)
 
 
-def write(
-    estimator: PrivateClassifier | PrivateRegressor, place: Path, *, seconds: float, warnings: Sequence[str] = ()
-) -> None:
+def write(estimator: PrivateClassifier | PrivateRegressor, place: Path, *, warnings: Sequence[str] = ()) -> None:
     """The files of a run, sealed, into an empty folder."""
     import torch
     from safetensors.torch import save as tensors
@@ -65,7 +63,6 @@ def write(
         "format": FORMAT,
         **described(estimator),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": seconds,
         "software": {name: version(name) for name in SOFTWARE},
         "warnings": list(warnings),
     }
@@ -254,12 +251,29 @@ def reseal(folder: str | Path) -> None:
 def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a list of the folder (evaluation.json, audit.json) and seal it again."""
     place = Path(folder)
-    contents = checked_contents(place)
-    entries = _json(place, contents, name) if name in contents else []
-    if not isinstance(entries, list):
-        raise ValueError(f"{place}: {name} is not a list; pass the folder that noisewise train wrote")
-    put_json(place / name, [*entries, dict(entry)])
-    reseal(place)
+    with _alone(place):
+        contents = checked_contents(place)
+        entries = _json(place, contents, name) if name in contents else []
+        if not isinstance(entries, list):
+            raise ValueError(f"{place}: {name} is not a list; pass the folder that noisewise train wrote")
+        put_json(place / name, [*entries, dict(entry)])
+        reseal(place)
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Nobody else appends to the folder meanwhile: two scores at once must both be counted."""
+    if os.name != "posix" or not place.is_dir():
+        yield
+        return
+    import fcntl
+
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def document_of(folder: str | Path) -> dict[str, Any]:

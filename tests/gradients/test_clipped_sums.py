@@ -9,8 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from noisewise.gradients import MLP, SLACK, Linear
-from noisewise.gradients.batches import BLOCK
+from noisewise.gradients import MLP, SLACK, Linear, batches
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 
 MODELS = [
@@ -119,9 +118,10 @@ def test_the_check_rejects_wrong_ways_of_clipping(model):
         assert not close(ours, wrong)
 
 
-@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1])
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 257])
 @pytest.mark.parametrize("model", [Linear(5, Logistic()), Linear(5, Softmax(), 3), MLP((5, 4, 3), Softmax(), "tanh")])
-def test_block_boundaries_lose_and_repeat_nobody(model, n):
+def test_stripe_boundaries_lose_and_repeat_nobody(model, n, monkeypatch):
+    monkeypatch.setattr(batches, "STRIPE", 1)  # then stripes have 128 rows
     X, y, theta = records(model, n, seed=n)
     G, batch = per_record(model, theta, X, y), model.lay_out(X, y)
     for clip in (0.5, math.inf):

@@ -45,7 +45,7 @@ def meter_for(budget, name, order):
 def test_one_more_event_never_lowers_the_price(accountant, plan, extra):
     before = epsilon(plan, delta=1e-5, accountant=accountant)
     # PLD grids follow the plan, so two prices of one number may differ by their discretisation.
-    slack = 1e-3 if accountant == "pld" else 1e-12
+    slack = 5e-3 if accountant == "pld" else 1e-12
     assert epsilon([*plan, extra], delta=1e-5, accountant=accountant) >= before * (1 - slack)
 
 

@@ -121,7 +121,7 @@ def test_the_rule_picks_by_public_facts(model, name):
 def test_the_rule_goes_by_how_clear_the_gradient_is():
     """n mu / sqrt(d), in which size, budget and dimension come together; a size that is not known yet counts as 1."""
     for size, epsilon, dimension, name in [
-        (30_000.0, 0.1, 50, "clear"), (10_000.0, 0.05, 784, "noisy"), (10_000.0, 0.4, 784, "clear"), (None, 0.1, 50, "noisy")
+        (30_000.0, 0.1, 50, "clear"), (10_000.0, 0.05, 784, "wide"), (3_000.0, 0.05, 299, "noisy"), (10_000.0, 0.4, 784, "clear"), (None, 0.1, 50, "noisy")
     ]:  # fmt: skip
         facts = facts_of(Linear(dimension, Logistic()), nw.Budget(epsilon, 1e-8), size=size, row_bound=1.0)
         assert L2P().learned(facts) is named(name)

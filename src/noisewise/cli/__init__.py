@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import apply, compare, l2p_bench, large_bench, plan, report, studies, tables, train
+from . import apply, audit, compare, l2p_bench, large_bench, plan, report, studies, tables, train
 from .main import main
 
-__all__ = ["apply", "compare", "l2p_bench", "large_bench", "main", "plan", "report", "studies", "tables", "train"]
+__all__ = [
+    "apply",
+    "audit",
+    "compare",
+    "l2p_bench",
+    "large_bench",
+    "main",
+    "plan",
+    "report",
+    "studies",
+    "tables",
+    "train",
+]

@@ -56,7 +56,7 @@ def audit(
     """
     from ..audit.lower_bound import epsilon_lower_bound
 
-    folder = Path(target) if Path(target).is_dir() else None
+    folder = _folder(target)
     if folder is not None:
         if any(value is not None for value in (epsilon, delta, adjacency, steps, loss)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
@@ -93,6 +93,14 @@ def audit(
     else:
         _tell(found, power, folder, plot)
     raise typer.Exit(1 if found.violation else 0)
+
+
+def _folder(target: str) -> Path | None:
+    """The folder of a run, if that is what was named; a method's name counts as one unless a run lies there."""
+    from ..methods import registry
+
+    place = Path(target)
+    return place if place.is_dir() and (target not in registry() or (place / "run.json").exists()) else None
 
 
 def _claim(
@@ -171,6 +179,6 @@ def audit_power(
     if json_output:
         print_json({"rows": rows})
     else:
-        title = "Lower bounds on epsilon for a mechanism whose epsilon is known"
+        title = "Audits of a known epsilon"
         shown = [{"what": key.replace("_", " "), "value": value} for row in rows for key, value in row.items()]
         Console().print(table_of(shown, title))

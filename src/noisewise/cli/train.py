@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import warnings as python_warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,10 +100,9 @@ def train(
     if cache is not None and not cache.is_dir():
         raise ValueError(f"--cache is {str(cache)!r}; pass an existing folder")
     _disjoint(data, public or [])
-    started = time.perf_counter()
     found = resolve(
         data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
-        regression=loss == "squared", separator=separator,
+        regression=loss == "squared", separator=separator, read_labels=not dry_run,
     )  # fmt: skip
     rehearse(wish, found, public=bool(public), records=None)
     if dry_run:
@@ -119,14 +117,14 @@ def train(
                     rehearse(wish, found, public=bool(public), records=found.look(bars.begin("checking the files")))
                     found = found.bought(seed=seed, progress=bars.begin("buying bounds"))
                 estimator = _fit(wish, found, data, public or [], separator, cache or _roomy(out, data), bars)
-            seconds, told = time.perf_counter() - started, [*_assumed(found), *_own(heard)]
+            told = [*_assumed(found), *_own(heard)]
             with runs.new_folder(out) as draft:
-                runs.write(estimator, draft, seconds=seconds, warnings=told)
+                runs.write(estimator, draft, warnings=told)
                 _write_report(draft)
         except BaseException as error:
             _write_down(error, estimator, found, wish, out)
             raise
-    _show(estimator, out, told, seconds, json_output)
+    _show(estimator, out, told, json_output)
 
 
 def _assumed(found: Resolved) -> list[str]:
@@ -285,19 +283,19 @@ def _write_report(draft: Path) -> None:
     write_report(draft, None)
 
 
-def _show(estimator: Estimator, out: Path, heard: list[str], seconds: float, json_output: bool) -> None:
+def _show(estimator: Estimator, out: Path, heard: list[str], json_output: bool) -> None:
     for warning in heard:
         _say(warning)
     if json_output:
         print_json({
             "run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_,
-            "seconds": seconds, "warnings": heard,
+            "warnings": heard,
         })  # fmt: skip
         return
     console = Console()
     console.print(Panel(Text(_in_short(estimator.statement_)), title="privacy statement", title_align="left"))
     console.print(
-        f"Written to {out}: model, statement.txt, trace and report.html ({seconds:.1f} s). "
+        f"Written to {out}: model, statement.txt, trace and report.html. "
         f"Next: noisewise predict {out} NEW.csv, or noisewise evaluate {out} TEST.csv --public-test",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
@@ -321,7 +319,7 @@ def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: P
         "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": found.schema.target,
         "epsilon": wish.budget.epsilon, "delta": wish.budget.delta, "adjacency": wish.budget.adjacency,
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
-        "assumed": found.words, "out": str(out),
+        "assumed": f"{found.words}; the classes, {found.classes}", "out": str(out),
     }  # fmt: skip
     if json_output:
         print_json(document)
@@ -333,7 +331,7 @@ def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: P
     Console().print(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
         f"({wish.budget.epsilon:g}, {wish.budget.delta:g}), {wish.budget.adjacency}. Columns: {kinds}. "
-        f"Assumed public: {found.words}.{bought} Would write {out}. Nothing was spent; "
+        f"Assumed public: {found.words}; the classes, {found.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys.",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip

@@ -180,17 +180,33 @@ def _cells(data: Any, place: int, name: str) -> pa.Array:
         cells = data.column(place)
     else:
         series = data.iloc[:, place]
-        try:
-            cells = pa.array(series, from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # cells of several types
+        if series.dtype == object:  # cells of any type: what Arrow makes of one may depend on the others
             absent = series.isna()
-            cells = pa.array([None if gone else key(cell) for cell, gone in zip(series, absent, strict=True)])
+            for cell in {type(cell): cell for cell, gone in zip(series, absent, strict=True) if not gone}.values():
+                _refuse_odd(cell, name)
+            cells = pa.array(
+                [None if gone else key(cell) for cell, gone in zip(series, absent, strict=True)], pa.string()
+            )
+        else:
+            cells = pa.array(series, from_pandas=True)
         cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if trouble := unusable(cells.type):
         raise ValueError(f"column {name!r} {trouble}")
     return cells
+
+
+def _refuse_odd(cell: Any, name: str) -> None:
+    """Dates, lists and other things that are neither number nor text."""
+    try:
+        trouble = unusable(pa.scalar(cell).type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        trouble = (
+            None if isinstance(cell, int | float | str | bool) else "holds things that are neither numbers nor text"
+        )
+    if trouble:
+        raise ValueError(f"column {name!r} {trouble}")
 
 
 def _encoded(cells: pa.Array, column: Column) -> Floats:

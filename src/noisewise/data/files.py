@@ -340,9 +340,18 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
             for batch in stored.iter_batches(batch_size=BATCH, columns=names):
                 done += batch.num_rows
                 progress(done / total)
+                _check_text(batch, file.path)
                 yield batch.select(names)
     except (pa.ArrowException, OSError):
         raise ValueError(f"{file.path}: is damaged or cut short; write it anew") from None
+
+
+def _check_text(batch: pa.RecordBatch, path: Path) -> None:
+    for name, cells in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            cells.validate(full=True)
+        except pa.ArrowInvalid:
+            raise ValueError(f"{path}: column {name!r} holds text that is not UTF-8; write it anew") from None
 
 
 def _not_utf8(path: Path, encoding: str = "WINDOWS-1252") -> ValueError:

@@ -21,6 +21,7 @@ WAYS_OUT = (
 )
 FROM_LABELS = "taken from the labels"
 IMAGINED = (0.0, 1.0)  # bounds for a look at everything else before the real ones are bought
+IMAGINED_CLASSES = ("one", "another")
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,12 @@ def resolve(
     budget: Budget,
     regression: bool,
     separator: str | None = None,
+    read_labels: bool = True,
 ) -> Resolved:
     """The schema to train by, perhaps with bounds to buy. Nothing is read from private values, except, when nothing
     declares them and bounds are to be bought, the classes of the target, which are then assumed to be public.
 
-    ``regression``: a target without a kind is a number.
+    ``regression``: a target without a kind is a number. ``read_labels=False`` imagines those classes: for a dry run.
     """
     if bounds_epsilon is not None:
         part_of(bounds_epsilon, budget)
@@ -87,7 +89,7 @@ def resolve(
     if found.schema.target is None:
         raise ValueError("the target is missing; name the column to predict with --target, or in the schema")
     if bounds_epsilon is not None:
-        found = _with_kinds(found, data, regression, schema is not None, separator)
+        found = _with_kinds(found, data, regression, schema is not None, separator, read_labels)
     left = gaps(found.schema)
     if left and (bounds_epsilon is None or any(gap.what != "bounds" for gap in left)):
         raise ValueError(_refusal(found.schema, left, bounds_epsilon is not None))
@@ -131,7 +133,9 @@ def _numeric_target(schema: Schema) -> Schema:
     return schema.with_column(Column(schema.target, "number"))
 
 
-def _with_kinds(found: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None) -> Resolved:
+def _with_kinds(
+    found: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None, read_labels: bool
+) -> Resolved:
     """Columns without a kind are numbers; a target without a kind is one too for a regression, else has classes.
 
     ``said``: kinds come from a schema that somebody wrote, not from the types of a file.
@@ -143,7 +147,9 @@ def _with_kinds(found: Resolved, data: list[Path], regression: bool, said: bool,
             schema = schema.with_column(Column(column.name, "number"))
     undeclared = label.kind == "" or (label.kind == "number" and label.low is None and not said)
     if (undeclared and not regression) or (label.kind == "category" and not label.categories):
-        schema = schema.with_column(_seen_classes(label, found.source, data, separator))
+        imagined = Column(label.name, "category", categories=IMAGINED_CLASSES)
+        classes = _seen_classes(label, found.source, data, separator) if read_labels else imagined
+        schema = schema.with_column(classes)
         return replace(found, schema=schema, classes=FROM_LABELS)
     return replace(found, schema=schema)
 

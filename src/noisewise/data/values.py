@@ -79,7 +79,7 @@ def number_of(text: str) -> float | None:
         return float(text.lower() == "true")
     if not _NUMBER.fullmatch(text):
         return None
-    return math.nan if "n" in text.lower() and "inf" not in text.lower() else float(text)
+    return math.nan if text.lower().lstrip("+-").startswith("nan") else float(text)
 
 
 def looks_like_a_date(text: str) -> bool:

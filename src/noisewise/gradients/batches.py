@@ -1,11 +1,11 @@
 """Records laid out for fast sums: what every gradient formula needs, computed once.
 
-Sums run in blocks: single precision inside a block of ``BLOCK`` records, double precision between blocks. Inside a
-block of k terms of norm at most C, rounding makes two neighbouring sums differ by about sqrt(k) * k * 2^-24 * C more
-than they should (Higham & Mary 2019), 0.0007 C at k = 512, and b blocks by sqrt(b) times what one differs.
-``SLACK`` covers it for some ten million records (measured: 0.00096 C at four million): records are clipped to
-(1 - SLACK) C, so that the stated sensitivity C includes the rounding of norms and sums. (Exact sums on a grid would
-make the slack unnecessary; they are not here yet.)
+Rows and coefficients are kept in single precision, sums run in double. One record more at the front of a file moves every
+other record on by a place, and what each block of a sum loses to rounding can then change alike in all of them; in single
+precision that was seen to add up to a whole clip norm at four million records. In double precision n terms of norm at
+most C, added in stripes of k, are off by at most (n/k + k) 2^-53 n C: 0.0001 C for ten million records.
+``SLACK`` covers that and the rounding of norms: records are clipped to (1 - SLACK) C, so that the stated sensitivity C
+includes both up to some fifty million records. (Exact sums on a grid would make the slack unnecessary; they are not here yet.)
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 512
 CHUNK = 65536
+PIECE = 4096
+STRIPE = 1 << 17  # entries that are turned to double precision at a time, 1 MB
 SLACK = 2.0**-9
 LONGEST = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
 
@@ -143,30 +144,35 @@ def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tenso
     return rows
 
 
-def sum_dtype(records: int) -> torch.dtype:
-    """The precision in which :func:`blocked_sum` returns a sum over so many records."""
-    return torch.float32 if records <= BLOCK else torch.float64
-
-
-def blocked_sum(weights: Tensor, rows: Tensor, *, into: Tensor | None = None) -> Tensor:
-    """weights^T rows: one block in single precision, more of them added in double.
+def double_sum(weights: Tensor, rows: Tensor, *, into: Tensor | None = None) -> Tensor:
+    """weights^T rows in double precision, a stripe of rows at a time.
 
     ``weights`` is (n,) or (n, K), the result (d,) or (K, d), written to ``into`` if given.
     """
-    n = len(rows)
-    if n <= BLOCK:
-        return torch.matmul(weights.T if weights.ndim == 2 else weights, rows, out=into)
-    whole = n - n % BLOCK
-    blocks = weights[:whole].view(-1, BLOCK, weights.numel() // n).transpose(1, 2)
-    sums = torch.bmm(blocks, rows[:whole].view(-1, BLOCK, rows.shape[1]))
-    total = torch.sum(sums if weights.ndim == 2 else sums[:, 0], 0, dtype=torch.float64, out=into)
-    return total.add_(blocked_sum(weights[whole:], rows[whole:]))
+    n, columns = rows.shape
+    shape = (columns,) if weights.ndim == 1 else (weights.shape[1], columns)
+    total = torch.zeros(shape, dtype=torch.float64) if into is None else into.zero_()
+    height = min(max(STRIPE // max(columns, 1), 128), n)
+    stripe, doubled = torch.empty(height, columns, dtype=torch.float64), weights.double()
+    for start in range(0, n, max(height, 1)):
+        part = rows[start : start + height]
+        here = stripe[: len(part)].copy_(part)
+        factors = doubled[start : start + height]
+        total = total.addmv_(here.T, factors) if weights.ndim == 1 else total.addmm_(factors.T, here)
+    return total
 
 
 def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:
     """rows @ theta, or rows @ theta^T for a matrix, with each row summed by itself.
 
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
-    more or less could then flip the slopes of others.
+    more or less could then flip the slopes of others. Long rows are summed in pieces of ``PIECE`` columns: numpy sums a
+    longer one differently when it is alone.
     """
-    return torch.from_numpy(np.einsum("ij,j->i" if theta.ndim == 1 else "ij,kj->ik", rows.numpy(), theta.numpy()))
+    pattern = "ij,j->i" if theta.ndim == 1 else "ij,kj->ik"
+    plain, weights = rows.numpy(), theta.numpy()
+    total = np.einsum(pattern, plain[:, :PIECE], weights[..., :PIECE])
+    for start in range(PIECE, plain.shape[1], PIECE):
+        here = slice(start, start + PIECE)
+        total += np.einsum(pattern, plain[:, here], weights[..., here])
+    return torch.from_numpy(total)

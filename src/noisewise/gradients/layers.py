@@ -11,12 +11,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, blocked_sum, in_chunks, in_memory, lay_out, row_by_row, sum_dtype
+from .batches import SLACK, Batch, Source, Store, double_sum, in_chunks, in_memory, lay_out, row_by_row
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -26,6 +30,13 @@ ACTIVATIONS: dict[str, Activation] = {  # the function, and (output gradient, va
     "softplus": (torch.nn.functional.softplus, lambda b, a: b.mul_(torch.expm1(-a).neg_())),
     "tanh": (torch.tanh_, aten.tanh_backward),
     "sigmoid": (torch.sigmoid_, aten.sigmoid_backward),
+}
+
+# The same, one entry at a time: torch computes the last few entries of a tensor by another routine than the rest.
+BY_ENTRY: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "softplus": lambda z: np.logaddexp(0.0, z),
+    "tanh": lambda z: 2 * expit(2 * z) - 1,
+    "sigmoid": expit,
 }
 
 
@@ -99,10 +110,10 @@ class MLP:
 
     def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
         """Scores that do not depend on a row's company, not even by rounding."""
-        activate, _ = ACTIVATIONS[self.activation]
         *hidden, (last_weights, last_bias) = self.layers(theta)
-        for weights, bias in hidden:
-            X = activate(row_by_row(X, weights) + bias)
+        with np.errstate(all="ignore"):  # no record may raise; scores that are not finite are their user's matter
+            for weights, bias in hidden:
+                X = torch.from_numpy(BY_ENTRY[self.activation]((row_by_row(X, weights) + bias).numpy()))
         scores = row_by_row(X, last_weights) + last_bias
         return scores[:, 0] if self.outputs == 1 else scores
 
@@ -160,14 +171,14 @@ class MLP:
         if batch.valid is not None:
             alive &= batch.valid
         dead = None if bool(alive.all()) else ~alive[:, None]  # decides only whether masking has anything to do
-        total, at = torch.empty(self.dimension, dtype=sum_dtype(len(batch))), 0
+        total, at = torch.empty(self.dimension, dtype=torch.float64), 0
         for a, b in zip(inputs, gradients, strict=True):
             weighted = b.mul_(factors)
             if dead is not None:  # features are finite already; activations of a dead record may not be
                 weighted.masked_fill_(dead, 0)
                 a = a if a is batch.X else a.masked_fill(dead, 0)
             out, into = b.shape[1], a.shape[1]
-            blocked_sum(weighted, a, into=total.narrow(0, at, out * into).view(out, into))
+            double_sum(weighted, a, into=total.narrow(0, at, out * into).view(out, into))
             at += out * into
             torch.sum(weighted, 0, dtype=total.dtype, out=total.narrow(0, at, out))
             at += out

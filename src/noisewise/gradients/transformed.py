@@ -22,7 +22,7 @@ import math
 import torch
 from torch import Tensor
 
-from .batches import SLACK, Batch, blocked_sum, in_chunks
+from .batches import SLACK, Batch, double_sum, in_chunks
 from .layers import MLP
 from .linear import Linear
 
@@ -74,18 +74,18 @@ def _linear(
         return (inside * _factors(norms, bound)).sum(0), norms, alive
     if scale is None:
         norms = torch.linalg.vector_norm(c, dim=1)
-        return blocked_sum(c * _factors(norms, bound), batch.X).flatten().double(), norms, alive
+        return double_sum(c * _factors(norms, bound), batch.X).flatten(), norms, alive
     per_output = scale.float().view(model.outputs, model.features)
     lengths = torch.stack([torch.linalg.vector_norm(batch.X / row, dim=1) for row in per_output], dim=1)
     norms = torch.linalg.vector_norm(c * lengths, dim=1)
-    total = blocked_sum(c * _factors(norms, bound), batch.X).flatten().double()
+    total = double_sum(c * _factors(norms, bound), batch.X).flatten()
     return total / per_output.flatten().double(), norms, alive
 
 
 def _perceptron(model: MLP, theta: Tensor, batch: Batch, clip: float) -> tuple[Tensor, Tensor, Tensor]:
     book = model._book(theta, batch)
     alive = _alive(torch.isfinite(book[2]), batch)
-    return model._weighted_sum(book, batch, clip).double(), book[2], alive
+    return model._weighted_sum(book, batch, clip), book[2], alive
 
 
 def _alive(finite: Tensor, batch: Batch) -> Tensor:

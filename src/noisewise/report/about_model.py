@@ -127,8 +127,8 @@ def quality(folder: RunFolder) -> Markup | None:
 
 
 def _cost(row: Mapping[str, Any]) -> str:
-    delta = f", delta {number(row['delta'])}" if row["delta"] else ""
-    return f"private, for epsilon {number(row['epsilon'])}{delta}"
+    delta = f", delta {words.budget(row['delta'])}" if row["delta"] else ""
+    return f"private, for epsilon {words.budget(row['epsilon'])}{delta}"
 
 
 def measure(metric: str, value: float) -> str:
@@ -155,7 +155,7 @@ def _total_text(folder: RunFolder) -> Markup:
     return tag(
         "p",
         f"Evaluations on private rows are releases too and come on top of training. For a person whose record was used "
-        f"in all of them the total, by basic composition, is epsilon {number(epsilon)} and delta {number(delta)}: a coin "
+        f"in all of them the total, by basic composition, is epsilon {words.budget(epsilon)} and delta {words.budget(delta)}: a coin "
         f"flip is guessed right at most {at_most(words.guess(epsilon, delta))} of the time, instead of "
         f"{at_most(words.guess(promise['epsilon'], promise['delta']))}.",
     )
@@ -257,7 +257,7 @@ def small_print(folder: RunFolder) -> Markup:
         ),
         ("estimator", run["estimator"]),
         *((name, _plain(value, "not given")) for name, value in run["settings"].items() if name != "method"),
-        ("trained", f"{words.when(run['created'])}, in {words.duration(run['seconds'])}"),
+        ("trained", words.when(run["created"])),
     ]
     return section(
         "Settings and versions",

@@ -45,7 +45,7 @@ def promised(folder: RunFolder) -> Markup:
         charts(_belief_table(epsilon, delta), _trade_off(folder, epsilon, delta)),
         tag(
             "p",
-            f"Delta = {number(delta)} ({words.chance(delta)}) is the allowance on top: the share by which these limits may "
+            f"Delta = {words.budget(delta)} ({words.chance(delta)}) is the allowance on top: the share by which these limits may "
             f"be missed. The unit is {promise['unit']}; neighbouring data sets differ in one record "
             + ("being there or not" if adding else "having another value")
             + f" ({promise['adjacency']}).",
@@ -54,7 +54,7 @@ def promised(folder: RunFolder) -> Markup:
         if before is None
         else tag(
             "p",
-            f"Of this, epsilon {number(before['epsilon'])} and delta {number(before['delta'])} were spent before "
+            f"Of this, epsilon {words.budget(before['epsilon'])} and delta {words.budget(before['delta'])} were spent before "
             f"training, on {before['what']}. The promise is the total.",
         ),
         tag(

@@ -23,7 +23,6 @@ RUN: dict[str, tuple[type, ...]] = {
     "preprocessing": (dict,),
     "model": (dict,),
     "created": (str,),
-    "seconds": NUMBER,
     "software": (dict,),
     "warnings": (list,),
     "coefficients": (list, type(None)),

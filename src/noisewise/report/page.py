@@ -87,12 +87,12 @@ def _header(folder: RunFolder) -> Markup:
     adding = promise["adjacency"] == "add_remove"
     would = "would promise " if folder.simulation else ""
     tiles: list[tuple[str, Any]] = [
-        (f"ε = {number(epsilon)}", f"odds about a record change by at most {words.factor(epsilon)} times"),
-        (f"δ = {number(delta)}", f"allowance on top: {words.chance(delta)}"),
+        (f"ε = {words.budget(epsilon)}", f"odds about a record change by at most {words.factor(epsilon)} times"),
+        (f"δ = {words.budget(delta)}", f"allowance on top: {words.chance(delta)}"),
         (at_most(words.guess(epsilon, delta)), "at most: how often a coin-flip guess about a record can be right"),
         ("one record", "added or removed (add_remove)" if adding else "replaced by another (replace_one)"),
     ]
-    title = f"{would}({number(epsilon)},\u00a0{number(delta)})-differential privacy"
+    title = f"{would}({words.budget(epsilon)},\u00a0{words.budget(delta)})-differential privacy"
     sums = about_model.total(folder)
     return tag(
         "header",

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +186,16 @@ def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -
     return {"type": _accounting_text(meter), "assumptions": assumptions}
 
 
+def shown(value: float, digits: int = 6) -> str:
+    """A budget in so many digits, rounded up: words must not promise more than numbers do.
+
+    >>> shown(1.0), shown(1e-6), shown(1.0000004), shown(0.1 + 0.2)
+    ('1', '1e-06', '1.00001', '0.300001')
+    """
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):g}"
+
+
 def text(data: Mapping[str, Any]) -> str:
     """The statement in plain words."""
     promise, before = data["promise"], data["preparation"]
@@ -196,7 +207,7 @@ def text(data: Mapping[str, Any]) -> str:
             "NOT PRIVATE: this was a seeded simulation, its noise can be reproduced. A private run would promise:"
         )
     lines += [
-        f"(epsilon, delta) = ({promise['epsilon']:g}, {promise['delta']:g}), adjacency {promise['adjacency']}: whatever "
+        f"(epsilon, delta) = ({shown(promise['epsilon'])}, {shown(promise['delta'])}), adjacency {promise['adjacency']}: whatever "
         f"is computed from this model is almost as likely {RELATIONS[promise['adjacency']]}.",
         f"Setting: {data['setting']}; the unit is {promise['unit']}.",
         f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
@@ -204,7 +215,7 @@ def text(data: Mapping[str, Any]) -> str:
     ]
     if before is not None:
         lines.append(
-            f"Before training, ({before['epsilon']:g}, {before['delta']:g}) of it bought {before['what']}: "
+            f"Before training, ({shown(before['epsilon'])}, {shown(before['delta'])}) of it bought {before['what']}: "
             f"{_accounting_text(before['meter'])}; {_events_text(before['events'])}."
         )
     lines += [

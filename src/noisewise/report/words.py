@@ -11,6 +11,7 @@ from typing import Any
 from scipy.special import expit, ndtr, ndtri
 
 from .markup import clean
+from .statement import shown
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 KINDS = {"Gaussian": "Gaussian noise", "BoundedRange": "a noisy choice", "ApproximateDP": "a one-shot mechanism"}
@@ -95,6 +96,15 @@ def chance(delta: float) -> str:
     ('1 in 1,000,000', '1 in 33,333', '1 in 5')
     """
     return f"1 in {math.floor(1 / delta + 1e-6):,}" if delta >= 1e-9 else number(delta)
+
+
+def budget(value: float) -> str:
+    """An epsilon or delta as people read it, rounded up.
+
+    >>> budget(1.0), budget(1.0004), budget(1e-6)
+    ('1', '1.001', '10⁻⁶')
+    """
+    return number(float(shown(value, 4)))
 
 
 def factor(epsilon: float) -> str:
@@ -211,18 +221,6 @@ def when(stamp: Any) -> str:
         return str(stamp)
     zone = moment.tzname() or ""
     return f"{moment.day} {moment:%B %Y, %H:%M} {zone}".strip()
-
-
-def duration(seconds: float) -> str:
-    """A time as people read it.
-
-    >>> duration(0.4), duration(75), duration(7300)
-    ('0.4 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 60:
-        return f"{number(seconds, 2)} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def shorten(name: Any, width: int) -> str:

@@ -1,0 +1,158 @@
+"""Worst cases: two neighbouring data sets on which a method shows one record as clearly as it ever may.
+
+A canary is a record whose clipped gradient has the full norm C, at every step and in the same direction, among records
+whose gradients are zero. Then each answer differs between the two worlds by as much as its sensitivity allows, and an
+audit needs few runs. Which record does that depends on the loss:
+
+* squared loss: a row of norm 1 with a label of a million. Its gradient is clipped to C whatever theta is.
+* other losses: a row w with a public start on the wrong side of it, so far that the slope stays at its largest. For
+  replace_one two such rows, almost opposite: w = +-cos(0.1) u - sin(0.1) v with a start far along v.
+* pnsgd starts at 0, where the slopes of u and -u are both largest; the canary is the only private record.
+* sufficient_statistics: the other rows lie along v, so that u raises the smallest eigenvalue by 1.
+
+u and v are orthonormal and lie between the axes, so that a clip by coordinates would show.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..events import FULL, Adjacency
+from ..gradients import Linear
+from ..losses import loss_named
+from ..methods import Method, method_named, registry
+
+U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
+FAR_LABEL = 1e6
+LONG = 1000.0  # of a row whose gradient must reach any clip norm
+TILT = 0.1  # radians
+ONE_SHOT = ("objective_perturbation", "output_perturbation", "pnsgd")  # these cut rows to their bound and never clip
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Two data sets, [0] without and [1] with the canary (replace_one: its counterpart in its place), and what is public.
+
+    The first ``common`` rows are the same in both. ``direction`` is where the canary pulls theta, of norm 1.
+    """
+
+    model: Linear
+    X: tuple[Tensor, Tensor]
+    y: tuple[Tensor, Tensor]
+    common: int
+    size: float | None
+    direction: Tensor
+    row_bound: float = 1.0
+    public: tuple[Tensor, Tensor] | None = None
+    start: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with few steps and a promise that few runs can judge."""
+
+    method: Method
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    runs: int
+    confidence: float
+
+
+def worst_case(
+    method: str | Method,
+    *,
+    adjacency: Adjacency = "add_remove",
+    loss: str | None = None,
+    size_is_public: bool = True,
+    others: int = 5,
+) -> Neighbours:
+    """The neighbouring data sets for a method, by default with the loss that shows the most."""
+    method = method_named(method)
+    name = loss or default_loss(method)
+    if name not in method.losses:
+        raise ValueError(f"loss is {name!r}; {method.name} takes {', '.join(method.losses)}")
+    classes = 2 if name == "softmax" else 1
+    model = Linear(2, loss_named(name), classes)
+    if method.name == "pnsgd":
+        others = 0
+    rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
+    rows, labels, start = _canary(method, name, adjacency)
+    flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
+    worlds = [(rest, flag)] if adjacency == "add_remove" else []
+    worlds += [(torch.cat([rest, row[None]]), torch.cat([flag, label[None].to(flag.dtype)]))
+               for row, label in zip(rows, labels, strict=True)]  # fmt: skip
+    direction = U if classes == 1 else torch.cat([U, -U]) / math.sqrt(2)
+    return Neighbours(
+        model=model,
+        X=(worlds[0][0], worlds[1][0]),
+        y=(worlds[0][1], worlds[1][1]),
+        common=others,
+        size=float(others + 1) if size_is_public or adjacency == "replace_one" else None,
+        direction=direction,
+        public=_public_rows(method, flag.dtype) if method.needs_public else None,
+        start=start,
+    )
+
+
+def default_loss(method: Method) -> str:
+    """The squared loss where a gradient is clipped; else one whose slope reaches its bound."""
+    if method.name not in ONE_SHOT and "squared" in method.losses:
+        return "squared"
+    return "huber_hinge" if "huber_hinge" in method.losses else method.losses[0]
+
+
+def _canary(method: Method, loss: str, adjacency: Adjacency) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
+    """Rows and labels of the canary and, for replace_one, its counterpart before it; and the public start."""
+    alone = adjacency == "add_remove"
+    if loss == "squared":
+        labels = [FAR_LABEL] if alone else [-FAR_LABEL, FAR_LABEL]
+        return [U] * len(labels), [torch.tensor(label) for label in labels], None
+    tilt = 0.0 if method.name == "pnsgd" else TILT
+    length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG, 100.0)
+    signs = [1.0] if alone else [-1.0, 1.0]
+    rows = [length * (sign * math.cos(tilt) * U - math.sin(tilt) * V) for sign in signs]
+    if loss == "softmax":  # class 0 is true; the start is sure of class 1
+        return rows, [torch.tensor(0)] * len(signs), torch.cat([far / 2 * V, -far / 2 * V])
+    start = None if method.name == "pnsgd" else far * V
+    return rows, [torch.tensor(1.0)] * len(signs), start
+
+
+def _public_rows(method: Method, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Public rows that say nothing; public_subspace gets two that span the canary's direction, whatever theta is."""
+    if method.name == "public_subspace":
+        return torch.stack([U, U]), torch.tensor([1, -1] if dtype.is_floating_point else [0, 1], dtype=dtype)
+    return torch.zeros(2, 2), torch.zeros(2, dtype=dtype)
+
+
+_PROMISE: dict[str, Any] = {
+    "epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999,
+}  # fmt: skip
+# What the small setting of a method changes. A large delta, because few runs see only large probabilities; claims that
+# are not of Gaussian DP need more runs, since only the exact interval is valid for them.
+_SMALL: dict[str, dict[str, Any]] = {
+    "agd": {"candidates": 3, "runs": 600},
+    "agd_avg": {"candidates": 3, "runs": 600},
+    "growing_batch": {"steps": 3, "first_rate": 0.5, "last_rate": 0.8, "stages": 2, "runs": 1200, "confidence": 0.99},
+    "objective_perturbation": {"l2": 1e3, "epsilon": 3.0, "runs": 3200, "confidence": 0.95},
+    "output_perturbation": {"length": 1.0},
+    "pnsgd": {"learning_rate": 1e-3, "passes": 1, "adjacency": "replace_one"},
+    "projected_sgd": {"steps": 3, "sampling": ("poisson", 0.5), "runs": 1200, "confidence": 0.99},
+    "sgd_adv": {"sampling": FULL, "steps": 1},
+    "sgd_ma": {"sampling": FULL, "steps": 1, "epsilon": 6.0, "delta": 1e-3, "runs": 800},
+}
+
+
+def small_setting(name: str) -> Setting:
+    """One small setting of a method, at which an audit is quick and a version with half the noise is found."""
+    chosen = dict(_SMALL.get(name, {}))
+    promise = {key: chosen.pop(key) for key in _PROMISE if key in chosen}
+    kind = registry()[name]
+    if "steps" in {field.name for field in fields(kind)}:  # type: ignore[arg-type]
+        chosen.setdefault("steps", 2)
+    return Setting(kind(**chosen), **{**_PROMISE, **promise})

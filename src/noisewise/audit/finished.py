@@ -1,0 +1,99 @@
+"""Membership inference on a finished run folder, from rows that its auditor has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .membership import Membership, Progress, Shadows, membership
+
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": lambda path: pd.read_csv(
+        path, dtype=str, keep_default_na=False
+    ),  # what a cell means is the schema's matter
+    ".parquet": pd.read_parquet,
+}
+
+
+def audit_run(
+    run: str | Path,
+    members: pd.DataFrame,
+    non_members: pd.DataFrame,
+    *,
+    target: str | None = None,
+    attack: str = "loss",
+    train: Any = None,
+    shadows: int | Shadows = 32,
+    record: bool = False,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Membership:
+    """Attack the model of a run folder; the tables hold the label in the column ``target`` (default: the schema's).
+
+    Shadow models are trained with the run's own settings, as far as the folder holds them, unless ``train`` says how.
+    ``record`` appends the outcome to the folder's audit.json and seals it again. Pass it only when the member rows
+    are public or were planted by the auditor: the figures are computed from them, and no budget paid for that.
+    """
+    from .. import runs
+
+    model = runs.load(run)
+    inside, outside = (_pair(model, table, target) for table in (members, non_members))
+    result = membership(
+        model, inside, outside, attack=attack, train=model if train is None else train, shadows=shadows,
+        confidence=confidence, seed=seed, progress=progress,
+    )  # fmt: skip
+    if record:
+        runs.append(run, "audit.json", entry(result))
+    return result
+
+
+def entry(result: Membership) -> dict[str, Any]:
+    """The outcome as audit.json has it."""
+    return {
+        "kind": "membership",
+        "lower_bound": None,
+        "claimed": None if result.allowed is None else result.allowed.epsilon,
+        "runs": 1,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        **result.to_dict(curve=False),
+    }
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """A CSV (every cell as text) or a Parquet file."""
+    if path.suffix.lower() not in READERS:
+        raise ValueError(f"{path.name} is neither .csv nor .parquet; pass one of these")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    return READERS[path.suffix.lower()](path)
+
+
+def _pair(model: Any, table: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, Any]:
+    """Features and labels; labels as the model's classes are, whatever type the file gave them."""
+    encoder: Any = getattr(model, "_encoder", None)
+    known = None if encoder is None else encoder.schema.target
+    name = target if target is not None else known
+    if name is None:
+        raise ValueError("target is missing; the run's schema names none, pass the label's column")
+    if name not in table.columns:
+        raise ValueError(f"there is no column {name!r}; pass the name of the label's column as target")
+    X, y = table.drop(columns=[name]), table[name]
+    if name == known:  # the schema says what a cell means
+        labels = encoder.labels(table)
+        return X, labels if encoder.classes is None else encoder.classes[labels]
+    if not hasattr(model, "classes_"):
+        try:
+            return X, y.astype(float).to_numpy()
+        except ValueError:
+            raise ValueError(f"column {name!r} holds values that are not numbers; clean it first") from None
+    words = {str(label): label for label in model.classes_.tolist()}
+    found = [words.get(str(value).strip()) for value in y]
+    if any(label is None for label in found):
+        raise ValueError(f"column {name!r} holds values that are no class of the model; clean it first")
+    return X, np.array(found, dtype=model.classes_.dtype)

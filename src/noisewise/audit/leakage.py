@@ -1,0 +1,300 @@
+"""Gradient leakage: rebuild a record from the gradient that the curator would release for it alone.
+
+The attacker knows the model, its parameters, the clip norm and everything about every other record, so one record's
+clipped and noised gradient is what is left between them and that record. Two attacks:
+
+- ``closed``: a dense layer's gradient for one record is (output gradient) (input)^T, a matrix of rank one. Its leading
+  singular vector is the record, up to a factor that the intercept fixes: exact without noise, whatever the clip.
+- ``deep`` (Zhu, Liu & Han 2019): gradient descent on a dummy record until its own clipped gradient matches the
+  released one. The label is read off the gradient first (Zhao et al. 2020), or found together with the record.
+
+References: Zhu, Liu & Han 2019, Deep Leakage from Gradients; Zhao, Mopuri & Bilen 2020, iDLG; Phong et al. 2017.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .. import _validate
+from ..curator import PublicCurator
+from ..gradients import MLP, Model
+from ..gradients.batches import SLACK
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+NOISE_MULTIPLIERS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0)
+ATTACKS = ("deep", "closed")
+BEST = 100.0  # decibels; an error below this is rounding
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """One record and what the attack made of its gradient at one noise level; values between 0 and 1."""
+
+    record: int
+    noise_multiplier: float
+    truth: tuple[float, ...]
+    guess: tuple[float, ...]
+    label: float
+    label_guess: float
+
+    @property
+    def error(self) -> float:
+        """Mean squared error."""
+        return float(np.mean(np.square(np.subtract(self.guess, self.truth))))
+
+    @property
+    def psnr(self) -> float:
+        """Peak signal-to-noise ratio in decibels, at most 100: 10 log10(1 / error)."""
+        return min(-10 * math.log10(max(self.error, 1e-30)), BEST)
+
+    @property
+    def similarity(self) -> float:
+        """Correlation with the true record; 0 when the guess is flat."""
+        return correlation(self.guess, self.truth)
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """Every record at every noise level, and how a guess that ignores the gradient would do (``blind``)."""
+
+    attack: str
+    clip: float
+    recovered: tuple[Recovered, ...]
+    blind: Floats
+
+    def at(self, noise_multiplier: float) -> tuple[Recovered, ...]:
+        """The records at one noise level."""
+        return tuple(one for one in self.recovered if one.noise_multiplier == noise_multiplier)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Medians over the records, one row for each noise level, and a last one for the blind guess."""
+        levels = list(dict.fromkeys(one.noise_multiplier for one in self.recovered))
+        rows = [_row(level, self.at(level)) for level in levels]
+        ignored = [
+            Recovered(one.record, math.inf, one.truth, tuple(self.blind), one.label, math.nan)
+            for one in self.at(levels[0])
+        ]
+        return [*rows, {**_row(None, ignored), "labels": None}]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"attack": self.attack, "clip": self.clip, "rows": self.rows()}
+
+
+def _row(level: float | None, found: Sequence[Recovered]) -> dict[str, Any]:
+    return {
+        "noise_multiplier": level,
+        "records": len(found),
+        "error": float(np.median([one.error for one in found])),
+        "psnr": float(np.median([one.psnr for one in found])),
+        "similarity": float(np.median([one.similarity for one in found])),
+        "labels": float(np.mean([one.label == one.label_guess for one in found])),
+    }
+
+
+def correlation(first: Any, second: Any) -> float:
+    """Pearson's correlation; 0 when one of the two is flat.
+
+    >>> round(correlation([0, 1, 2], [1, 2, 3]), 9), correlation([1, 1, 1], [0, 1, 2])
+    (1.0, 0.0)
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.clip(a @ b / scale, -1, 1)) if scale > 1e-12 else 0.0
+
+
+def leakage(
+    model: Model,
+    theta: Tensor,
+    X: Any,
+    y: Any,
+    *,
+    attack: str = "deep",
+    noise_multipliers: Sequence[float] = NOISE_MULTIPLIERS,
+    clip: float = 1.0,
+    intercept: bool = True,
+    label: str = "infer",
+    blind: Any = None,
+    steps: int = 200,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Leakage:
+    """Attack each row of X (as the model sees it: scaled, the intercept last) through its released gradient.
+
+    ``intercept``: the last column is a positive constant of the record, by which the attacker divides; what is
+    compared are the other columns over it, clamped to [0, 1]. Without, rows are compared as they are.
+    ``label``: "infer" reads it off the gradient, "optimise" finds it with the record (softmax only).
+    ``blind``: the guess of somebody who has not seen the gradient, e.g. an average of public rows; default 0.5 all over.
+    """
+    _validate.one_of(ATTACKS, attack=attack)
+    _validate.one_of(("infer", "optimise"), label=label)
+    _validate.positive(clip=clip)
+    _validate.not_negative(noise_multiplier=min(noise_multipliers))
+    if label == "optimise" and model.loss.name != "softmax":
+        raise ValueError("label is 'optimise', which needs the softmax loss; pass 'infer'")
+    rows = torch.as_tensor(np.asarray(X), dtype=torch.float64)
+    labels = torch.as_tensor(np.asarray(y), dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
+    found: list[Recovered] = []
+    for number in range(len(rows)):
+        truth = _shown(rows[number], intercept)
+        for level in noise_multipliers:
+            released = released_gradient(
+                model, theta, rows[number], labels[number], clip=clip, noise_multiplier=level,
+                seed=seed + len(found),
+            )  # fmt: skip
+            guess, told = invert_gradient(
+                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=seed + len(found)
+            )
+            shown = _shown(guess, intercept)
+            found.append(Recovered(number, float(level), truth, shown, float(labels[number]), told))
+            if progress is not None:
+                progress(len(found), len(rows) * len(noise_multipliers))
+    nothing = np.full(len(found[0].truth), 0.5) if blind is None else np.asarray(blind, dtype=float)
+    return Leakage(attack, clip, tuple(found), nothing)
+
+
+def released_gradient(
+    model: Model, theta: Tensor, row: Tensor, label: Tensor, *, clip: float, noise_multiplier: float, seed: int
+) -> Tensor:
+    """What the curator would answer for a batch that holds this record alone: its own clip, sum and noise.
+
+    On a public curator, because no meter sells an answer with so little noise; the sum and the noise are the same code.
+    """
+    curator = PublicCurator(row[None], label[None], model=model, seed=seed)
+    return curator.gradient(theta, clip=clip, noise_multiplier=noise_multiplier).value.double()
+
+
+def invert_gradient(
+    model: Model,
+    theta: Tensor,
+    released: Tensor,
+    *,
+    attack: str = "deep",
+    clip: float = 1.0,
+    label: str = "infer",
+    steps: int = 200,
+    seed: int = 0,
+) -> tuple[Tensor, float]:
+    """The row and the label behind a released gradient, as far as the attack can tell."""
+    told = inferred_label(model, released)
+    if attack == "closed":
+        return closed_form(model, released), told
+    return _deep(model, theta.double(), released, clip=clip, label=label, told=told, steps=steps, seed=seed)
+
+
+def inferred_label(model: Model, released: Tensor) -> float:
+    """The label from the signs of the last layer's gradient: negative for the true class alone (Zhao et al. 2020).
+
+    With one output: the sign opposite to the slope's. A regression's target has no such sign and is left at 0.
+    """
+    if model.loss.task == "regression":
+        return 0.0
+    last = _last_slopes(model, released)
+    return float(last.argmin()) if model.outputs > 1 else -float(torch.sign(last[0]))
+
+
+def _last_slopes(model: Model, released: Tensor) -> Tensor:
+    """Something proportional to the slope of the loss in each score: the gradient of the biases."""
+    if isinstance(model, MLP):
+        return released[-model.outputs :]
+    return released.view(model.outputs, model.features)[:, -1]
+
+
+def closed_form(model: Model, released: Tensor) -> Tensor:
+    """The input of the first layer from the rank-one shape of its gradient, of unknown length if there is no bias.
+
+    A perceptron's bias has the gradient b, its weights b x^T: the leading right singular vector of [b x^T, b] is
+    (x, 1) up to a factor. A linear model's is x up to a factor; it is returned with its last entry positive.
+    """
+    if isinstance(model, MLP):
+        into, out = model.sizes[:2]
+        weights, bias = released[: into * out].view(out, into), released[into * out : into * out + out]
+        leading = torch.linalg.svd(torch.cat([weights, bias[:, None]], 1), full_matrices=False).Vh[0]
+        scale = leading[-1]
+        return leading[:-1] / torch.where(scale.abs() < 1e-12, torch.ones_like(scale), scale)
+    leading = torch.linalg.svd(released.view(model.outputs, model.features), full_matrices=False).Vh[0]
+    return leading * (1.0 if leading[-1] >= 0 else -1.0)
+
+
+def _deep(
+    model: Model, theta: Tensor, released: Tensor, *, clip: float, label: str, told: float, steps: int, seed: int
+) -> tuple[Tensor, float]:
+    """Match the released gradient with a dummy record's, by L-BFGS from a few random starts; the best match wins."""
+    best: tuple[float, Tensor, float] | None = None
+    for start in range(2):
+        generator = torch.Generator().manual_seed(1000 * seed + start)
+        row = torch.rand(model.features, generator=generator, dtype=torch.float64) / math.sqrt(model.features)
+        free = [row.requires_grad_(True)]
+        if label == "optimise":
+            free.append(torch.zeros(model.outputs, dtype=torch.float64, requires_grad=True))
+        score = _descend(model, theta, released, clip, free, told, steps)
+        guessed = float(free[1].detach().argmax()) if label == "optimise" else told
+        if best is None or score < best[0]:
+            best = (score, free[0].detach(), guessed)
+        if score < 1e-9:
+            break
+    assert best is not None
+    return best[1], best[2]
+
+
+def _descend(
+    model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], told: float, steps: int
+) -> float:
+    unit = float(released.square().sum().clamp(min=1e-30))
+    optimizer = torch.optim.LBFGS(
+        free, max_iter=steps, history_size=50, line_search_fn="strong_wolfe", tolerance_grad=1e-12,
+        tolerance_change=1e-16,
+    )  # fmt: skip
+
+    def distance() -> Tensor:
+        soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None
+        return (_clipped_gradient(model, theta, free[0], told, soft, clip) - released).square().sum() / unit
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        far = distance()
+        far.backward()
+        return float(far.detach())
+
+    optimizer.step(closure)
+    end = float(distance().detach())
+    return end if math.isfinite(end) else math.inf
+
+
+def _clipped_gradient(
+    model: Model, theta: Tensor, row: Tensor, label: float, soft: Tensor | None, clip: float
+) -> Tensor:
+    """The gradient of a dummy record as the curator would clip it, with a graph back to the record."""
+    at = theta.detach().requires_grad_(True)
+    scores = model.scores(at, row[None])
+    if soft is not None:
+        loss = -(soft * torch.log_softmax(scores[0], dim=0)).sum()
+    else:
+        kind = torch.int64 if model.loss.task == "classes" else torch.float64
+        loss = model.loss.value(scores, torch.tensor([label], dtype=kind)).sum()
+    (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
+    length = torch.linalg.vector_norm(gradient)
+    return gradient * ((1 - SLACK) * clip / length.clamp(min=1e-30)).clamp(max=1)
+
+
+def _shown(row: Tensor, intercept: bool) -> tuple[float, ...]:
+    """The features between 0 and 1: over the intercept, if there is one.
+
+    Features of at most 1 beside an intercept of 1 have norm sqrt(features) at most, so the intercept's share of the norm
+    is at least 1/sqrt(features): an attacker knows that, and does not divide by a smaller, noisy one.
+    """
+    values = np.nan_to_num(row.detach().double().numpy())
+    if intercept:
+        least = float(np.linalg.norm(values)) / math.sqrt(len(values))
+        values = values[:-1] / max(values[-1], least, 1e-30)
+    return tuple(np.clip(values, 0.0, 1.0).tolist())

@@ -1,0 +1,64 @@
+"""The audit of a finished run: its method with its settings at its promise, on worst-case records instead of its own.
+
+Nothing is read but the statement, which is public, and nothing is spent: every training here is a simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..events import Adjacency
+from ..methods import Method, registry
+from .lower_bound import Audit
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a statement says about the training: who did it, and what it promises."""
+
+    method: Method
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    loss: str | None
+    size_is_public: bool
+
+
+def claim_of(statement: Mapping[str, Any]) -> Claim:
+    """The claim about training; what was bought before it is priced apart and is not part of it."""
+    if statement["promise"] is None:
+        raise ValueError("the run promises nothing, so there is nothing to audit; pass a private run")
+    name, stated = statement["method"]["name"], statement["method"]["settings"]
+    if name not in registry():
+        raise ValueError(f"the run's method is {name!r}, which this version does not have")
+    kind = registry()[name]
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
+    promise, before = statement["promise"], statement.get("preparation") or {"epsilon": 0.0, "delta": 0.0}
+    loss = statement["model"]["loss"].split()[0]
+    return Claim(
+        method=kind(**{key: value for key, value in settings.items() if key in known}),
+        epsilon=promise["epsilon"] - before["epsilon"],
+        delta=promise["delta"] - before["delta"],
+        adjacency=promise["adjacency"],
+        loss=loss if loss in kind.losses else None,
+        size_is_public=statement["size"] == "public",
+    )
+
+
+def claim_of_run(folder: str | Path) -> Claim:
+    """The claim of a run folder whose seal holds."""
+    from ..runs import load
+
+    return claim_of(load(folder).statement_.data)
+
+
+def record(folder: str | Path, audit: Audit) -> None:
+    """Add the audit to the folder's audit.json and seal the folder again."""
+    from ..runs import append
+
+    append(folder, "audit.json", {**audit.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")})

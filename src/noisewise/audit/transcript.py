@@ -1,0 +1,285 @@
+"""What an attacker who reads everything that was released, and knows all records but one, makes of it.
+
+A method is wrapped so that every answer it gets passes by a witness. The witness knows both data sets, so it knows the
+exact answer in both worlds and the noise that was claimed, and adds up the log-likelihood ratio of "with" to "without":
+
+    noised sum a, full batch:     (||a - f_0||^2 - ||a - f_1||^2) / (2 s^2)
+    sampled with probability q:   log of ((1-q) N(a; f, s^2) + q N(a; f_1, s^2)) over the same with f_0
+                                  (f the sum without the record; exact when the other records add nothing)
+    choice of candidate j:        log of softmax(-losses_1 / scale)_j over softmax(-losses_0 / scale)_j
+    perturbed objective, theta:   the density of b = -(gradients + Lambda (theta - start)), times det of the Hessian
+
+No test is better than one on this number while the claims are true (Neyman & Pearson). In case they are not, four plain
+numbers stand beside it: theta along the canary's direction, the number of answers, the size of the residuals a - f_0, and
+how much they change from one gradient to the next. Any number is fair: an audit can only miss, never accuse wrongly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..budget import Meter
+from ..curator import Answer, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
+from ..curator.noise import Stream
+from ..curator.objective import Terms, terms
+from ..curator.oneshot import descend, gradient_sum, pass_noise, rows_of, walk_once
+from ..curator.options import checked_options
+from ..curator.sampling import expected_size, fixed_size
+from ..curator.statistics import SecondMoment, Statistic, evaluate
+from ..events import FULL, Sampling
+from ..gradients import Batch, Linear, clipped_sum_and_count
+from ..methods import Method
+from ..methods.size import size_noise
+from .canaries import Neighbours
+
+Floats = npt.NDArray[np.float64]
+SCORES = ("likelihood ratio", "theta", "number of answers", "residuals", "changes")
+
+
+class Centres(NamedTuple):
+    """An exact answer in the world without the record, with it, and on the common rows alone."""
+
+    without: Floats
+    with_it: Floats
+    common: Floats
+
+
+def laid_out(worlds: Neighbours) -> list[Batch]:
+    """The rows of both worlds and, for replace_one, those that they share."""
+    rows = list(zip(worlds.X, worlds.y, strict=True))
+    if len(worlds.y[0]) > worlds.common:
+        rows.append((worlds.X[0][: worlds.common], worlds.y[0][: worlds.common]))
+    return [worlds.model.lay_out(X, y) for X, y in rows]
+
+
+class Witness:
+    """Adds up what the answers of one run say about which world it was."""
+
+    def __init__(self, worlds: Neighbours, batches: Sequence[Batch] | None = None) -> None:
+        self.model, self.common = worlds.model, worlds.common
+        self.batches = list(batches or laid_out(worlds))
+        self.ratio = self.residual = self.change = 0.0
+        self.answers = 0
+        self._last: Floats | None = None
+
+    def noised(self, answer: Floats, centres: Centres, std: float, sampling: Sampling = FULL) -> None:
+        """A vector with independent noise of standard deviation ``std`` around one of the centres."""
+        away = [(answer - centre) / std for centre in centres]
+        without, with_it, common = (-float(part @ part) / 2 for part in away)
+        self.ratio += self._mixed(with_it, common, sampling) - self._mixed(without, common, sampling)
+        self.residual += float(away[0] @ away[0])
+        self.answers += 1
+
+    def gradient(self, answer: Floats, centres: Centres, std: float, sampling: Sampling) -> None:
+        """The same for gradients, whose residuals are also compared with those of the one before."""
+        self.noised(answer, centres, std, sampling)
+        here = (answer - centres.without) / std
+        if self._last is not None and self._last.shape == here.shape:
+            self.change += float((here - self._last) @ (here - self._last))
+        self._last = here
+
+    def chosen(self, winner: int, losses: Sequence[Floats], scale: float, sampling: Sampling) -> None:
+        """The candidate that a noisy minimum picked."""
+        without, with_it, common = (_log_softmax(-sums / scale)[winner] for sums in losses)
+        self.ratio += self._mixed(with_it, common, sampling) - self._mixed(without, common, sampling)
+        self.answers += 1
+
+    def centres(self, exact: Any) -> Centres:
+        """``exact(batch)`` in the three data sets; with one record less, the common rows are all there are."""
+        found = [np.asarray(exact(batch), dtype=np.float64) for batch in self.batches]
+        return Centres(found[0], found[1], found[-1] if len(found) == 3 else found[0])
+
+    def move(self, matrix: Tensor) -> None:
+        """The rows in another basis, as the curator has them from now on."""
+        for i, batch in enumerate(self.batches):
+            self.batches[i] = self.model.lay_out(self.model.rows(batch) @ matrix.double(), batch.y)
+
+    def _mixed(self, joined: float, apart: float, sampling: Sampling) -> float:
+        match sampling:
+            case ("poisson", rate):
+                q = rate
+            case ("fixed", rate):
+                q = fixed_size(rate, self.common + 1) / (self.common + 1)
+            case _:
+                return joined
+        if q >= 1:
+            return joined
+        return float(np.logaddexp(math.log1p(-q) + apart, math.log(q) + joined)) if q > 0 else apart
+
+
+class Watched:
+    """A curator whose answers the witness hears; everything else is the curator's own."""
+
+    def __init__(self, curator: Curator, witness: Witness) -> None:
+        self._curator, self._witness = curator, witness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._curator, name)
+
+    def gradient(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL,
+                 **options: Any) -> Answer:  # fmt: skip
+        answer = self._curator.gradient(
+            theta, clip=clip, noise_multiplier=noise_multiplier, sampling=sampling, **options
+        )
+        model, size = self._witness.model, self._size(sampling)
+        value = answer.value.double() * size
+        if not any(option is not None for option in options.values()):
+            centres = self._witness.centres(lambda batch: model.clipped_sum(theta.float(), batch, clip))
+            self._witness.gradient(value.numpy(), centres, noise_multiplier * clip, sampling)
+            return answer
+        names = ("scale", "basis", "quantile_at", "count_noise_multiplier")
+        asked = checked_options(model, *(options.get(name) for name in names))
+        count_std = (asked.count_noise_multiplier or 1.0) / 2
+
+        def exact(batch: Batch) -> Tensor:
+            """The sum, and the count in units of the sum's noise: one vector with the same noise everywhere."""
+            total, count = clipped_sum_and_count(
+                model, theta.float(), batch, clip, threshold=asked.quantile_at, **asked.before_the_clip(model)
+            )
+            if count is None:
+                return total.double()
+            return torch.cat([total.double(), count.double() * (noise_multiplier * clip / count_std)])
+
+        if asked.scale is not None:
+            value = value / asked.scale
+        elif asked.basis is not None:
+            value = asked.basis.T @ value
+        if answer.below is not None:
+            count = (answer.below - 0.5) * size * (noise_multiplier * clip / count_std)
+            value = torch.cat([value, torch.tensor([count], dtype=torch.float64)])
+        self._witness.gradient(value.numpy(), self._witness.centres(exact), noise_multiplier * clip, sampling)
+        return answer
+
+    def gradient_norm(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL,
+                      squared: bool = False) -> Answer:  # fmt: skip
+        answer = self._curator.gradient_norm(
+            theta, clip=clip, noise_multiplier=noise_multiplier, sampling=sampling, squared=squared
+        )
+        size, model = self._size(sampling), self._witness.model
+
+        def exact(batch: Batch) -> Tensor:
+            norm = torch.linalg.vector_norm(model.clipped_sum(theta.float(), batch, clip).double())[None]
+            return norm.clamp(max=size * clip).square() / size**2 if squared else norm / size
+
+        value = answer.value.double().numpy()[None]
+        self._witness.noised(value, self._witness.centres(exact), answer.noise_std, sampling)
+        return answer
+
+    def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
+        winner = self._curator.choose(thetas, loss_bound=loss_bound, epsilon=epsilon, sampling=sampling)
+        scale = loss_bound / epsilon * (2 if self._curator.facts.budget.adjacency == "replace_one" else 1)
+
+        def sums(batch: Batch) -> Tensor:
+            losses = [self._witness.model.losses(theta.float(), batch).double() for theta in thetas]
+            return torch.stack([torch.nan_to_num(loss, loss_bound).clamp(0, loss_bound).sum() for loss in losses])
+
+        self._witness.chosen(winner, self._witness.centres(sums), scale, sampling)
+        return winner
+
+    def statistic(self, what: Statistic, *, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+        answer = self._curator.statistic(what, noise_multiplier=noise_multiplier, sampling=sampling)
+        value = answer.value
+        if isinstance(what, SecondMoment):
+            value = torch.masked_select(value, torch.ones_like(value, dtype=torch.bool).triu())
+        centres = self._witness.centres(lambda batch: evaluate(what, batch, self._witness.model))
+        self._witness.noised(value.double().flatten().numpy(), centres, answer.noise_std, sampling)
+        return answer
+
+    def last_iterate(self, walk: Descent | OnePass) -> Answer:
+        answer = self._curator.last_iterate(walk)
+        model, facts, size, std = self._witness.model, self._curator.facts, self._size(FULL), answer.noise_std
+        if isinstance(walk, Descent):
+            centres = self._witness.centres(lambda batch: descend(walk, model, batch, facts, size))
+        else:
+            quiet = cast(Stream, _Quiet())
+            centres = self._witness.centres(lambda batch: walk_once(walk, model, batch, facts, quiet))
+            steps = self._witness.common + 1 + walk.passes * len(walk.public_rows)
+            std = walk.step_size * pass_noise(walk, facts) * math.sqrt(steps)
+        self._witness.noised(answer.value.double().numpy(), centres, std)
+        return answer
+
+    def minimise(self, objective: PerturbedObjective) -> Answer:
+        answer = self._curator.minimise(objective)
+        chosen = _terms(
+            (objective.epsilon, objective.delta, objective.l2), tuple(objective.start.tolist()), self._curator.facts
+        )
+        model, theta, start = self._witness.model, answer.value.double(), objective.start.double()
+
+        def log_density(batch: Batch) -> float:
+            rows, labels = rows_of(batch, self._curator.facts.row_bound)
+            b = gradient_sum(model, theta, rows, labels) + chosen.strong_convexity * (theta - start)
+            curvature = _curvature(model, theta, rows, labels)
+            hessian = rows.T @ (rows * curvature[:, None]) + chosen.strong_convexity * torch.eye(len(theta)).double()
+            return float(torch.logdet(hessian) - b.square().sum() / (2 * chosen.noise_std**2))
+
+        without, with_it = (log_density(batch) for batch in self._witness.batches[:2])
+        self._witness.ratio += with_it - without
+        self._witness.answers += 1
+        return answer
+
+    def change_basis(self, matrix: Tensor) -> None:
+        self._curator.change_basis(matrix)
+        self._witness.move(matrix)
+
+    def _size(self, sampling: Sampling) -> float:
+        return expected_size(sampling, self._curator.facts.size or 1.0)
+
+
+class Overheard(Method):
+    """The method under audit: the same in everything, but its curator's answers are heard.
+
+    ``meter`` and ``state`` are given when what the method does before the first question was worked out beforehand.
+    """
+
+    def __init__(self, method: Method, witness: Witness, meter: Meter | None = None, state: Any = None) -> None:
+        self.method, self.witness = method, witness
+        self._meter, self._state = meter, state
+        self.name, self.needs_public = method.name, method.needs_public  # type: ignore[misc]
+
+    def meter(self, facts: Facts) -> Meter:
+        return self._meter or self.method.meter(facts)
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
+        for event in size_noise(facts):  # the loop has bought the size, which is in the facts
+            counts = self.witness.centres(lambda batch: [float(len(batch))])
+            self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier)
+        return self.method.init(theta, facts, public) if self._state is None else self._state
+
+    def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:
+        return self.method.step(state, cast(Curator, Watched(private, self.witness)), public)
+
+    def done(self, state: Any) -> bool:
+        return self.method.done(state)
+
+    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+        return self.method.finish(state, public)
+
+
+@lru_cache(maxsize=8)
+def _terms(numbers: tuple[float, ...], start: tuple[float, ...], facts: Facts) -> Terms:
+    return terms(PerturbedObjective(torch.tensor(start), *numbers), facts, facts.size or 1.0)
+
+
+class _Quiet:
+    """A stream that adds nothing: where a walk would go without noise."""
+
+    def noised(self, total: Tensor, std: float) -> Tensor:
+        return total
+
+
+def _curvature(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor, h: float = 1e-5) -> Tensor:
+    scores = model.scores(theta, rows)
+    return (model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)).clamp(min=0) / (2 * h)
+
+
+def _log_softmax(values: Floats) -> Floats:
+    top = values.max()
+    return np.asarray(values - top - np.log(np.exp(values - top).sum()))

@@ -1,0 +1,112 @@
+"""The power of an audit: how near its lower bound comes to the truth for a correct Gaussian mechanism.
+
+One run is one answer of a real curator: the gradient of a data set that holds the canary alone, or nothing. The noise is
+calibrated to (epsilon, delta), so the true epsilon is the claimed one (less the 0.2 % that the curator keeps for rounding).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from ..accounting.calibrate import calibrate
+from ..audit.bounds import Floats
+from ..audit.lower_bound import Audit, judged
+from ..budget import Budget
+from ..curator import Curator
+from ..events import FULL, Event, Leaf, Sampling
+from ..gradients import Linear
+from ..losses import Squared
+
+GOAL, SHARE = 0.7, 0.95
+
+
+class _ARunEach:
+    """A meter for many runs side by side: every question is a run of its own and may spend the whole budget."""
+
+    name, adaptive, spent_fraction = "one run each", True, 0.0
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        return Counter()
+
+    def affords(self, event: Event) -> bool:
+        return True
+
+    def spend(self, event: Event) -> None:
+        """Nothing to keep: the mechanism is asked once in each run."""
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
+        raise ValueError("the noise was fixed beforehand")
+
+    def describe(self) -> dict[str, Any]:
+        return {"meter": self.name}
+
+
+def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) -> Floats:
+    """So many noised gradients of a data set with the canary (1 record) or without it (0)."""
+    model, theta = Linear(1, Squared()), torch.zeros(1)
+    curator = Curator(
+        torch.ones(records, 1), torch.full((records,), -1e6), model=model, meter=_ARunEach(budget), size=1.0, seed=seed
+    )
+    found = np.empty(runs)
+    for i in range(runs):
+        found[i] = curator.gradient(theta, clip=1.0, noise_multiplier=sigma).value[0]
+        if i % 1000 == 0:
+            curator._trace.clear()  # a line for each of millions of questions would fill the memory
+    return found
+
+
+def one_audit(epsilon: float, delta: float, runs: int, seed: int) -> tuple[Audit, float]:
+    """The audit of one Gaussian mechanism with so many runs in all, and the seconds that it took."""
+    torch.set_num_threads(1)
+    started, budget, half = time.perf_counter(), Budget(epsilon, delta), runs // 4
+    sigma = float(calibrate(budget, steps=1))
+    both = [answers(budget, sigma, records, 2 * half, 2 * seed + records) for records in (0, 1)]
+    scores = np.stack(both)[:, :, None]
+    audit = judged(scores[:, :half], scores[:, half:], budget=budget, method="Gaussian", gaussian=True)
+    return audit, time.perf_counter() - started
+
+
+def power_rows(
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    runs: int = 40_000,
+    audits: int = 100,
+    jobs: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """One row: the distribution of the lower bound over many audits, and how long one takes."""
+    from joblib import Parallel, delayed
+
+    work = (delayed(one_audit)(epsilon, delta, runs, seed) for seed in range(audits))
+    bounds, seconds = [], []
+    for done, (audit, took) in enumerate(Parallel(n_jobs=jobs, return_as="generator")(work), 1):
+        bounds.append(audit.lower_bound)
+        seconds.append(took)
+        if progress is not None:
+            progress(done, audits)
+    found = np.array(bounds)
+    return [
+        {
+            "epsilon": epsilon,
+            "delta": delta,
+            "runs": runs,
+            "audits": audits,
+            "goal": GOAL * epsilon,
+            "reached": float((found >= GOAL * epsilon).mean()),
+            "lowest_5_percent": float(np.quantile(found, 0.05)),
+            "median": float(np.median(found)),
+            "false_alarms": float((found > epsilon).mean()),
+            "seconds_per_audit": float(np.median(seconds)),
+        }
+    ]

@@ -1,0 +1,272 @@
+"""Twelve ways to get privacy wrong, each small enough to slip through a review. For tests alone: nothing here is private.
+
+Each is a context manager (or a method, or a meter) that breaks one thing; outside of it everything is as it was.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+import noisewise.curator.curator as room
+import noisewise.train as loop
+from noisewise.accounting import pld
+from noisewise.budget import Budget, PlanMeter
+from noisewise.curator import Curator
+from noisewise.curator.noise import POOL, Stream
+from noisewise.events import BoundedRange, Gaussian, Repeated
+from noisewise.gradients import Linear
+from noisewise.methods import Method
+from noisewise.methods.dpsgd import DpSgd
+
+
+@contextmanager
+def patched(*changes):
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name, value in changes:
+            patch.setattr(owner, name, value)
+        yield
+
+
+def less_noise(share):
+    """Every draw of Gaussian and Gumbel noise is multiplied by ``share``, unknown to the meter."""
+    gaussian, gumbel = Stream._add_noise, Stream.gumbel
+    return patched(
+        (Stream, "_add_noise", lambda s, total, std, scale, dtype: gaussian(s, total, share * std, scale, dtype)),
+        (Stream, "gumbel", lambda s, count: share * gumbel(s, count)),
+    )
+
+
+def noise_halved():
+    return less_noise(0.5)
+
+
+def clip_after_the_sum():
+    """The sum is clipped instead of each record's gradient."""
+
+    def clipped_sum(self, theta, batch, clip):
+        total = self._coefficients(theta, batch) @ batch.X
+        return total * min(1.0, clip / max(float(total.norm()), 1e-12))
+
+    return patched((Linear, "clipped_sum", clipped_sum))
+
+
+def realised_batch_size():
+    """Sums are divided by how many records the batch happened to have."""
+    drawn, draw = [], room.draw
+
+    def remembered(sampling, records, stream):
+        rows = draw(sampling, records, stream)
+        drawn[:] = [records if rows is None else len(rows)]
+        return rows
+
+    class Realised(Curator):
+        def gradient(self, theta, *, sampling=("full",), **question):
+            answer = super().gradient(theta, sampling=sampling, **question)
+            expected = room.expected_size(sampling, self.facts.size)
+            return answer._replace(value=answer.value * (expected / max(drawn[0], 1)))
+
+    return patched((room, "draw", remembered), (loop, "Curator", Realised))
+
+
+def scaled_by_private_bounds(X):
+    """Rows scaled to [0, 1] by the smallest and largest entry that the records happen to have."""
+    low, high = X.min(), X.max()
+    return (X - low) / (high - low).clamp(min=1e-12)
+
+
+def scaled_by_declared_bounds(X):
+    """Rows scaled to [0, 1] by bounds that were declared; what lies outside is cut."""
+    return X.clamp(0.0, 1.0)
+
+
+def noise_reused():
+    """Every answer is noised with the same draws."""
+    add, kept = Stream._add_noise, [None, None]
+
+    def again(self, total, std, scale, dtype):
+        if kept[0] is not self:
+            self._refill()
+            kept[:] = [self, self._normals.copy()]
+        self._normals[:] = kept[1]
+        self._fresh = POOL
+        return add(self, total, std, scale, dtype)
+
+    return patched((Stream, "_add_noise", again))
+
+
+@dataclass(frozen=True)
+class WrongAdjacency(DpSgd):
+    """Noise for one record more or less, promised for one record replaced."""
+
+    def noise_multiplier(self, facts):
+        return super().noise_multiplier(replace(facts, budget=replace(facts.budget, adjacency="add_remove")))
+
+    def meter(self, facts):
+        return super().meter(replace(facts, budget=replace(facts.budget, adjacency="add_remove")))
+
+
+def noisy_min_with_the_wrong_sign():
+    """Noise is added to the losses where it should be taken off; Gumbel noise is not symmetric."""
+    gumbel = Stream.gumbel
+    return patched((Stream, "gumbel", lambda self, count: -gumbel(self, count)))
+
+
+class PldFilter:
+    """A meter that lets events through while the privacy loss distribution of all so far stays within the budget."""
+
+    adaptive = True
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.promise, self.spent = budget, (budget.delta, budget.adjacency), []
+
+    def affords(self, event):
+        return pld.epsilon_of([*self.spent, event], *self.promise, bins=4096) <= self.budget.epsilon
+
+    def spend(self, event):
+        assert self.affords(event)
+        self.spent.append(event)
+
+
+def uncharged_norms():
+    """Norms of the gradient are answered without being paid for."""
+
+    class Generous(Curator):
+        def gradient_norm(self, theta, **question):
+            meter, self._meter = self._meter, _Purse(self._meter)
+            try:
+                return super().gradient_norm(theta, **question)
+            finally:
+                self._meter = meter
+
+    return patched((loop, "Curator", Generous))
+
+
+class _Purse:
+    """Says yes to everything."""
+
+    def __init__(self, meter):
+        self.spent_fraction = meter.spent_fraction
+
+    def spend(self, event):
+        pass
+
+
+def one_batch_for_two():
+    """The second of two questions is answered on the batch of the first, and paid as one of its own."""
+    kept, draw = [], room.draw
+
+    def shared(sampling, records, stream):
+        if kept:
+            return kept.pop()
+        kept.append(draw(sampling, records, stream))
+        return kept[0]
+
+    return patched((room, "draw", shared))
+
+
+def subsampling_not_done():
+    """Every record joins every batch, paid as if each joined by chance."""
+    return patched((room, "draw", lambda sampling, records, stream: None))
+
+
+@dataclass(frozen=True)
+class StopsEarly(DpSgd):
+    """Stops when the private loss is small, looking at the records for nothing."""
+
+    peeks: bool = True
+    enough: ClassVar[float] = 1.0
+
+    def step(self, state, private, public):
+        state = super().step(state, private, public)
+        batch = private._Curator__batch
+        if self.peeks and float(private._Curator__model.losses(state.theta, batch).mean()) < self.enough:
+            return state._replace(step=self.steps)
+        return state
+
+
+class Asked(NamedTuple):
+    step: int
+    theta: torch.Tensor
+
+
+@dataclass(frozen=True)
+class AsksNorms(Method):
+    """One gradient with most of the budget, then norms with a hundredth of it each, all paid for in the plan."""
+
+    norms: int = 8
+    paid: bool = True
+
+    name: ClassVar[str] = "asks_norms"
+
+    def sigma(self, facts):
+        from noisewise.accounting.calibrate import calibrate
+
+        return float(calibrate(facts.budget, steps=self.norms + 1 if self.paid else 1))
+
+    def meter(self, facts):
+        return PlanMeter(facts.budget, Repeated(Gaussian(self.sigma(facts)), self.norms + 1 if self.paid else 1))
+
+    def init(self, theta, facts, public):
+        return Asked(0, theta)
+
+    def step(self, state, private, public):
+        sigma = self.sigma(private.facts)
+        theta = state.theta - private.gradient(state.theta, clip=1.0, noise_multiplier=sigma).value
+        for _ in range(self.norms):
+            private.gradient_norm(state.theta, clip=1.0, noise_multiplier=sigma)
+        return Asked(1, theta)
+
+    def done(self, state):
+        return state.step > 0
+
+    def finish(self, state, public):
+        return state.theta
+
+
+@dataclass(frozen=True)
+class OneChoice(Method):
+    """One candidate out of nine by noisy-min: the first is worse for the canary by the whole loss bound."""
+
+    loss_bound: float = 4.0
+
+    name: ClassVar[str] = "one_choice"
+
+    def meter(self, facts):
+        return PlanMeter(facts.budget, BoundedRange(facts.budget.epsilon))
+
+    def init(self, theta, facts, public):
+        return Asked(0, theta)
+
+    def step(self, state, private, public):
+        epsilon = private.facts.budget.epsilon
+        winner = private.choose(self.candidates(), loss_bound=self.loss_bound, epsilon=epsilon)
+        return Asked(1, torch.tensor([float(winner == 0), 0.0]))
+
+    @staticmethod
+    def candidates():
+        return [torch.tensor([-1.0, 0.0])] + [torch.tensor([1.0, 0.0])] * 8
+
+    def done(self, state):
+        return state.step > 0
+
+    def finish(self, state, public):
+        return state.theta
+
+
+def batches_shared(curator: Curator, pairs: int) -> float:
+    """How often two questions in a row meet the same record, out of ``pairs``; the noise is too small to matter."""
+    seen = [float(curator.gradient(torch.zeros(1), clip=1.0, noise_multiplier=1e-3, sampling=("poisson", 0.5)).value)
+            for _ in range(2 * pairs)]  # fmt: skip
+    there = np.array(seen).reshape(pairs, 2) > 0.5
+    return float((there[:, 0] == there[:, 1]).mean())
+
+
+def anything(**fields: Any) -> Any:
+    """A bare object with these fields."""
+    return type("Anything", (), fields)()

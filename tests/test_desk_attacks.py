@@ -1,0 +1,164 @@
+"""Attacks on what lies between raw private files and a release: each of these once broke a stated sensitivity or leaked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+from noisewise import PrivateClassifier
+from noisewise.cli.main import app
+from noisewise.curator.statistics import Correct, evaluate, sensitivity
+from noisewise.data.encode import Encoder, numbers_of
+from noisewise.data.preprocess import Scaling
+from noisewise.data.rows import read_rows
+from noisewise.data.schema import Column, Schema
+from noisewise.gradients.batches import SLACK, row_by_row
+from noisewise.gradients.layers import MLP
+from noisewise.gradients.linear import Linear
+from noisewise.losses import Logistic
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softplus": torch.nn.functional.softplus,
+}
+
+
+BLOCK = 512
+
+
+def _worst_pattern() -> Tensor:
+    """A block of coefficients whose sum in single precision changes most when every record moves on by one place."""
+    random = torch.Generator().manual_seed(0)
+    ones, best, found = torch.ones(BLOCK, 1), 0.0, torch.ones(BLOCK)
+    for _ in range(3000):
+        period = 2 ** int(torch.randint(1, 7, (1,), generator=random))
+        block = ((1 - SLACK) * torch.rand(period, generator=random)).repeat(BLOCK // period)
+        moved = float(torch.roll(block, 1) @ ones - block @ ones)
+        if abs(moved) > abs(best):
+            best, found = moved, block
+    return found if best > 0 else torch.roll(found, 1)
+
+
+def test_a_record_in_front_of_a_periodic_file_moves_the_clipped_sum_by_no_more_than_the_clip() -> None:
+    # In blocks of single precision, rounding is the same in every block of a periodic file, so that errors add up instead
+    # of cancelling: this once moved a sum by 1.12 clip norms.
+    model, clip, blocks = Linear(2, Logistic()), 0.5, 1024
+
+    def clipped_sum(lengths: Tensor, labels: Tensor) -> Tensor:
+        rows = torch.stack([lengths, torch.zeros_like(lengths)], 1)  # at theta = 0 a gradient is -label length / 2
+        return model.clipped_sum(torch.zeros(2), model.lay_out(rows, labels), clip).double()
+
+    lengths, labels, first = _worst_pattern().repeat(blocks), -torch.ones(blocks * BLOCK), torch.ones(1)
+    without = clipped_sum(lengths, labels)
+    moved = [
+        float(torch.linalg.vector_norm(clipped_sum(torch.cat([first, lengths]), torch.cat([label, labels])) - without))
+        for label in (-first, first)
+    ]
+    assert max(moved) <= clip
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_one_record_more_moves_a_perceptrons_right_answers_by_no_more_than_stated(activation: str) -> None:
+    # torch computes the last few entries of a tensor by another routine (a scalar one) than the rest: a row's activation
+    # depends on how many rows there are.
+    model, random = MLP((1, 1, 1), Logistic(), activation), torch.Generator().manual_seed(0)
+    worst = 0.0
+    for _ in range(150):
+        x = torch.rand(1, 1, generator=random)
+        value = float(ACTIVATIONS[activation](x.double())[0, 0])
+        for sign in (1.0, -1.0):
+            what = Correct((1.0, 0.0, sign, -sign * value))  # the score of x is 0, but for rounding
+            found = [evaluate(what, model.lay_out(x.expand(n, 1), torch.ones(n)), model) for n in (7, 8, 15, 16)]
+            worst = max(worst, abs(float(found[1] - found[0])), abs(float(found[3] - found[2])))
+    assert worst <= sensitivity(what, "add_remove")
+
+
+def test_a_wide_row_is_scored_alike_alone_and_in_company() -> None:
+    # np.einsum cuts one row at its buffer of 8192 entries, but not several rows.
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randn(2, 9001, generator=random, dtype=torch.float64)
+    for _ in range(10):
+        theta = torch.randn(9001, generator=random, dtype=torch.float64)
+        assert row_by_row(rows[:1], theta)[0] == row_by_row(rows, theta)[0]
+
+
+def test_one_wide_record_more_moves_right_answers_by_no_more_than_stated() -> None:
+    columns, random, worst = 9001, torch.Generator().manual_seed(0), 0.0
+    model = Linear(columns, Logistic())
+    for _ in range(40):
+        rows = torch.randn(2, columns, generator=random)
+        theta = torch.randn(columns, generator=random, dtype=torch.float64)
+        alone, both = model.lay_out(rows[:1], torch.ones(1)), model.lay_out(rows, torch.ones(2))
+        row = model.rows(alone)
+        for _ in range(5):  # until the first row's score is 0, but for rounding
+            theta[-1] -= float(row_by_row(row, theta)[0]) / float(row[0, -1])
+        what = Correct(tuple(theta.tolist()))
+        worst = max(worst, abs(float(evaluate(what, both, model) - evaluate(what, alone, model))))
+    assert worst <= 0.5
+
+
+def test_the_type_of_one_cell_does_not_change_how_other_records_are_encoded() -> None:
+    # [np.float32, ...] becomes Arrow's float, one Python float more makes it a double, and 0.1 is no longer 0.1.
+    encoder = Encoder(Schema((Column("a", "category", categories=("0.1", "0.5"), unknown="missing"),)))
+    cells = [np.float32(0.1)] * 3
+    before = encoder(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
+    after = encoder(pd.DataFrame({"a": pd.Series([*cells, 0.5], dtype=object)}))
+    assert np.array_equal(after[:3], before)
+
+
+def test_a_cell_that_is_a_number_alone_is_one_in_any_company_and_is_never_shown() -> None:
+    column = Column("a", "number", 0, 1)
+    assert np.isnan(numbers_of(pa.array(["nan(dinf)"]), column)).all()
+    try:
+        found = numbers_of(pa.array(["nan(dinf)", "true"]), column)
+    except ValueError as error:
+        pytest.fail(f"refused because of another record's cell, and shown: {error}")
+    assert np.isnan(found[0])
+
+
+@pytest.mark.parametrize("where", ["job", "y"])
+def test_text_that_is_not_utf8_in_parquet_is_refused_without_its_bytes(tmp_path: Path, where: str) -> None:
+    texts = {"job": [b"clerk"] * 4, "y": [b"no", b"yes"] * 2}
+    texts[where] = [*texts[where][:-1], b"secr\xe9t"]
+    path = tmp_path / "bad.parquet"
+    pq.write_table(pa.table({name: _strings(cells) for name, cells in texts.items()}), path)
+    job, y = (
+        Column("job", "category", categories=("clerk", "farmer")),
+        Column("y", "category", categories=("no", "yes")),
+    )
+    encoder = Encoder(Schema((job, y), "y"))
+    with pytest.raises(ValueError) as refused:
+        read_rows(path, encoder, Scaling(encoder.low, encoder.high, True))
+    assert "0xe9" not in str(refused.value) and "position" not in str(refused.value)
+
+
+def _strings(cells: list[bytes]) -> pa.Array:
+    ends = np.cumsum([0, *map(len, cells)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(cells))]
+    return pa.Array.from_buffers(pa.string(), len(cells), buffers)
+
+
+def test_the_text_of_a_statement_never_promises_more_than_its_numbers() -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    model = PrivateClassifier(1.0000004, 1e-6, bounds=(-1, 1), random_state=0).fit(rows, rows[:, 0] > 0)
+    shown = str(model.statement_).split("(epsilon, delta) = (")[1].split(",")[0]
+    assert float(shown) >= model.statement_.data["promise"]["epsilon"]
+
+
+def test_a_dry_run_says_so_when_it_has_read_the_classes_from_private_labels(tmp_path: Path) -> None:
+    path = tmp_path / "private.csv"
+    path.write_text("age,y\n" + "30,no\n40,yes\n" * 5)
+    command = ["train", str(path), "--target", "y", "--bounds-epsilon", "0.1", "--epsilon", "1", "--delta", "1e-6"]
+    shown = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "run"), "--dry-run"])
+    assert shown.exit_code == 0
+    assert "labels" in shown.output  # a record with another label would change what is shown
