@@ -109,6 +109,7 @@ def evaluate(
     from .. import runs
     from ..data.rows import read_rows
     from ..quality import private_quality, public_quality
+    from ..report.page import refresh
 
     if public_test == (epsilon is not None):
         raise ValueError(
@@ -136,7 +137,7 @@ def evaluate(
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
     if seed is None:
-        _refresh(run)
+        refresh(run)
     if json_output:
         print_json({**entry, "simulation": seed is not None})
         return
@@ -193,11 +194,3 @@ def _encoder(estimator: Any, run: Path) -> Encoder:
     if encoder is None:
         raise ValueError(f"{run} was trained on arrays, not files; use noisewise.load({str(run)!r}) in Python")
     return encoder
-
-
-def _refresh(run: Path) -> None:
-    """The report again, with what is new."""
-    from ..report.page import write_report
-
-    if (run / "report.html").exists():
-        write_report(run, None)

@@ -207,6 +207,10 @@ def _finished(
             run, read_rows(members), read_rows(non_members), target=target, attack=method, shadows=shadows,
             record=public, seed=seed, progress=progress,
         )  # fmt: skip
+    if public:
+        from ..report.page import refresh
+
+        refresh(run)
     path = out / "attack-membership-run.png"
     plot_roc({run.name: {result.attack: result}}, path, title=f"Membership inference on {run.name}")
     if json_output:

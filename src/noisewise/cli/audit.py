@@ -81,8 +81,10 @@ def audit(
         )
     if folder is not None:
         from ..audit.of_run import record
+        from ..report.page import refresh
 
         record(folder, found)
+        refresh(folder)
     if plot is not None:
         from ..audit.score_plot import plot_audit
 

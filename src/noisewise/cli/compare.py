@@ -67,6 +67,7 @@ def compare(
 
     if run is not None:
         from .. import runs
+        from ..report.page import refresh
 
         runs.check_seal(run)
     names = _names(methods)
@@ -95,6 +96,7 @@ def compare(
         runs.check_seal(run)  # again: a new seal must not cover what was changed in the meantime
         write_atomically(run / "comparison.json", text)
         runs.reseal(run)
+        refresh(run)
         written.append(f"{run}: comparison.json")
     if json_output:
         print_json(told)

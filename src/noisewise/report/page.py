@@ -52,6 +52,12 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     return target
 
 
+def refresh(run: Path) -> None:
+    """The report of a run again, if it has one: for commands that have added something to the folder."""
+    if (Path(run) / "report.html").is_file():
+        write_report(run)
+
+
 def _banners(folder: RunFolder) -> list[Markup]:
     """What must not be overlooked."""
     found: list[tuple[str, str]] = []
