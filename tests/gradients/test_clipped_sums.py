@@ -118,10 +118,14 @@ def test_the_check_rejects_wrong_ways_of_clipping(model):
         assert not close(ours, wrong)
 
 
+@pytest.mark.parametrize("few", [0, 2048])
 @pytest.mark.parametrize("n", [1, 127, 128, 129, 257])
 @pytest.mark.parametrize("model", [Linear(5, Logistic()), Linear(5, Softmax(), 3), MLP((5, 4, 3), Softmax(), "tanh")])
-def test_stripe_boundaries_lose_and_repeat_nobody(model, n, monkeypatch):
+@pytest.mark.parametrize("kept", [0, 1 << 24])
+def test_boundaries_of_blocks_and_stripes_lose_and_repeat_nobody(model, n, few, kept, monkeypatch):
     monkeypatch.setattr(batches, "STRIPE", 1)  # then stripes have 128 rows
+    monkeypatch.setattr(batches, "FEW", few)
+    monkeypatch.setattr(batches, "DOUBLED", kept)
     X, y, theta = records(model, n, seed=n)
     G, batch = per_record(model, theta, X, y), model.lay_out(X, y)
     for clip in (0.5, math.inf):

@@ -1,9 +1,11 @@
 """Records laid out for fast sums: what every gradient formula needs, computed once.
 
-Rows and coefficients are kept in single precision, sums run in double. One record more at the front of a file moves every
-other record on by a place, and what each block of a sum loses to rounding can then change alike in all of them; in single
-precision that was seen to add up to a whole clip norm at four million records. In double precision n terms of norm at
-most C, added in stripes of k, are off by at most (n/k + k) 2^-53 n C: 0.0001 C for ten million records.
+Rows and coefficients are kept in single precision. One record more at the front of a file moves every other record on by a
+place, and what each block of a sum loses to rounding can then change alike in all of them; in single precision that was
+seen to add up to a whole clip norm at four million records. So sums over many records run in double precision: n terms of
+norm at most C, added in stripes of k, are off by at most (n/k + k) 2^-53 n C, 0.0001 C for ten million records. Sums over few
+run in blocks of k terms in single precision, each off by at most (1 + 2 + ... + (k-1)) 2^-24 C, which is n (k-1) 2^-24 C for
+the n/k blocks of two neighbours: with n k <= ``PRODUCT`` less than the slack by n 2^-24 C, which the rounding of norms needs.
 ``SLACK`` covers that and the rounding of norms: records are clipped to (1 - SLACK) C, so that the stated sensitivity C
 includes both up to some fifty million records. (Exact sums on a grid would make the slack unnecessary; they are not here yet.)
 """
@@ -24,6 +26,9 @@ from torch import Tensor
 CHUNK = 65536
 PIECE = 4096
 STRIPE = 1 << 17  # entries that are turned to double precision at a time, 1 MB
+FEW = 2048  # records up to which blocks of single precision are accurate enough
+PRODUCT = 1 << 15  # of the number of records and the length of a block
+DOUBLED = 1 << 24  # entries up to which rows in memory are also kept in double precision, 128 MB
 SLACK = 2.0**-9
 LONGEST = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
 
@@ -40,6 +45,7 @@ class Batch:
     y: Tensor
     lengths: Tensor
     valid: Tensor | None
+    doubled: Tensor | None = None  # X in double precision, where it is kept
 
     def __len__(self) -> int:
         return len(self.y)
@@ -53,8 +59,9 @@ class Batch:
     def narrow(self, start: int, length: int) -> Batch:
         """A view of consecutive records."""
         valid = None if self.valid is None else self.valid.narrow(0, start, length)
+        doubled = None if self.doubled is None else self.doubled.narrow(0, start, length)
         X, y, lengths = (part.narrow(0, start, length) for part in (self.X, self.y, self.lengths))
-        return Batch(X, y, lengths, valid)
+        return Batch(X, y, lengths, valid, doubled)
 
 
 def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
@@ -129,7 +136,8 @@ def lay_out(
     everywhere = bool(valid.all())
     if not everywhere:
         labels = torch.where(valid, labels, torch.zeros((), dtype=labels.dtype))
-    return Batch(rows, labels, lengths, None if everywhere else valid)
+    doubled = rows.double() if store is in_memory and len(y) > FEW and rows.numel() <= DOUBLED else None
+    return Batch(rows, labels, lengths, None if everywhere else valid, doubled)
 
 
 def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> Source:
@@ -144,22 +152,46 @@ def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tenso
     return rows
 
 
-def double_sum(weights: Tensor, rows: Tensor, *, into: Tensor | None = None) -> Tensor:
-    """weights^T rows in double precision, a stripe of rows at a time.
+def safe_sum(weights: Tensor, rows: Tensor, *, doubled: Tensor | None = None, into: Tensor | None = None) -> Tensor:
+    """weights^T rows in double precision, or so that it hardly matters; see the module's text.
 
-    ``weights`` is (n,) or (n, K), the result (d,) or (K, d), written to ``into`` if given.
+    ``weights`` is (n,) or (n, K), the result (d,) or (K, d) in double precision, written to ``into`` if given.
+    ``doubled``: the rows in double precision, if somebody has them.
     """
+    columns = weights.unsqueeze(1) if weights.ndim == 1 else weights
+    total = torch.empty(columns.shape[1], rows.shape[1], dtype=torch.float64) if into is None else into
+    if len(rows) <= FEW:
+        _in_blocks(columns, rows, total)
+    elif doubled is not None:
+        torch.mm(columns.double().T, doubled, out=total)
+    else:
+        _in_stripes(columns.double(), rows, total.zero_())
+    return total[0] if weights.ndim == 1 else total
+
+
+def _in_blocks(weights: Tensor, rows: Tensor, total: Tensor) -> None:
+    """Blocks of single precision, as long as PRODUCT allows, added in double."""
     n, columns = rows.shape
-    shape = (columns,) if weights.ndim == 1 else (weights.shape[1], columns)
-    total = torch.zeros(shape, dtype=torch.float64) if into is None else into.zero_()
-    height = min(max(STRIPE // max(columns, 1), 128), n)
-    stripe, doubled = torch.empty(height, columns, dtype=torch.float64), weights.double()
-    for start in range(0, n, max(height, 1)):
+    length = min(1 << (PRODUCT // max(n, 1)).bit_length() - 1, max(n, 1))
+    whole = n - n % length
+    if whole == length or (whole <= 4 * length and total.numel() > 4096):  # large results are better not stacked
+        total.copy_(weights[:length].T @ rows[:length])
+        for start in range(length, whole, length):
+            total.add_(weights[start : start + length].T @ rows[start : start + length])
+    else:
+        blocks = weights[:whole].view(-1, length, weights.shape[1]).transpose(1, 2)
+        torch.sum(torch.bmm(blocks, rows[:whole].view(-1, length, columns)), 0, dtype=total.dtype, out=total)
+    if whole < n:
+        total.add_(weights[whole:].T @ rows[whole:])
+
+
+def _in_stripes(weights: Tensor, rows: Tensor, total: Tensor) -> None:
+    """Rows turned to double precision a stripe at a time, so that it stays in the cache."""
+    height = max(STRIPE // max(rows.shape[1], 1), 128)
+    stripe = torch.empty(min(height, len(rows)), rows.shape[1], dtype=torch.float64)
+    for start in range(0, len(rows), height):
         part = rows[start : start + height]
-        here = stripe[: len(part)].copy_(part)
-        factors = doubled[start : start + height]
-        total = total.addmv_(here.T, factors) if weights.ndim == 1 else total.addmm_(factors.T, here)
-    return total
+        total.addmm_(weights[start : start + height].T, stripe[: len(part)].copy_(part))
 
 
 def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:

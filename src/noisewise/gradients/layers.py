@@ -20,7 +20,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, double_sum, in_chunks, in_memory, lay_out, row_by_row
+from .batches import SLACK, Batch, Source, Store, in_chunks, in_memory, lay_out, row_by_row, safe_sum
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
@@ -178,7 +178,12 @@ class MLP:
                 weighted.masked_fill_(dead, 0)
                 a = a if a is batch.X else a.masked_fill(dead, 0)
             out, into = b.shape[1], a.shape[1]
-            double_sum(weighted, a, into=total.narrow(0, at, out * into).view(out, into))
+            safe_sum(
+                weighted,
+                a,
+                doubled=batch.doubled if a is batch.X else None,
+                into=total.narrow(0, at, out * into).view(out, into),
+            )
             at += out * into
             torch.sum(weighted, 0, dtype=total.dtype, out=total.narrow(0, at, out))
             at += out

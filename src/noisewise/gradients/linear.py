@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, double_sum, in_chunks, in_memory, lay_out, row_by_row
+from .batches import SLACK, Batch, Source, Store, in_chunks, in_memory, lay_out, row_by_row, safe_sum
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
 
@@ -110,4 +110,4 @@ class Linear:
         elif math.isfinite(clip):
             norms = torch.linalg.vector_norm(coefficients, dim=1, keepdim=True)
             coefficients.mul_(bound / norms.clamp_(min=bound))
-        return double_sum(coefficients, batch.X).flatten()
+        return safe_sum(coefficients, batch.X, doubled=batch.doubled).flatten()

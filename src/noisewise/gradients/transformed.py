@@ -22,7 +22,7 @@ import math
 import torch
 from torch import Tensor
 
-from .batches import SLACK, Batch, double_sum, in_chunks
+from .batches import SLACK, Batch, in_chunks, safe_sum
 from .layers import MLP
 from .linear import Linear
 
@@ -74,11 +74,11 @@ def _linear(
         return (inside * _factors(norms, bound)).sum(0), norms, alive
     if scale is None:
         norms = torch.linalg.vector_norm(c, dim=1)
-        return double_sum(c * _factors(norms, bound), batch.X).flatten(), norms, alive
+        return safe_sum(c * _factors(norms, bound), batch.X, doubled=batch.doubled).flatten(), norms, alive
     per_output = scale.float().view(model.outputs, model.features)
     lengths = torch.stack([torch.linalg.vector_norm(batch.X / row, dim=1) for row in per_output], dim=1)
     norms = torch.linalg.vector_norm(c * lengths, dim=1)
-    total = double_sum(c * _factors(norms, bound), batch.X).flatten()
+    total = safe_sum(c * _factors(norms, bound), batch.X, doubled=batch.doubled).flatten()
     return total / per_output.flatten().double(), norms, alive
 
 
