@@ -2,12 +2,12 @@
 
 Rows and coefficients are kept in single precision. One record more at the front of a file moves every other record on by a
 place, and what each block of a sum loses to rounding can then change alike in all of them; in single precision that was
-seen to add up to a whole clip norm at four million records. So sums over many records run in double precision: n terms of
-norm at most C, added in stripes of k, are off by at most (n/k + k) 2^-53 n C, 0.0001 C for ten million records. Sums over few
+seen to add up to a whole clip norm at four million records. So sums over many records run in double precision, in chunks of
+at most ``CHUNK`` = 2^16: n terms of norm at most C are off by at most 2^16 2^-53 n C, 0.0001 C for ten million. Sums over few
 run in blocks of k terms in single precision, each off by at most (1 + 2 + ... + (k-1)) 2^-24 C, which is n (k-1) 2^-24 C for
 the n/k blocks of two neighbours: with n k <= ``PRODUCT`` less than the slack by n 2^-24 C, which the rounding of norms needs.
 ``SLACK`` covers that and the rounding of norms: records are clipped to (1 - SLACK) C, so that the stated sensitivity C
-includes both up to some fifty million records. (Exact sums on a grid would make the slack unnecessary; they are not here yet.)
+includes both up to some fifty million records (2^-36 n C for two neighbours). (Exact sums on a grid would make the slack unnecessary; they are not here yet.)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,12 +66,15 @@ class Batch:
 
 
 def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
-    """Sum of ``chunk_sum`` over chunks that stay in the cache, so that a full pass reads the records once."""
-    if len(batch) <= CHUNK:
-        return chunk_sum(batch)
-    total = chunk_sum(batch.narrow(0, CHUNK))
-    for start in range(CHUNK, len(batch), CHUNK):
-        total += chunk_sum(batch.narrow(start, min(CHUNK, len(batch) - start)))
+    """Sum of ``chunk_sum`` over chunks that stay in the cache, so that a full pass reads the records once.
+
+    Chunks are of about equal size, so none is short: many records are never summed as few are.
+    """
+    count = max(1, -(-len(batch) // CHUNK))
+    ends = [len(batch) * (i + 1) // count for i in range(count)]
+    total = chunk_sum(batch.narrow(0, ends[0]))
+    for start, end in pairwise(ends):
+        total += chunk_sum(batch.narrow(start, end - start))
     return total
 
 
