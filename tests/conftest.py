@@ -1,5 +1,34 @@
-"""One torch thread per test process: two processes with two threads each would fight for two cores."""
+"""What all tests share: one torch thread each, and a desk with files for the commands that work on files."""
 
+from pathlib import Path
+
+import pytest
 import torch
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # two processes with two threads each would fight for two cores
+
+TRAINING = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1)
+
+
+@pytest.fixture
+def shell(monkeypatch, capsys):
+    """The command line as the shell calls it."""
+    from desk import shell_of
+
+    return shell_of(monkeypatch, capsys)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with private.csv, public.csv and schema.toml, which is where the test runs."""
+    from desk import laid_out
+
+    monkeypatch.chdir(tmp_path)  # and back, in the end
+    return laid_out(tmp_path)
+
+
+@pytest.fixture
+def run(desk, shell):
+    """A run folder, trained as a simulation on the files of the desk."""
+    assert shell("train", "private.csv", *TRAINING, "--out", "run").code == 0
+    return Path("run")

@@ -7,6 +7,7 @@ released. Everything that is not declared, public or paid for stays inside the c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from .data.checks import class_codes, class_weights, declared_classes
 from .data.preprocess import interval
 from .data.schema import Schema
-from .fitting import Labelled, Origin, PrivateEstimator
-from .gradients.batches import Store, in_memory
+from .fitting import Origin, PrivateEstimator, Task
+from .gradients import Model
 from .losses import ClassWeighted, Loss, Squared, loss_named
 from .methods import RECOMMENDED, Method
 
@@ -94,27 +95,21 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _run(
-        self,
-        private: Labelled,
-        public: Labelled | None,
-        *,
-        assumed: list[str],
-        store: Store = in_memory,
-        preparation: Mapping[str, Any] | None = None,
-    ) -> None:
-        check_classification_targets(private.y)
-        self.classes_, whence = self._known_classes(private.y)
+    def _prepared(self, task: Task) -> tuple[Task, Model]:
+        check_classification_targets(task.private.y)
+        self.classes_, whence = self._known_classes(task.private.y)
         if len(self.classes_) < 2:
             raise ValueError(
                 "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
             )
         loss = self._loss()
-        coded = Labelled(private.X, _coded(loss, class_codes(self.classes_, private.y)))
+        coded, public = _coded(loss, class_codes(self.classes_, task.private.y)), task.public
         if public is not None:
-            public = Labelled(public.X, _coded(loss, class_codes(self.classes_, public.y, who="public")))
+            public = public._replace(y=_coded(loss, class_codes(self.classes_, public.y, who="public")))
+        assumed = (*task.assumed, f"the classes, {whence}")
         outputs = len(self.classes_) if loss.task == "classes" else 1
-        self._train(coded, public, self._model(loss, outputs), [*assumed, f"the classes, {whence}"], store, preparation)
+        ready = replace(task, private=task.private._replace(y=coded), public=public, assumed=assumed)
+        return ready, self._model(loss, outputs)
 
     def _known_classes(self, y: Array) -> tuple[Array, str]:
         if self.classes is not None:
@@ -218,27 +213,19 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.size_is_public = size_is_public
         self.random_state = random_state
 
-    def _run(
-        self,
-        private: Labelled,
-        public: Labelled | None,
-        *,
-        assumed: list[str],
-        store: Store = in_memory,
-        preparation: Mapping[str, Any] | None = None,
-    ) -> None:
-        if private.y.dtype.kind not in "fiub":
+    def _prepared(self, task: Task) -> tuple[Task, Model]:
+        if task.private.y.dtype.kind not in "fiub":
             raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
         self._target = self._target_bounds()
         loss = loss_named(self.loss)
         if loss.task != "regression":
             raise ValueError(f"loss is {loss.name!r}; pass loss='squared' for a regression")
-        scaled = Labelled(private.X, self._scaled(private.y))
+        scaled, public = task.private._replace(y=self._scaled(task.private.y)), task.public
         if public is not None:
-            public = Labelled(public.X, self._scaled(public.y.astype(float)))
+            public = public._replace(y=self._scaled(public.y.astype(float)))
         named = hasattr(self, "_origin")  # which says where all bounds come from
-        told = assumed if named else [*assumed, "bounds of the target, declared"]
-        self._train(scaled, public, self._model(loss, 1), told, store, preparation)
+        assumed = task.assumed if named else (*task.assumed, "bounds of the target, declared")
+        return replace(task, private=scaled, public=public, assumed=assumed), self._model(loss, 1)
 
     def _target_bounds(self) -> tuple[float, float]:
         if self.target_bounds is not None:

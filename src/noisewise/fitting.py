@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,17 @@ class Labelled(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Task:
+    """What one fit works on: rows, what is assumed of them, where they are kept, and what was paid for before."""
+
+    private: Labelled
+    public: Labelled | None
+    assumed: tuple[str, ...]
+    store: Store = in_memory
+    preparation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Origin:
     """Where bounds and categories come from, in words, and what was paid for them before training."""
 
@@ -52,7 +64,7 @@ class Origin:
     preparation: Mapping[str, Any] | None = None
 
 
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
 
     _unit_rows: bool
@@ -115,7 +127,7 @@ class PrivateEstimator(BaseEstimator):
             )
             words = DECLARED
         pair = None if public is None else self._public_pair(public, X.shape[1])
-        self._run(self._labelled(X, y), pair, assumed=[words, SETTINGS])
+        self._train(Task(self._labelled(X, y), pair, (words, SETTINGS)))
 
     def _fit_files(
         self,
@@ -143,8 +155,8 @@ class PrivateEstimator(BaseEstimator):
         large = cache is not None or rows.X.numel() * rows.X.element_size() > IN_MEMORY
         store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
         private = Labelled(rows.X, self._values(rows.y))
-        assumed = [origin.words, SETTINGS, "files checked against the schema before training"]
-        self._run(private, known, assumed=assumed, store=store, preparation=origin.preparation)
+        assumed = (origin.words, SETTINGS, "files checked against the schema before training")
+        self._train(Task(private, known, assumed, store, origin.preparation))
 
     def _values(self, y: Array | None) -> Array:
         """Labels of a file as the caller of ``fit`` would give them."""
@@ -161,16 +173,9 @@ class PrivateEstimator(BaseEstimator):
             public = (encoder(public[0]), public[1])
         return self._labelled(*public_pair(public, getattr(self, "feature_names_in_", None), columns))
 
-    def _run(
-        self,
-        private: Labelled,
-        public: Labelled | None,
-        *,
-        assumed: list[str],
-        store: Store = in_memory,
-        preparation: Mapping[str, Any] | None = None,
-    ) -> None:
-        raise NotImplementedError  # each face checks its own labels, then calls _train
+    @abstractmethod
+    def _prepared(self, task: Task) -> tuple[Task, Model]:
+        """The task with labels as its loss takes them, and the model: each face checks its own labels."""
 
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
@@ -216,21 +221,15 @@ class PrivateEstimator(BaseEstimator):
             raise without_values(error) from None
         return checked
 
-    def _train(
-        self,
-        private: Labelled,
-        public: Labelled | None,
-        model: Model,
-        assumed: list[str],
-        store: Store,
-        preparation: Mapping[str, Any] | None,
-    ) -> None:
-        """One private run on rows whose labels are numbers by now."""
+    def _train(self, task: Task) -> None:
+        """One private run."""
+        task, model = self._prepared(task)
+        private, public, assumed, preparation = task.private, task.public, list(task.assumed), task.preparation
         size = self._size(len(private.y))
         if size is not None:
             relation = self.adjacency == "replace_one"
             assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
-        records = Records(private.X, as_labels(private.y, model), size, row_bound=1.0, store=store)
+        records = Records(private.X, as_labels(private.y, model), size, row_bound=1.0, store=task.store)
         curator = None
         if public is not None:
             curator = PublicCurator(public.X, as_labels(public.y, model), model=model)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from desk import laid_out, people, shell_of
+from desk import people
 
 import noisewise
 from noisewise.budget import Budget
@@ -17,23 +17,6 @@ from noisewise.events import from_dict
 from noisewise.runs import check_seal
 
 OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
-
-
-@pytest.fixture
-def shell(monkeypatch, capsys):
-    return shell_of(monkeypatch, capsys)
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # and back, in the end
-    return laid_out(tmp_path)
-
-
-@pytest.fixture
-def run(desk, shell):
-    assert shell("train", "private.csv", *OPTIONS).code == 0
-    return Path("run")
 
 
 def entries(run):

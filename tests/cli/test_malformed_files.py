@@ -6,23 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from desk import SCHEMA, laid_out, people, shell_of
+from desk import SCHEMA, people
 
 SECRET = "Xanthippe7"
 BUDGET = ("--epsilon", 2, "--delta", 1e-6)
 HEAD = b"age,hours,job,income\n"
 GOOD = b"30,40,clerk,low\n41,39,nurse,high\n"
-
-
-@pytest.fixture
-def shell(monkeypatch, capsys):
-    return shell_of(monkeypatch, capsys)
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # and back, in the end
-    return laid_out(tmp_path)
 
 
 def everything():

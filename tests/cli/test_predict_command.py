@@ -9,28 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from desk import laid_out, shell_of
 
 import noisewise
 
 OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
-
-
-@pytest.fixture
-def shell(monkeypatch, capsys):
-    return shell_of(monkeypatch, capsys)
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # and back, in the end
-    return laid_out(tmp_path)
-
-
-@pytest.fixture
-def run(desk, shell):
-    assert shell("train", "private.csv", *OPTIONS).code == 0
-    return Path("run")
 
 
 def test_text_json_csv_and_parquet_say_the_same(run, shell):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from desk import SCHEMA, laid_out, people, shell_of
+from desk import SCHEMA, people
 
 import noisewise
 from noisewise import verify
@@ -25,17 +25,6 @@ from noisewise.events import from_dict
 
 BUDGET = ("--epsilon", 2, "--delta", 1e-6)
 FILES = {"run.json", "model.safetensors", "statement.json", "statement.txt", "trace.json", "seal.json", "report.html"}
-
-
-@pytest.fixture
-def shell(monkeypatch, capsys):
-    return shell_of(monkeypatch, capsys)
-
-
-@pytest.fixture
-def desk(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # and back, in the end
-    return laid_out(tmp_path)
 
 
 def names(folder="."):

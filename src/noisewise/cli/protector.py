@@ -181,6 +181,7 @@ def show(which: Which, json_output: JsonFlag = False) -> None:
 def plot(
     which: Which,
     out: Annotated[Path, typer.Option(help="Picture to write, e.g. FILE.png (or .pdf, .svg).", dir_okay=False)],
+    json_output: JsonFlag = False,
 ) -> None:
     """Draw what a protector does on a generated task: noise, clip norm, step size and loss at every step.
 
@@ -193,6 +194,8 @@ def plot(
     learned = named(which)
     with errors.status("running the protector on a generated task"), one_thread():
         plot_behaviour(learned, out)
+    if json_output:
+        print_json({"protector": learned.name, "written": str(out)})
     errors.print(f"written: {out}", highlight=False, soft_wrap=True)
 
 
