@@ -70,7 +70,9 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
 
     Chunks are of about equal size, so none is short: many records are never summed as few are.
     """
-    count = max(1, -(-len(batch) // CHUNK))
+    if len(batch) <= CHUNK:
+        return chunk_sum(batch)
+    count = -(-len(batch) // CHUNK)
     ends = [len(batch) * (i + 1) // count for i in range(count)]
     total = chunk_sum(batch.narrow(0, ends[0]))
     for start, end in pairwise(ends):
