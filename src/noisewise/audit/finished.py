@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from ..data.files import open_source
 from .membership import Membership, Progress, Shadows, membership
-
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(
-        path, dtype=str, keep_default_na=False
-    ),  # what a cell means is the schema's matter
-    ".parquet": pd.read_parquet,
-}
 
 
 def audit_run(
@@ -66,12 +60,9 @@ def entry(result: Membership) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> pd.DataFrame:
-    """A CSV (every cell as text) or a Parquet file."""
-    if path.suffix.lower() not in READERS:
-        raise ValueError(f"{path.name} is neither .csv nor .parquet; pass one of these")
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return READERS[path.suffix.lower()](path)
+    """A CSV (every cell as text: what it means is the schema's matter) or a Parquet file."""
+    source = open_source([path])
+    return pa.Table.from_batches(list(source.batches())).to_pandas()
 
 
 def _pair(model: Any, table: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, Any]:
