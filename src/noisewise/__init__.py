@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .budget import Budget, BudgetExhausted
     from .choice import explain
     from .curator import Curator, PublicCurator
+    from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor
     from .report.statement import verify
@@ -29,6 +30,7 @@ __all__ = [
     "Budget",
     "BudgetExhausted",
     "Curator",
+    "OrientedGradients",
     "PrivateClassifier",
     "PrivateRegressor",
     "PublicCurator",
@@ -46,6 +48,7 @@ _HOMES = {
     "budget": ("Budget", "BudgetExhausted"),
     "choice": ("explain",),
     "curator": ("Curator", "PublicCurator"),
+    "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor"),
     "report.statement": ("verify",),

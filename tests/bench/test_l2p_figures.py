@@ -85,7 +85,7 @@ def test_rows_have_norm_one_and_labels_are_signs(folder, name):
         assert np.allclose(np.linalg.norm(rows.X, axis=1), 1, atol=1e-5) and set(rows.y.tolist()) == {-1.0, 1.0}
         assert rows.X.dtype == np.float32
     assert len(public) == (2 if name == "ipums-br" else 28)
-    widths = {"ipums-br": 4, "mnist35": 16, "mnist35-features": 16}
+    widths = {"ipums-br": 4, "mnist35": 16, "mnist35-features": 16, "mnist35-gradients": 8}
     assert found.train.X.shape[1] == widths[name] + 1, "with an intercept"
 
 
@@ -96,12 +96,14 @@ def test_a_table_is_split_anew_for_each_repeat_and_a9a_has_its_training_part(fol
     assert len(l2p_data.auxiliary("ipums-br", folder, 0).y) == 200
 
 
-def test_features_and_public_pairs_do_not_look_at_the_private_digits(folder, tmp_path):
+@pytest.mark.parametrize("kind", ["components", "gradients"])
+def test_features_and_public_pairs_do_not_look_at_the_private_digits(folder, tmp_path, kind):
     (tmp_path / "other").mkdir()
     other = write_files(tmp_path / "other", shift=90)
     changed = l2p_data.problem("mnist35", folder).train.X != l2p_data.problem("mnist35", other).train.X
     assert changed.any(), "the private images do differ"
-    for here, there in zip(l2p_data.public_features(folder), l2p_data.public_features(other), strict=True):
+    mine, theirs = (l2p_data.public_features(place, kind) for place in (folder, other))
+    for here, there in zip(mine, theirs, strict=True):
         assert np.array_equal(here, there)
     assert not any({3, 5} & set(pair) for pair in (*l2p_data.PAIRS, l2p_data.PAPER_PAIR, *figure4.QUICK_PAIRS))
 

@@ -22,6 +22,7 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.curator import Curator
 from noisewise.curator.curator import LEAST_CLIP
+from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
 from noisewise.gradients import MLP, Linear
 from noisewise.learned import zoo
@@ -145,7 +146,10 @@ def test_no_weights_overspend(folder, data):
     assert result.steps <= method.steps
     asked = Counter(line.question for line in result.trace)
     assert asked["Count"] == (0 if size_is_public else 1)
-    assert asked["FirstMoment"] == asked["SquaredLength"] == int(method.deflate)
+    size = result.facts.size or 1.0
+    mu = mu_of(budget.epsilon, budget.delta) / (2 if adjacency == "replace_one" else 1)
+    worth = method.deflate and worth_buying(size, mu, model.features)
+    assert asked["FirstMoment"] == asked["SquaredLength"] == int(worth)
     norms = asked["gradient_norm"]
     assert norms == 0 if not design["norm_share"] else asked["gradient"] <= norms <= asked["gradient"] + 1
     assert set(asked) <= {"Count", "FirstMoment", "SquaredLength", "gradient_norm", "gradient"}
@@ -287,6 +291,7 @@ def expected_signals(result, tape, model, method, budget, seen):
         "horizon": STEPS,
         "ratio": torch.tensor([size * mu / math.sqrt(model.dimension) * math.sqrt(1 - before)]),
         "typical_clip": clip,
+        "longest_step": 30.0 if len(model.groups) == 1 else 10.0,
         "groups": model.groups,
     }
     heard, stds, left, norm = [], [], 1.0, None

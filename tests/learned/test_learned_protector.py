@@ -20,7 +20,7 @@ from noisewise.learned.protector import (
     zero_weights,
 )
 from noisewise.protect.protector import answered, begin, finished, question
-from noisewise.protect.signal import BETA, first_signal
+from noisewise.protect.signal import first_signal
 
 HORIZON, COPIES, D = 9, 2, 5
 DESIGNS = [
@@ -59,17 +59,16 @@ def walk(part, *, horizon=HORIZON, copies=COPIES, d=D, groups=(), gradients=None
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=repr)
-def test_zero_weights_are_descent_along_the_average_with_equal_noise(design):
+def test_zero_weights_are_plain_descent_with_equal_noise(design):
     gradients = torch.randn(HORIZON, COPIES, D, generator=torch.Generator().manual_seed(0))
     start = torch.randn(COPIES, D, generator=torch.Generator().manual_seed(1))
     clips, _, lefts, thetas = walk(protector(zero_weights(design), design), gradients=gradients, start=start)
     assert torch.equal(clips, torch.full_like(clips, 0.5))
     spent = -torch.diff(torch.cat([torch.ones(1, COPIES), lefts]), dim=0)
     assert torch.allclose(spent, torch.full_like(spent, 1 / HORIZON), atol=1e-6)
-    theta, average = start.double(), torch.zeros(COPIES, D, dtype=torch.float64)
-    for t in range(HORIZON):
-        average = BETA * average + (1 - BETA) * gradients[t].double()
-        theta = theta - 100 / HORIZON * average / (1 - BETA ** (t + 1))
+    theta = start.double()
+    for t in range(HORIZON):  # n mu / T, and n mu is the ratio times sqrt(d)
+        theta = theta - 30 * math.sqrt(D) / HORIZON * gradients[t].double()
         assert torch.allclose(thetas[t].double(), theta, rtol=1e-4, atol=1e-4)
 
 
@@ -164,10 +163,10 @@ def test_layers_of_different_scale_are_told_apart():
 
 @pytest.mark.parametrize("poison", [None, math.nan, math.inf], ids=str)
 @pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 1e6])
-def test_the_last_theta_is_scaled_by_a_bounded_factor_for_linear_models_only(size, poison):
+def test_the_last_theta_is_scaled_by_a_bounded_factor_and_of_layers_only_the_last(size, poison):
     design = Design(units=4)
     thetas = torch.ones(COPIES, D)
-    for groups, scaled in [((), True), ((2, 3), False)]:
+    for groups, before in [((), 0), ((2, 3), 2)]:
         signal = first_signal(
             COPIES, D, horizon=HORIZON, ratio=torch.ones(COPIES), typical_clip=0.5, groups=groups
         )._replace(step=HORIZON, remaining=torch.zeros(COPIES))
@@ -175,7 +174,8 @@ def test_the_last_theta_is_scaled_by_a_bounded_factor_for_linear_models_only(siz
         released = finished(part, begin(part, thetas, signal))
         assert bool((released >= math.exp(-4) * 0.999).all()) and bool((released <= math.exp(2) * 1.001).all())
         if size == 0.1 and poison is None:
-            assert torch.equal(released, thetas) != scaled
+            assert not bool((released[:, before:] == 1).any())
+        assert bool((released[:, :before] == 1).all())
         if size == 0.0 and poison is None:
             assert torch.equal(released, thetas)
     plain = protector(wild(design, 1.0), replace(design, clip=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -130,7 +131,8 @@ def test_a_batch_keeps_no_graph_of_those_before(constraint, monkeypatch):
     monkeypatch.setattr(meta, "advance", spied)
     list(training(constraint, epochs=1))
     assert len(entered) >= 2
-    assert entered == [(2, False, 2 * number) for number in range(len(entered))]
+    horizon = sum(steps for steps, _, _ in entered)
+    assert entered == [(min(2, horizon - at), False, at) for at in range(0, horizon, 2)]
 
 
 def test_a_seed_decides_a_training():
@@ -253,6 +255,32 @@ def test_a_horizon_moves_within_its_range():
     assert len({epoch.horizon for epoch in fixed}) == 1
 
 
+@pytest.mark.parametrize("constraint", ["tent", "batch_tent"])
+def test_the_tent_forms_move_their_horizon_to_where_the_budget_ends(constraint):
+    """With spending three times too fast, T falls and the scheduler with it: a step costs what it did, a run the budget."""
+    tasks = Tasks("h", TINY.sources, epsilon=(1.0, 2.0), size=(2000, 3000), horizon=(4, 24), rows=60, copies=2)
+    run = training(constraint, tasks=tasks, epochs=5, learning_rate=1e-9)
+    with torch.no_grad():
+        run.weights.scheduler.bias.fill_(math.log(3) / 2)
+    before = run.horizon
+    epochs = list(run)
+    assert {epoch.horizon for epoch in epochs} == {before}  # moved after the fifth
+    assert run.horizon == pytest.approx(before / 3, abs=1) and run.asked == []
+    assert float(run.weights.scheduler.bias.detach()) == pytest.approx(0, abs=0.02)
+    again = training(constraint, tasks=tasks, epochs=5, learning_rate=1e-9)
+    with torch.no_grad():
+        again.weights.scheduler.bias.fill_(-math.log(100) / 2)  # far too slowly: T ends at its range
+    list(again)
+    assert again.horizon == 24
+
+
+def test_training_starts_where_the_recipe_says():
+    fresh, moved = training(), training(start_rate=4.0, start_clip=0.1)
+    assert float(torch.exp(2 * moved.weights.rate.detach())) == pytest.approx(4.0)
+    assert float(torch.exp(2 * moved.weights.clip.bias[0].detach())) == pytest.approx(0.1)
+    assert torch.equal(fresh.weights.projector.head, moved.weights.projector.head)
+
+
 def test_the_papers_preset():
     assert (PAPER_RECIPE.epochs, PAPER_RECIPE.scheduler_updates, PAPER_RECIPE.projector_updates) == (100, 1, 5)
     assert PAPER_RECIPE.in_batches and PAPER_RECIPE.batch == 20 and meta.PAPER_HORIZON == 1000
@@ -261,7 +289,7 @@ def test_the_papers_preset():
 
 @pytest.mark.parametrize(
     "wrong", [{"constraint": "hope"}, {"epochs": 0}, {"batch": 0}, {"learning_rate": 0.0}, {"penalty": -1.0},
-              {"final_weight": 1.5}, {"scheduler_updates": 1}, {"gradient_clip": 0.0}]
+              {"final_weight": 1.5}, {"start_rate": 0.0}, {"start_clip": -1.0}, {"scheduler_updates": 1}, {"gradient_clip": 0.0}]
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

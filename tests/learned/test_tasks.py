@@ -265,3 +265,46 @@ def test_the_order_of_the_draws_stays_as_recorded_commands_need_it():
     drawn = [tasks.draw(np.random.default_rng(0)) for tasks in (plain, replace(plain, ratio=(2.0, 14.0)))]
     assert [task.size for task in drawn] == pytest.approx([99.1954, 1021.1894], rel=1e-6)
     assert [float(task.mu) for task in drawn] == pytest.approx([0.019658756, 0.0071866373], rel=1e-5)
+
+
+def test_components_are_those_of_the_rows_that_are_not_held_out():
+    """Leading components first, of all classes but those left out, and centred by their mean."""
+    source = Source("digits", components=(5, 5), without=(0, 1), pairs=[[2, 3]])
+    task = small(source, rows=300).draw(np.random.default_rng(0))
+    made = rows(task).numpy()
+    X = made[:, :-1] / made[:, -1:]  # undo the division by the length; the intercept was 1
+    assert X.shape[1] == 5
+    from noisewise.learned.tasks import HELD_OUT, _loaded
+
+    pixels, labels = _loaded("digits", None, "y", (), (), ".")
+    seen = pixels[: int((1 - HELD_OUT) * len(pixels))]
+    taught = seen[~np.isin(labels[: len(seen)], (0, 1))]
+    _, _, directions = np.linalg.svd(taught - taught.mean(0), full_matrices=False)
+    expected = (seen[np.isin(labels[: len(seen)], (2, 3))] - taught.mean(0)) @ directions[:5].T
+    distance = np.abs(np.abs(X[:, None]) - np.abs(expected)[None]).max(2).min(1)  # signs are free
+    assert float(distance.max()) < 1e-4
+    widths = {
+        rows(small(replace(source, components=(3, 20))).draw(np.random.default_rng(s))).shape[1] for s in range(8)
+    }
+    assert len(widths) > 3 and widths <= set(range(4, 22))
+
+
+def test_components_and_columns_do_not_go_together():
+    for wrong in ({"components": (3, 5), "columns": (3, 5)}, {"components": (0, 5)}):
+        with pytest.raises(ValueError, match="components"):
+            Source("digits", **wrong)
+    with pytest.raises(ValueError, match="components"):
+        Source("gaussian", components=(3, 5))
+
+
+def test_a_basis_is_bought_only_where_a_private_run_would_buy_one():
+    """With too few records for a mean row, the rows stay and the whole budget is for training."""
+    for size, bought in ((20.0, False), (1e6, True)):
+        tasks = [
+            small(Source("census", basis=basis), size=(size, size), epsilon=(1.0, 1.0)).draw(
+                np.random.default_rng(0), spread=1.0
+            )
+            for basis in (0.0, 1.0)
+        ]
+        assert np.array_equal(rows(tasks[0]), rows(tasks[1])) != bought
+        assert bool((tasks[0].mu == tasks[1].mu).all()) != bought and len(set(tasks[1].mu.tolist())) == 1

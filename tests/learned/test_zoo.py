@@ -33,7 +33,7 @@ def forged(tensors=None, header=None, metadata=None):
     tensors = new_weights(DESIGN).tensors() if tensors is None else tensors
     own = {
         **HEADER,
-        "format": 1,
+        "format": zoo.FORMAT,
         "design": asdict(DESIGN),
         "sha256": digest({k: w.float() for k, w in tensors.items()}),
     }
@@ -102,7 +102,7 @@ REFUSED = {
     "header deep": forged(metadata={"noisewise": "[" * 100_000}),
     "wrong hash": forged(header={"sha256": "0" * 64}),
     "hash not text": forged(header={"sha256": None}),
-    "other format": forged(header={"format": 2}),
+    "other format": forged(header={"format": 1}),
     "name a number": forged(header={"name": 3}),
     "horizon zero": forged(header={"horizon": 0}),
     "horizon text": forged(header={"horizon": "many"}),

@@ -127,11 +127,12 @@ def held_out_task(folder: Path, epsilon: float, number: int) -> tuple[Task, tupl
     return task._replace(curator=curator), (X[half:].float(), batch.y[half:])
 
 
-def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> Protector:
-    """A trained variant, or "zero"."""
+def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> tuple[Protector, int]:
+    """A trained variant, or "zero", and its horizon: that of all, except where training has moved it."""
     if name == "zero":
-        return protector(zero_weights(Design()), Design())
-    return zoo.load(shelf / Lesson(name, epochs, seed).file).protector()
+        return protector(zero_weights(Design()), Design()), HORIZON
+    learned = zoo.load(shelf / Lesson(name, epochs, seed).file)
+    return learned.protector(), learned.horizon if BY_NAME[name].recipe.tent else HORIZON
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def measure(cell: Cell, folder: Path, shelf: Path) -> Row:
     """Loss relative to the start and accuracy, both on test rows, and what was asked of the budget."""
     started = time.perf_counter()
     task, (X, y) = held_out_task(folder, cell.epsilon, cell.task)
-    part = variant_protector(cell.variant, cell.epochs, cell.seed, shelf)
+    part, horizon = variant_protector(cell.variant, cell.epochs, cell.seed, shelf)
+    task = task._replace(horizon=horizon)
     model = task.curator.model
     with torch.no_grad():
         thetas, asked = stopped_run(part, task, cell.task)
@@ -254,4 +256,4 @@ def run_ablation(
 
 def _look(look: Look, folder: Path, shelf: Path) -> Row:
     task, _ = held_out_task(folder, look.epsilon, look.task)
-    return dissect(variant_protector(look.protector, look.epochs, 0, shelf), task, look.task)
+    return dissect(variant_protector(look.protector, look.epochs, 0, shelf)[0], task, look.task)

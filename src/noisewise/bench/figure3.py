@@ -32,7 +32,7 @@ from ..methods.nonprivate import minimise
 from ..train import Records, train
 from .datasets import Missing
 from .hand_tuned import RULES, HandTuned, Tuned, at_an_edge, run_trial, trials, tuned_on
-from .l2p_data import PAPER_PAIR, accuracy, digit_pair, is_there, mean_loss, model_for, problem, tensors
+from .l2p_data import FEATURES, PAPER_PAIR, accuracy, digit_pair, is_there, mean_loss, model_for, problem, tensors
 from .store import Report, Row, run_cells
 
 DELTA = 1e-8
@@ -41,7 +41,7 @@ QUICK_EPSILONS = (0.05, 0.4)
 SMALL = 0.1  # budgets up to here are averaged in the differences
 PLACES = {  # name: (private task, model)
     "ipums-br": ("ipums-br", "linear"), "mnist35": ("mnist35", "linear"),
-    "mnist35-features": ("mnist35-features", "linear"),
+    "mnist35-features": ("mnist35-features", "linear"), "mnist35-gradients": ("mnist35-gradients", "linear"),
     "ipums-br-mlp": ("ipums-br", "mlp"), "mnist35-mlp": ("mnist35", "mlp"),
 }  # fmt: skip
 BASELINES = ("sgd_adv", "sgd_ma", "output_perturbation", "objective_perturbation", "agd", "dynamic")
@@ -74,7 +74,7 @@ class Cell:
 
 def methods_at(place: str, tuned: Tuned | None) -> dict[str, Method]:
     """The methods of a place; ``tuned`` holds what was tuned by hand for the budget."""
-    deflate = not place.endswith("-features")
+    deflate = FEATURES.get(place, "pixels") == "pixels"
     hand: dict[str, Method] = {f"hand_{rule}": method for rule, method in tuned.by_rule.items()} if tuned else {}
     rest: dict[str, Method] = {name: registry()[name]() for name in OTHERS}
     return {"l2p": L2P(deflate=deflate), "zero_weight": ZeroWeight(deflate=deflate), **hand, **rest}
@@ -134,7 +134,7 @@ def run_cell(cell: Cell, folder: Path, methods: dict[str, Method]) -> Row:
 def public_start(place: str, folder: Path) -> Tensor:
     """The minimiser of the paper's public task, 4 against 6; tables have no such start."""
     task, kind = PLACES[place]
-    rows = digit_pair(folder, PAPER_PAIR, features=task.endswith("-features"))
+    rows = digit_pair(folder, PAPER_PAIR, features=FEATURES[task])
     model = model_for(rows, kind)
     public = PublicCurator(*tensors(rows, model), model=model, seed=0)
     return minimise(public, model.start(), l2=WARM_START_L2, steps=50)

@@ -4,6 +4,7 @@
 ``ipums-br``        census table, columns in [-1, 1], 80/20 split        public: a9a and bank
 ``mnist35``         digits 3 and 5, pixels in [0, 1], official split     public: pairs of the other digits
 ``mnist35-features`` the same in 64 principal components                  public: the same pairs and components
+``mnist35-gradients`` the same, of histograms of oriented gradients        public: the same pairs and components
 =================== ================================================== ====================================
 
 Mean and components come from the images of the eight other digits, which count as public. Bounds for scaling a table
@@ -12,6 +13,7 @@ are those of its file, declared public. All rows have norm 1, with an intercept,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -23,12 +25,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..data.pictures import OrientedGradients
 from ..gradients import MLP, Linear, Model
 from ..losses import loss_named
 from .datasets import Missing
 
 Floats = NDArray[np.float32]
-TASKS = ("ipums-br", "mnist35", "mnist35-features")
+TASKS = ("ipums-br", "mnist35", "mnist35-features", "mnist35-gradients")
+FEATURES = {"mnist35": "pixels", "mnist35-features": "components", "mnist35-gradients": "gradients"}
 PRIVATE_PAIR = (3, 5)
 PAIRS = tuple(combinations([digit for digit in range(10) if digit not in PRIVATE_PAIR], 2))  # all of them: no choice
 PAPER_PAIR = (4, 6)
@@ -64,8 +68,8 @@ def problem(name: str, folder: Path, *, repeat: int = 0) -> Problem:
         train, test = np.split(order, [int(TRAIN_SHARE * len(order))])
         return Problem(_rows(name, X[train], y[train]), _rows(name, X[test], y[test]))
     return Problem(
-        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name)),
-        digit_pair(folder, PRIVATE_PAIR, features=_has_features(name), test=True),
+        digit_pair(folder, PRIVATE_PAIR, features=FEATURES[name]),
+        digit_pair(folder, PRIVATE_PAIR, features=FEATURES[name], test=True),
     )
 
 
@@ -80,27 +84,36 @@ def auxiliary(name: str, folder: Path, number: int) -> Rows:
     if name.startswith("ipums"):
         file = PUBLIC_TABLES[number]
         return _rows(file.removesuffix(".parquet"), *_table(folder / file))
-    return digit_pair(folder, PAIRS[number], features=_has_features(name))
+    return digit_pair(folder, PAIRS[number], features=FEATURES[name])
 
 
-def digit_pair(folder: Path, pair: tuple[int, int], *, features: bool = False, test: bool = False) -> Rows:
-    """The images of two digits, +1 for the first: pixels, or public features."""
+def digit_pair(folder: Path, pair: tuple[int, int], *, features: str = "pixels", test: bool = False) -> Rows:
+    """The images of two digits, +1 for the first: pixels, or public components of pixels or of oriented gradients."""
     X, y = _images(folder / "mnist.npz", test)
     chosen = np.isin(y, pair)
-    pixels = X[chosen].astype(np.float64) / 255
-    if features:
-        mean, components = public_features(folder)
-        pixels = (pixels - mean) @ components
-    return _rows(f"{pair[0]} vs {pair[1]}", pixels, np.where(y[chosen] == pair[0], 1.0, -1.0))
+    rows = described(X[chosen], features)
+    if features != "pixels":
+        mean, components = public_features(folder, features)
+        rows = (rows - mean) @ components
+    return _rows(f"{pair[0]} vs {pair[1]}", rows, np.where(y[chosen] == pair[0], 1.0, -1.0))
+
+
+def described(images: NDArray[np.uint8], features: str) -> NDArray[np.float64]:
+    """Pixels in [0, 1], or their histograms of oriented gradients."""
+    pixels: NDArray[np.float64] = images.astype(np.float64) / 255
+    if features != "gradients":
+        return pixels
+    side = math.isqrt(pixels.shape[1])
+    return OrientedGradients((side, side)).fit_transform(pixels).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
-def public_features(folder: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def public_features(folder: Path, features: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and leading principal components (as columns) of the training images of the eight public digits."""
     X, y = _images(folder / "mnist.npz", False)
-    pixels = X[~np.isin(y, PRIVATE_PAIR)].astype(np.float64) / 255
-    mean = pixels.mean(0)
-    centred = pixels - mean
+    rows = described(X[~np.isin(y, PRIVATE_PAIR)], features)
+    mean = rows.mean(0)
+    centred = rows - mean
     _, vectors = np.linalg.eigh(centred.T @ centred)
     return mean, vectors[:, ::-1][:, :COMPONENTS].copy()
 
@@ -136,10 +149,6 @@ def accuracy(model: Model, theta: Tensor, rows: Rows) -> float:
 def mean_loss(model: Model, theta: Tensor, rows: Rows) -> float:
     """Mean loss of the rows: not private, so for simulations only."""
     return float(model.losses(theta, model.lay_out(*tensors(rows, model))).double().mean())
-
-
-def _has_features(name: str) -> bool:
-    return name.endswith("-features")
 
 
 def _rows(name: str, X: NDArray[Any], y: NDArray[Any]) -> Rows:

@@ -49,6 +49,12 @@ def train(
     norm_share: Annotated[
         float | None, typer.Option(help="Share of each step's budget for a gradient norm.", show_default=False)
     ] = None,
+    start_rate: Annotated[
+        float | None, typer.Option(help="First steps, relative to those of zero weights.", show_default=False)
+    ] = None,
+    start_clip: Annotated[
+        float | None, typer.Option(help="First clip norms, relative to those of zero weights.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, tasks and noise.")] = 0,
     name: Annotated[
         str | None, typer.Option(help="Its name; by default that of the tasks.", show_default=False)
@@ -66,7 +72,7 @@ def train(
     from ..learned.trained import train as run_training
 
     options = {"epochs": epochs, "constraint": constraint, "units": units, "clip": clip, "inputs": inputs,
-               "norm_share": norm_share}  # fmt: skip
+               "norm_share": norm_share, "start_rate": start_rate, "start_clip": start_clip}  # fmt: skip
     plan = _plan(tasks, out, data, preset, seed, name, {key: v for key, v in options.items() if v is not None})
     try:
         with _training_bar(plan) as report:
@@ -93,7 +99,7 @@ def _plan(
 
     _validate.one_of(tuple(PRESETS), preset=preset)
     recipe, design = PRESETS[preset]
-    of_recipe = {key: options[key] for key in ("epochs", "constraint") if key in options}
+    of_recipe = {key: options[key] for key in ("epochs", "constraint", "start_rate", "start_clip") if key in options}
     of_design = {key: value for key, value in options.items() if key not in of_recipe}
     recipe, design = replace(recipe, seed=seed, **of_recipe), replace(design, **of_design)
     distribution = find_tasks(tasks, data)

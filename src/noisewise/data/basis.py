@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
 MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
+LEAST_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row is mostly noise
 LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
+
+
+def worth_buying(size: float, mu: float, columns: int) -> bool:
+    """Whether a bought mean row would say more than its noise, from public facts alone."""
+    return size * mu >= LEAST_CLARITY * math.sqrt(columns)
 
 
 def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: float = 0.0) -> NDArray[np.float64]:

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import _validate
-from ..accounting.gdp import mu_of
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE
 from ..protect.clips import typical_clip
 from ..protect.projectors import Momentum
 from ..protect.protector import Protector, Schedule, by_hand, finished
@@ -108,12 +106,9 @@ def held_out_task(
     rng = np.random.default_rng([seed, number])
     heights = np.cumsum([source.weight for source in tasks.sources])
     source = tasks.sources[int(np.searchsorted(heights, (number + 0.5) / many * heights[-1]))]
-    bought = bool(rng.random() < source.basis)
-    one: Source = replace(source, basis=float(bought))
+    one: Source = replace(source, basis=float(rng.random() < source.basis))
     drawn = replace(tasks, sources=(one,), epsilon=(epsilon, epsilon), copies=copies)
-    task = drawn.draw(rng, held_out=True, horizon=horizon)
-    worth = mu_of(epsilon, tasks.delta) * math.sqrt(1 - (BASIS_SHARE + LENGTH_SHARE) * bought)
-    return task._replace(mu=torch.full((copies,), worth))
+    return drawn.draw(rng, held_out=True, horizon=horizon, spread=1.0)
 
 
 def designed(task: Task) -> Protector:

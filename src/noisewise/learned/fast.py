@@ -21,7 +21,7 @@ from torch import Tensor
 from ..protect.protector import Protector
 from ..protect.signal import Signal, one
 from .cells import Cell, cell_from
-from .protector import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule
+from .protector import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
@@ -100,7 +100,7 @@ def fast(protector: Protector) -> Protector:
         together = FastQuestion(net_from(side_by_side(clip.cell, schedule.cell), 0), schedule.design)
         scale = FastScale(together.net) if scale is not None else None
     if isinstance(projector, LearnedProjector) and projector.design.projector:
-        rate = 100 * math.exp(min(max(2 * _tame(projector.rate.item()), -6.0), 6.0))
+        rate = math.exp(min(max(2 * _tame(projector.rate.item()), -6.0), 6.0))
         own = 2 if projector.design.inputs == "paper" else OWN
         projector = FastProjector(net_from(projector.cell, own), rate, projector.design)
     return replace(protector, projector=projector, together=together, scale=scale)
@@ -155,15 +155,13 @@ class FastScale:
     net: Net
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
-        if len(signal.groups) > 1:
-            return torch.ones(1)
         out, _ = run(self.net, NOTHING, _global_inputs(signal), memory)
         return one(math.exp(min(max(2 * out[1].item(), -4.0), 2.0)))
 
 
 @dataclass(frozen=True)
 class FastProjector:
-    """``LearnedProjector`` for one run; ``rate`` is its step size times T."""
+    """``LearnedProjector`` for one run; ``rate`` is its step size over the base step."""
 
     net: Net
     rate: float
@@ -177,9 +175,9 @@ class FastProjector:
         inputs = _paper_inputs(gradient) if self.design.inputs == "paper" else _inputs(signal, theta, gradient, average)
         o, memory = run(self.net, *inputs, memory)
         exponents = np.minimum(np.maximum(2 * o[:2], -10.0), 6.0)
-        along = np.exp(exponents[0]) * average
-        along += np.expm1(exponents[1]) * gradient
-        along *= self.rate / signal.horizon
+        along = np.exp(exponents[0]) * gradient
+        along += np.expm1(exponents[1]) * average
+        along *= self.rate * base_step(signal).item()
         moved = theta - 0.1 * np.tanh(o[2]) * theta
         moved -= along
         return torch.from_numpy(np.minimum(np.maximum(moved, -FARTHEST), FARTHEST)), memory

@@ -13,7 +13,8 @@ Batches keep only their own steps in memory; the loss before them is a constant.
 
 ``scheduler_updates`` and ``projector_updates`` alternate within an epoch as in the paper; both 0: all weights together.
 The horizon T is drawn from the task file's range (one protector for all), or with ``learn_horizon`` moved in alternation
-with the rest, by trying longer and shorter runs on the same tasks.
+with the rest, by trying longer and shorter runs on the same tasks. The tent forms find their own T, where the budget ends:
+they like fewer and clearer steps, so T follows what was asked for, in alternation with the rest.
 
 *Guarantee*: none needed. Only public rows are touched, and what is learned is read by a protector that cannot overspend.
 
@@ -33,7 +34,7 @@ import torch
 from torch import Tensor
 
 from .. import _validate
-from ..protect.protector import Run
+from ..protect.protector import Run, scaled
 from .protector import Design, Weights, new_weights, protector, weights_from
 from .tasks import Tasks
 from .unroll import Task, Track, advance, calibrated_losses, detached, start
@@ -62,12 +63,15 @@ class Recipe:
     learn_horizon: bool = False
     penalty: float = 0.05
     multiplier_rate: float = 0.2
+    start_rate: float = 1.6
+    start_clip: float = 0.2
     seed: int = 0
 
     def __post_init__(self) -> None:
         _validate.one_of(CONSTRAINTS, constraint=self.constraint)
         _validate.whole(epochs=self.epochs, batch=self.batch)
         _validate.positive(learning_rate=self.learning_rate, gradient_clip=self.gradient_clip, penalty=self.penalty)
+        _validate.positive(start_rate=self.start_rate, start_clip=self.start_clip)
         _validate.share(final_weight=self.final_weight)
         if (self.scheduler_updates == 0) != (self.projector_updates == 0):
             raise ValueError("scheduler_updates and projector_updates are both 0 (all together) or both at least 1")
@@ -75,6 +79,10 @@ class Recipe:
     @property
     def in_batches(self) -> bool:
         return self.constraint.startswith("batch")
+
+    @property
+    def tent(self) -> bool:
+        return self.constraint.endswith("tent")
 
     @property
     def form(self) -> str:
@@ -92,6 +100,13 @@ PAPER_RECIPE = Recipe(
 )  # fmt: skip
 PAPER_DESIGN = Design(form="open", inputs="paper", clip=False, norm_share=0.1, squared_norm=True)
 PAPER_HORIZON = 50 * 20
+
+
+def starting(weights: Weights, recipe: Recipe) -> Weights:
+    """Weights whose first steps and clip norms are those of zero weights times what the recipe says."""
+    bias = weights.clip.bias.clone()
+    bias[0] += math.log(recipe.start_clip) / 2
+    return weights._replace(rate=weights.rate + math.log(recipe.start_rate) / 2, clip=weights.clip._replace(bias=bias))
 
 
 class Multipliers(NamedTuple):
@@ -117,7 +132,8 @@ class Training:
 
     def __init__(self, tasks: Tasks, design: Design, recipe: Recipe) -> None:
         self.tasks, self.design, self.recipe = tasks, replace(design, form=recipe.form), recipe
-        self.weights = _learnable(new_weights(self.design, recipe.seed))
+        fresh = new_weights(self.design, recipe.seed)
+        self.weights = _learnable(starting(fresh, recipe))
         self.optimizer = torch.optim.Adam(list(self.weights.tensors().values()), lr=recipe.learning_rate)
         self.rng = np.random.default_rng([recipe.seed, 2021])
         self.generator = torch.Generator().manual_seed(recipe.seed)
@@ -125,6 +141,7 @@ class Training:
         batches = max(1, math.ceil(self.horizon / recipe.batch)) if recipe.in_batches else 1
         self.multipliers = Multipliers(torch.zeros(batches), torch.full((batches,), 1 / batches), 0.0)
         self.curve: list[Epoch] = []
+        self.asked: list[float] = []  # shares of the budget since T was last moved
 
     def __iter__(self) -> Iterator[Epoch]:
         """Train to the end of the recipe, an epoch at a time."""
@@ -142,7 +159,9 @@ class Training:
         for turn in turns:
             task = self.draw()
             objective, spent = self._batches(task, turn) if recipe.in_batches else self._whole(task, turn)
-        if recipe.learn_horizon and number % 5 == 4 and recipe.constraint != "exact":
+        if number % 5 == 4 and recipe.tent:
+            self._end_with_the_budget()
+        elif number % 5 == 4 and recipe.learn_horizon and recipe.constraint != "exact":
             self._try_horizons()
         self.curve.append(Epoch(number, objective, spent, task.horizon, time.perf_counter() - started))
         return self.curve[-1]
@@ -157,6 +176,7 @@ class Training:
         longer = recipe.constraint == "tent" and turn != "projector"
         steps = math.ceil(OVERTIME * task.horizon) if longer else task.horizon
         run, track = advance(part, task, start(part, task), steps, self.generator, constants=recipe.constants)
+        self.asked.append(float(track.spent[: task.horizon].detach().sum(0).mean()))
         spent = track.spent.sum(0)
         first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
         if longer:
@@ -175,16 +195,15 @@ class Training:
         return float(loss.detach()), float(spent.mean().detach())
 
     def _objective(self, task: Task, run: Run, track: Track) -> Tensor:
-        """F of each copy. For linear classifiers f_T is taken at the best multiple of theta, as accuracy would, and
+        """F of each copy. For classifiers f_T is taken at the best multiple of theta, as accuracy would, and
         the scale of the released theta learns from the plain loss, which leaves the path alone."""
         recipe, final, model = self.recipe, track.losses[-1], task.curator.model
         scale = protector(self.weights, self.design).scale
-        if len(model.groups) == 1:
-            if recipe.calibrated and model.loss.task != "regression":
-                final = calibrated_losses(task, run.thetas)
-            if scale is not None:
-                factor = scale(run.signal, run.clip_memory)
-                final = (final + task.curator.mean_losses(run.thetas.detach() * factor[:, None])) / 2
+        if recipe.calibrated and model.loss.task != "regression":
+            final = calibrated_losses(task, run.thetas)
+        if scale is not None:
+            ended = scaled(run.thetas.detach(), scale(run.signal, run.clip_memory), model.groups)
+            final = (final + task.curator.mean_losses(ended)) / 2
         return recipe.final_weight * final + (1 - recipe.final_weight) * track.losses.mean(0)
 
     def _batches(self, task: Task, turn: str) -> tuple[float, float]:
@@ -194,7 +213,8 @@ class Training:
         run = start(part, task)
         first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
         for b in range(len(self.multipliers.z)):
-            run, track = advance(part, task, detached(run), recipe.batch, self.generator, constants=recipe.constants)
+            steps = min(recipe.batch, task.horizon - b * recipe.batch)
+            run, track = advance(part, task, detached(run), steps, self.generator, constants=recipe.constants)
             mean, spent = (track.losses.mean(0) / first).mean(), track.spent.sum(0).mean()
             h = spent - self.multipliers.r[b]
             augmented = mean
@@ -203,6 +223,7 @@ class Training:
             self._update(augmented, turn)
             means.append(float(mean.detach()))
             spents.append(float(spent.detach()))
+        self.asked.append(sum(spents))
         if turn != "projector":
             self._share_out(torch.tensor(spents), torch.tensor(means))
         return means[-1], sum(spents)
@@ -236,6 +257,23 @@ class Training:
         if all(bool(torch.isfinite(weight.grad).all()) for weight in moved if weight.grad is not None):
             self.optimizer.step()
 
+    def _end_with_the_budget(self) -> None:
+        """Move T to where the budget ends, and the scheduler's bias with it.
+
+        A step costs e^{2u}/T, so with u lower by log(asked)/2 and T by the factor asked it costs what it did before, and
+        the steps of a run cost the budget. Beyond the range of T, only u moves.
+        """
+        asked, (low, high) = max(float(np.mean(self.asked)), 1e-3), self.tasks.horizon
+        self.asked = []
+        with torch.no_grad():
+            self.weights.scheduler.bias.sub_(math.log(asked) / 2)
+        self._set_horizon(min(max(round(self.horizon / asked), low), high))
+
+    def _set_horizon(self, horizon: int) -> None:
+        self.horizon = horizon
+        if self.recipe.in_batches:
+            self.multipliers = _resized(self.multipliers, max(1, math.ceil(horizon / self.recipe.batch)))
+
     def _try_horizons(self) -> None:
         """Move T to a longer or shorter horizon if that does better on the same task with the same noise."""
         low, high = self.tasks.horizon
@@ -250,9 +288,7 @@ class Training:
             part = protector(self.weights, self.design)
             with torch.no_grad():
                 tried[horizon] = stopped_loss(part, task, torch.Generator().manual_seed(len(self.curve)))
-        self.horizon = min(tried, key=tried.__getitem__) if tried else here
-        if self.recipe.in_batches:
-            self.multipliers = _resized(self.multipliers, max(1, math.ceil(self.horizon / self.recipe.batch)))
+        self._set_horizon(min(tried, key=tried.__getitem__) if tried else here)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything needed to go on later: tensors, and plain data."""
@@ -262,6 +298,7 @@ class Training:
                 tensors[f"adam.{key}.{name}"] = torch.as_tensor(value).clone()
         tensors |= {"z": self.multipliers.z, "r": self.multipliers.r, "generator": self.generator.get_state()}
         plain = {"rng": self.rng.bit_generator.state, "horizon": self.horizon, "z_r": self.multipliers.z_r,
+                 "asked": self.asked,
                  "curve": [list(epoch) for epoch in self.curve]}  # fmt: skip
         return tensors, plain
 
@@ -280,6 +317,7 @@ class Training:
         self.rng.bit_generator.state = plain["rng"]
         self.horizon = int(plain["horizon"])
         self.multipliers = Multipliers(tensors["z"], tensors["r"], float(plain["z_r"]))
+        self.asked = [float(share) for share in plain["asked"]]
         self.curve = [Epoch(int(n), float(o), float(s), int(t), float(sec)) for n, o, s, t, sec in plain["curve"]]
 
 

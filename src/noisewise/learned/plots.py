@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..protect.protector import Protector
 from .evaluate import NOTHING_LEFT, closed, held_out_task
 from .meta import Epoch
+from .protector import base_step
 from .tasks import Source, Tasks
 from .unroll import Task, advance, calibrated_losses, start
 from .zoo import Learned
@@ -41,7 +42,7 @@ class Shown:
 
 
 def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
-    """Noise relative to equal noise, clip norm, step size along the average gradient, and loss, at every step."""
+    """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss, at every step."""
     limited, generator = closed(part), torch.Generator().manual_seed(seed)
     columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
     with torch.no_grad():
@@ -49,13 +50,11 @@ def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
         for _ in range(task.horizon):
             before = run.thetas
             run, track = advance(limited, task, run, 1, generator)
-            average = run.signal.average
-            rate = -((run.thetas - before) * average).sum(1) / average.square().sum(1).clamp(min=1e-20)
+            gradient, signal = run.signal.gradient, run.signal
+            along = -((run.thetas - before) * gradient).sum(1) / gradient.square().sum(1).clamp(min=1e-20)
+            rate = along / base_step(signal)
             noise = (task.horizon * track.spent[0].clamp(min=1e-12)).rsqrt()
-            linear = (
-                len(run.signal.groups) == 1
-            )  # its theta gets its scale at the end, so the scale on the way is no matter
-            loss = calibrated_losses(task, run.thetas) if linear else track.losses[0]
+            loss = calibrated_losses(task, run.thetas)  # theta gets its scale at the end: on the way it is no matter
             for column, values in zip(columns, (noise, track.clips[0], rate, loss), strict=True):
                 column.append(torch.where(going, values, torch.nan).double().numpy())
             going = going & (run.signal.remaining > NOTHING_LEFT)
@@ -92,10 +91,10 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
         _band(loss, result.untrained.loss, colour, "--", None)
     noise.axhline(1, color=GREY, linestyle="--", linewidth=1)
     clip.axhline(float(results[0].untrained.clip[0, 0]), color=GREY, linestyle="--", linewidth=1)
-    rate.axhline(100 / learned.horizon, color=GREY, linestyle="--", linewidth=1)
+    rate.axhline(1, color=GREY, linestyle="--", linewidth=1)
     titles = (
         ("Noise multiplier relative to equal noise", "ratio"), ("Clip norm", "norm"),
-        ("Step size along the average gradient", "step size"),
+        ("Step along the gradient relative to zero weights", "ratio"),
         ("Loss on the task's rows, theta at its best scale", "mean loss"),
     )  # fmt: skip
     for axes, (title, label) in zip(panels.flat, titles, strict=True):
@@ -104,7 +103,7 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
     _wide_enough(noise)
     _wide_enough(clip)
     top = max(float(np.nanmax(np.nanquantile(result.learned.rate, 0.9, axis=1))) for result in results)
-    rate.set_ylim(0, 1.1 * max(top, 100 / learned.horizon))
+    rate.set_ylim(0, 1.1 * max(top, 1.0))
     noise.plot([], [], color=GREY, linestyle="--", linewidth=1, label="zero-weight protector")
     figure.legend(*noise.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     kind = "a perceptron" if len(task.curator.model.groups) > 1 else "logistic regression"

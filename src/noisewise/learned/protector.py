@@ -4,11 +4,13 @@ Scheduler.  u_t from the signal;  share_t = sigmoid(2 u_t + logit(1/(T-t))) of w
     u = 0 is the uniform schedule, and no weights can overspend: that is the ``exact`` form. The ``open`` form, which
     the paper's constrained objectives train, spends e^{2 u_t}/T of the whole budget and stops when nothing is left.
 Projector.  For each coordinate, with g the released gradient and m its running average, both in units of the clip norm,
-    theta <- theta (1 - 0.1 tanh o_3) - eta (e^{2 o_1} m + (e^{2 o_2} - 1) g),   eta = 100 e^{2 rate} / T.
+    theta <- theta (1 - 0.1 tanh o_3) - eta (e^{2 o_1} g + (e^{2 o_2} - 1) m),   eta = e^{2 rate} n mu / T.
+    In units of the clip norm, noise then moves each coordinate, and so the score of a unit row, by about 1 over a run,
+    whatever size, budget, dimension and horizon.
 Clip.       C_t = C e^{2 c_t} with the exponent kept in [-4, 1], C the typical norm of the loss. A second output scales
-    the last theta of a linear model, so that its scores are calibrated.
+    the last theta (of a perceptron, its last layer), so that scores are calibrated.
 
-With all weights zero this is descent along the running average with equal noise: the zero-weight protector.
+With all weights zero this is plain gradient descent with equal noise: the zero-weight protector.
 Inputs are ratios of released numbers to their known noise, or public facts, so one set of weights serves any
 dimension, size, budget and horizon. ``inputs="paper"`` has the paper's instead: log-magnitude and sign of the
 gradient for the projector, the (paid) norm alone for the scheduler.
@@ -123,7 +125,7 @@ def weights_from(tensors: dict[str, Tensor]) -> Weights:
 
 
 def zero_weights(design: Design) -> Weights:
-    """All weights zero: descent along the average gradient with equal noise, the reference for what was learned."""
+    """All weights zero: gradient descent with equal noise, the reference for what was learned."""
     return weights_from({name: torch.zeros_like(weight) for name, weight in new_weights(design).tensors().items()})
 
 
@@ -188,8 +190,6 @@ class LearnedScale:
     cell: Cell
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
-        if len(signal.groups) > 1:  # layers multiply, so one factor for all of them is not a scale
-            return torch.ones(signal.copies)
         out, _ = run(self.cell, _global_inputs(signal), memory)
         return torch.exp((2 * _tame(out[:, 1])).clamp(-4, 2))
 
@@ -206,16 +206,21 @@ class LearnedProjector:
         return no_memory(self.cell, copies * dimension)
 
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        eta = 100 / signal.horizon * torch.exp((2 * _tame(self.rate)).clamp(-6, 6))
+        eta = (base_step(signal) * torch.exp((2 * _tame(self.rate)).clamp(-6, 6)))[:, None]
         if not self.design.projector:
-            return (thetas - eta * signal.average).clamp(-FARTHEST, FARTHEST), memory
+            return (thetas - eta * signal.gradient).clamp(-FARTHEST, FARTHEST), memory
         x = projector_inputs(signal, thetas, self.design)
         out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
         o = _tame(out).view(*thetas.shape, 3)
-        along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.average
-        along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.gradient
+        along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.gradient
+        along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.average
         moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
         return moved.clamp(-FARTHEST, FARTHEST), memory
+
+
+def base_step(signal: Signal) -> Tensor:
+    """The step sizes (R,) that weights of zero take: n mu / T, but none that is too long for the loss."""
+    return (math.sqrt(signal.dimension) / signal.horizon * signal.ratio).clamp(max=signal.longest_step)
 
 
 def scheduler_inputs(signal: Signal, design: Design) -> Tensor:

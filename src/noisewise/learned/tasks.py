@@ -14,10 +14,11 @@
     columns = [10, 123]            # a random subset of that many columns
     rescale = [0.3, 1.0]           # each column times a random factor
     losses = ["logistic", "hinge"]
-    basis = 0.5                    # how often rows are put in a bought basis, which takes their mean out
+    basis = 0.5                    # how often rows are put in a bought basis, where a private run could buy one
 
-Sources may have ``pairs`` of classes (``"all"``, a list, or ``"groups"``: random groups of classes, which is harder), ``without`` classes, ``model = "mlp"`` with ``hidden``
-units, and a ``weight``. Every source's last fifth of the rows is held out for evaluation.
+Sources may have ``pairs`` of classes (``"all"``, a list, or ``"groups"``: random groups of classes, which is harder),
+``without`` classes, ``components = [20, 128]`` (that many leading principal components of the images or table, instead of
+columns), ``model = "mlp"`` with ``hidden`` units, and a ``weight``. Every source's last fifth of the rows is held out for evaluation.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from numpy.typing import NDArray
 from .. import _validate
 from ..accounting.gdp import mu_of
 from ..curator import PublicCurator
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..data.generated import census, digits
 from ..gradients import MLP, Linear, Model
 from ..losses import Softmax, Squared, loss_named
@@ -69,6 +70,7 @@ class Source:
     pairs: Any = "all"
     without: tuple[int, ...] = ()
     columns: tuple[int, int] | None = None
+    components: tuple[int, int] | None = None
     rescale: tuple[float, float] | None = None
     losses: tuple[str, ...] = ("logistic",)
     model: str = "linear"
@@ -89,9 +91,11 @@ class Source:
             _validate.one_of(LOSSES, losses=loss)
             if self.model == "mlp" and loss == "hinge":
                 raise ValueError("losses has 'hinge' for a perceptron, whose losses are smooth; pass 'huber_hinge'")
-        for name in ("columns", "rescale"):
+        for name in ("columns", "components", "rescale"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name))
+        if self.components is not None and (self.columns is not None or self.data in ("gaussian", "quadratic")):
+            raise ValueError("components are of images or a table, whole; leave out columns or components")
         pairs = self.pairs if isinstance(self.pairs, tuple | list) else ()
         if self.pairs not in ("all", "groups") and not (
             pairs and all(isinstance(p, tuple | list) and len(p) == 2 for p in pairs)
@@ -136,17 +140,19 @@ class Tasks:
         if not self.sources:
             raise ValueError("there is no [[source]]; name at least one, e.g. data = 'gaussian'")
 
-    def draw(self, rng: np.random.Generator, *, held_out: bool = False, horizon: int | None = None) -> Task:
+    def draw(
+        self, rng: np.random.Generator, *, held_out: bool = False, horizon: int | None = None, spread: float = SPREAD
+    ) -> Task:
         """A random task: source, rows, columns, loss, size, horizon, and a budget for each copy."""
         weights = np.array([source.weight for source in self.sources])
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
         loss_name = str(rng.choice(source.losses))
         X, y = _rows(source, self.folder, rng, self.rows, held_out)
         size, worth = self._size_and_worth(rng, _dimension(source, loss_name, X.shape[1]))
-        if rng.random() < source.basis:
+        if rng.random() < source.basis and worth_buying(size, worth, X.shape[1]):
             X = X @ _bought(X, size, worth, rng)
             worth *= math.sqrt(1 - BASIS_SHARE - LENGTH_SHARE)
-        mu = torch.from_numpy(worth * rng.uniform(1 / SPREAD, SPREAD, self.copies)).float()
+        mu = torch.from_numpy(worth * rng.uniform(1 / spread, spread, self.copies)).float()
         steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
         model, labels = _model(source, loss_name, X.shape[1], y)
         curator = PublicCurator(torch.from_numpy(X), torch.from_numpy(labels), model=model, seed=0)
@@ -222,7 +228,9 @@ def _rows(
             X, y = X[chosen], np.where(np.isin(y[chosen], first), 1.0, -1.0)
         some = rng.permutation(len(X))[:rows]
         X, y = X[some], y[some]
-        if source.columns:
+        if source.components:
+            X = _in_components(source, folder, X, rng)
+        elif source.columns:
             low, high = source.columns
             many = int(rng.integers(min(low, X.shape[1]), min(high, X.shape[1]) + 1))
             X = X[:, rng.choice(X.shape[1], many, replace=False)]
@@ -230,6 +238,16 @@ def _rows(
         X = X * rng.uniform(*source.rescale, X.shape[1])
     X = np.column_stack([X, np.ones(len(X))])
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def _in_components(source: Source, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
+    """Rows in some of the leading principal components of the source, as public features would be made."""
+    where = tuple(source.where.items())
+    mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
+    low, high = source.components or (1, X.shape[1])
+    many = int(rng.integers(min(low, X.shape[1]), min(high, X.shape[1]) + 1))
+    features: Floats = (X - mean) @ vectors[:, :many]
+    return features
 
 
 def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
@@ -281,6 +299,20 @@ def _loaded(
         X = 2 * (columns - low) / np.where(high > low, high - low, 1.0) - 1
     order = np.random.default_rng(0).permutation(len(X))
     return X[order], y[order]
+
+
+@lru_cache(maxsize=4)
+def _principal(
+    data: str, file: str | None, label: str, where: tuple[tuple[str, Any], ...], drop: tuple[str, ...],
+    without: tuple[int, ...], folder: str,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Mean row and principal directions (as columns, leading first) of the rows that are not held out."""
+    X, y = _loaded(data, file, label, where, drop, folder)
+    last = int((1 - HELD_OUT) * len(X))
+    rows = X[:last][~np.isin(y[:last], without)]
+    mean = rows.mean(0)
+    _, vectors = np.linalg.eigh((rows - mean).T @ (rows - mean))
+    return mean, vectors[:, ::-1].copy()
 
 
 def _gaussian(

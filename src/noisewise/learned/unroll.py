@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..curator import PublicCurator
-from ..protect.clips import typical_clip
-from ..protect.protector import Protector, Run, answered, begin, question
+from ..protect.clips import longest_step, typical_clip
+from ..protect.protector import Protector, Run, answered, begin, question, scaled
 from ..protect.signal import first_signal
 from .protector import LearnedSchedule
 
@@ -50,6 +50,7 @@ def start(protector: Protector, task: Task) -> Run:
         horizon=task.horizon,
         ratio=task.size * task.mu / math.sqrt(model.dimension),
         typical_clip=typical_clip(model.loss.name, model.loss.task),
+        longest_step=longest_step(model.loss.name, model.loss.task, len(model.groups)),
         groups=model.groups,
     )
     return begin(protector, model.start().repeat(task.copies, 1), signal)
@@ -113,12 +114,12 @@ def detached(run: Run) -> Run:
 
 
 def calibrated_losses(task: Task, thetas: Tensor) -> Tensor:
-    """Mean loss at the best multiple of each theta: what a classifier is worth when only its ranking counts.
+    """Mean loss at the best scale of the scores: what a classifier is worth when only its ranking counts.
 
     The factor is a minimiser, so by the envelope theorem the gradient may treat it as a constant.
     """
-    factors = torch.logspace(-2, 1.5, 29)
+    factors, groups = torch.logspace(-2, 1.5, 29), task.curator.model.groups
     with torch.no_grad():
-        tried = torch.stack([task.curator.mean_losses(thetas * factor) for factor in factors])
-        best = factors[tried.argmin(0)]
-    return task.curator.mean_losses(thetas * best[:, None])
+        tried = [task.curator.mean_losses(scaled(thetas, factor.expand(len(thetas)), groups)) for factor in factors]
+        best = factors[torch.stack(tried).argmin(0)]
+    return task.curator.mean_losses(scaled(thetas, best, groups))

@@ -23,9 +23,9 @@ from torch import Tensor
 from ..protect.protector import Protector
 from .protector import Design, Weights, fits, protector, weights_from, zero_weights
 
-FORMAT = 1
+FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
-NOISY = 10.0  # n mu / sqrt(d) below which noise drowns the gradient
+NOISY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
 WIDE = 300  # parameters
 LONGEST = 100_000  # steps
 A_LITTLE = 1.1  # a factor outside of a range that is no news
@@ -176,7 +176,7 @@ def named(name: str) -> Learned:
 def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:
     """The rule, from public facts alone; ``ratio`` is n mu / sqrt(d), in which size, budget and dimension come together.
 
-    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``clear`` from a ratio of 10 on, and
+    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``clear`` from a ratio of 20 on, and
     below it ``noisy``, or ``wide`` from 300 parameters on.
     """
     if layers > 1:

@@ -8,7 +8,8 @@ goes on in a basis where the direction of m is scaled down and typical rows have
 
 Then full-batch heavy ball with equal noise, theta <- theta - eta v, v <- 0.9 v + g, and the mean of the second half of
 the iterates is released in the old basis. Horizon and step size follow from r = n mu / sqrt(d), the signal-to-noise
-ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C).
+ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C), kappa growing with
+sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much whatever their number.
 
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so noise and horizon may depend on what was bought.
 The basis is a released matrix applied to each row by itself; averaging and changing back are post-processing.
@@ -30,13 +31,14 @@ from ..accounting.gdp import mu_of
 from ..budget import Meter
 from ..choice import choose_meter
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..protect.clips import typical_clip
 from .base import Method
 from .nonprivate import minimise
 
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
+USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen
 KAPPA = {"hinge": 11.0, "huber_hinge": 11.0, "logistic": 14.0, "softmax": 14.0, "squared": 5.5}
 
 
@@ -103,8 +105,8 @@ class Descent(Method):
 
     def _start(self, theta: Tensor, private: Curator, public: PublicCurator | None) -> Tensor:
         """Buy the basis, move there, and start from public rows if there are any."""
-        if self.deflate:
-            basis = bought_basis(private)
+        basis = bought_basis(private) if self.deflate else None
+        if basis is not None:
             private.change_basis(basis)
             public = public and public.in_basis(basis)
         return theta if public is None else minimise(public, theta, l2=WARM_START_L2, steps=50)
@@ -118,25 +120,34 @@ class Descent(Method):
 
 def signal_to_noise(facts: Facts) -> float:
     """r = n mu / sqrt(d), with mu halved under replace_one: how clear one release of the whole budget would be."""
+    return (facts.size or 1.0) * _worth(facts) / math.sqrt(facts.dimension)
+
+
+def _worth(facts: Facts) -> float:
     budget = facts.budget
-    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-    return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
+    return mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
 
 
 def default_learning_rate(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """eta = kappa r / (10 T C): noise then moves theta by about kappa, a typical ||theta|| at the end.
 
-    At most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
+    Spread over d coordinates, that moves the score of a unit row by kappa / sqrt(d), so beyond 128 parameters kappa is
+    larger by sqrt(d / 128). At most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
     """
-    kappa = KAPPA.get(facts.loss, KAPPA["hinge"])
+    kappa = KAPPA.get(facts.loss, KAPPA["hinge"]) * math.sqrt(max(facts.dimension / USUAL_DIMENSION, 1.0))
     stable = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 4.0
     return min(kappa * ratio / (10 * steps * clip), 4.0, stable)
 
 
-def bought_basis(private: Curator) -> Tensor:
-    """The matrix that scales down the mean row and makes typical rows as long as 1, from paid statistics."""
+def bought_basis(private: Curator) -> Tensor | None:
+    """The matrix that scales down the mean row and makes typical rows as long as 1, from paid statistics.
+
+    None, and nothing is spent, where the mean would be mostly noise.
+    """
     facts = private.facts
     size = facts.size or 1.0
+    if not worth_buying(size, _worth(facts), facts.features):
+        return None
     mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
     length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(LENGTH_SHARE))
     squared_length = min(max(float(length.value) / size, 0.01), 1.0)

@@ -1,6 +1,6 @@
 """Learning to Protect: a protector that was learned on public tasks spends the budget and makes the steps.
 
-    buy a basis in which the mean row is small                                 (or take it from public rows)
+    buy a basis in which the mean row is small, if that can be told            (or take it from public rows)
     for t = 1 .. T:
         C_t, share_t = clip(signal), schedule(signal)                          (LSTMs that see released facts)
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
@@ -32,7 +32,7 @@ from ..curator import Curator, Facts, PublicCurator
 from ..curator.curator import LEAST_CLIP
 from ..learned.fast import fast
 from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
-from ..protect.clips import typical_clip
+from ..protect.clips import longest_step, typical_clip
 from ..protect.protector import Protector, Run, answered, begin, finished, question
 from ..protect.signal import first_signal, one
 from .base import Method
@@ -132,7 +132,9 @@ class L2P(Method):
     def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if self.deflate:
             free = public_basis(public, private.facts)
-            private.change_basis(bought_basis(private) if free is None else free)
+            basis = bought_basis(private) if free is None else free
+            if basis is not None:
+                private.change_basis(basis)
         before, facts = private.meter.spent_fraction, private.facts
         ratio = signal_to_noise(facts) * math.sqrt(1 - before)
         signal = first_signal(
@@ -141,6 +143,7 @@ class L2P(Method):
             horizon=state.horizon,
             ratio=one(ratio),
             typical_clip=self.max_grad_norm or typical_clip(facts.loss, facts.task),
+            longest_step=longest_step(facts.loss, facts.task, len(facts.groups)),
             groups=facts.groups,
         )
         return state._replace(run=begin(state.protector, state.theta[None], signal), before=before)

@@ -1,4 +1,4 @@
-"""Clip norms that follow from the loss alone."""
+"""Clip norms and step sizes that follow from the loss alone."""
 
 from __future__ import annotations
 
@@ -12,3 +12,18 @@ def typical_clip(loss: str, task: str) -> float:
     if loss == "squared":
         return 2.0 if task == "binary" else 1.0
     return 0.5 if loss == "logistic" else 1.0
+
+
+def longest_step(loss: str, task: str, layers: int = 1) -> float:
+    """The longest step of plain descent on gradients in units of the typical clip norm C.
+
+    The squared loss has slopes without end, and beyond 2 C / M for its curvature M = 2 descent on unit rows may run away.
+    The slopes of the others end, so a long step is no danger to a linear model; in a perceptron it would drive hidden
+    units to where they no longer learn.
+
+    >>> longest_step("squared", "binary"), longest_step("logistic", "binary"), longest_step("softmax", "classes", 2)
+    (2.0, 30.0, 10.0)
+    """
+    if loss == "squared":
+        return typical_clip(loss, task)
+    return 30.0 if layers == 1 else 10.0

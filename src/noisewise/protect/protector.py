@@ -153,7 +153,13 @@ def finished(protector: Protector, run: Run) -> Tensor:
     """The thetas (R, dimension) to release."""
     if protector.scale is None:
         return run.thetas
-    return run.thetas * protector.scale(run.signal, run.clip_memory)[:, None]
+    return scaled(run.thetas, protector.scale(run.signal, run.clip_memory), run.signal.groups)
+
+
+def scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
+    """The thetas whose scores are ``factors`` (R,) times as large: of a perceptron, only the last layer changes."""
+    before = sum(groups[:-1])
+    return torch.cat([thetas[:, :before], thetas[:, before:] * factors[:, None]], 1)
 
 
 def by_hand(rule: projectors.Projector[Any], *, clip_factor: float = 1.0) -> Protector:

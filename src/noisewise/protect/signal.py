@@ -23,6 +23,7 @@ class Signal(NamedTuple):
     ``remaining``: share of the training budget that is left. ``ratio``: n mu / sqrt(d), how clear one release of the
     whole training budget would be. ``gradient`` has noise ``noise_std`` on each coordinate, ``average`` (of past
     gradients, bias corrected) has ``average_std``. ``norm`` estimates the norm of the true average from these two.
+    ``longest_step``: of plain descent for the loss, in units of the typical clip norm.
     ``paid_norm``: a norm that was asked for and paid before this step, if the protector wants one.
     """
 
@@ -31,6 +32,7 @@ class Signal(NamedTuple):
     ratio: Tensor
     remaining: Tensor
     typical_clip: float
+    longest_step: float
     groups: tuple[int, ...]
     clip: Tensor
     gradient: Tensor
@@ -57,14 +59,16 @@ def first_signal(
     horizon: int,
     ratio: Tensor,
     typical_clip: float,
+    longest_step: float = math.inf,
     groups: tuple[int, ...] = (),
 ) -> Signal:
     """What is known before anything is asked."""
     one, zero = torch.ones(copies, dtype=torch.float32), torch.zeros(copies, dtype=torch.float32)
     none = torch.zeros(copies, dimension, dtype=torch.float32)
     return Signal(
-        step=0, horizon=horizon, ratio=ratio, remaining=one, typical_clip=typical_clip, groups=groups or (dimension,),
-        clip=typical_clip * one, gradient=none, noise_std=zero, average=none, average_std=one, norm=one,
+        step=0, horizon=horizon, ratio=ratio, remaining=one, typical_clip=typical_clip,
+        longest_step=longest_step, groups=groups or (dimension,), clip=typical_clip * one, gradient=none,
+        noise_std=zero, average=none, average_std=one, norm=one,
     )  # fmt: skip
 
 

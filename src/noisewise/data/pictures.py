@@ -1,0 +1,78 @@
+"""Features of pictures that need no data: histograms of oriented gradients.
+
+    picture -> slopes at every pixel -> in each cell, how much slope there is in each direction -> square root
+
+Every picture is turned by itself, so the features may be computed before anything is private or public; nothing is
+learned. Under a tight budget such features are worth more than a better optimiser: a linear model on them needs fewer
+and clearer directions than one on pixels.
+
+Dalal & Triggs 2005, Histograms of oriented gradients for human detection; Tramer & Boneh 2021, Differentially private
+learning needs better features (or much more data).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from .. import _validate
+
+CHUNK = 2000  # pictures at a time, to keep memory low
+
+
+class OrientedGradients(TransformerMixin, BaseEstimator):
+    """Rows of pixels to histograms of oriented gradients; a scikit-learn transformer that learns nothing.
+
+    ``shape``: height and width of a picture. ``cell``: pixels along the side of a cell. ``directions``: of a histogram.
+
+    >>> pictures = np.zeros((2, 64)); pictures[0, 32:] = 1.0
+    >>> OrientedGradients((8, 8)).fit_transform(pictures).shape
+    (2, 32)
+    """
+
+    def __init__(self, shape: tuple[int, int] = (28, 28), *, cell: int = 4, directions: int = 8) -> None:
+        self.shape = shape
+        self.cell = cell
+        self.directions = directions
+
+    def fit(self, X: Any, y: Any = None) -> OrientedGradients:
+        """Nothing is learned; the settings are checked."""
+        _validate.whole(height=self.shape[0], width=self.shape[1], cell=self.cell, directions=self.directions)
+        if min(self.shape) < 2:
+            raise ValueError(f"shape is {self.shape!r}; pass (height, width) of at least 2 pixels each")
+        self.n_features_in_ = self.shape[0] * self.shape[1]
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """A row of ``directions`` numbers for each cell, cells row by row."""
+        rows = np.asarray(X, dtype=np.float32)
+        height, width = self.shape
+        if rows.ndim != 2 or rows.shape[1] != height * width:
+            raise ValueError(f"X has shape {rows.shape}; pass rows of {height} x {width} = {height * width} pixels")
+        pictures = rows.reshape(-1, height, width)
+        parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, len(rows), CHUNK)]
+        return np.concatenate(parts) if parts else np.empty((0, self._columns()), np.float32)
+
+    def _columns(self) -> int:
+        return -(-self.shape[0] // self.cell) * -(-self.shape[1] // self.cell) * self.directions
+
+    def _histograms(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+        down, right = np.gradient(pictures, axis=(1, 2))
+        angle = np.arctan2(down, right) % (2 * np.pi) * (self.directions / (2 * np.pi))
+        below = np.floor(angle)
+        above, size = angle - below, np.hypot(down, right)
+        many, height, width = pictures.shape
+        slopes = np.zeros((many, height, width, self.directions), np.float32)
+        first = (below.astype(np.intp) % self.directions)[..., None]
+        np.put_along_axis(slopes, first, (size * (1 - above))[..., None], 3)
+        second = np.zeros_like(slopes)
+        np.put_along_axis(second, (first + 1) % self.directions, (size * above)[..., None], 3)
+        slopes += second
+        tall, wide = -(-height // self.cell), -(-width // self.cell)
+        edges = ((0, 0), (0, tall * self.cell - height), (0, wide * self.cell - width), (0, 0))
+        cells = np.pad(slopes, edges).reshape(many, tall, self.cell, wide, self.cell, self.directions)
+        histograms: NDArray[np.float32] = np.sqrt(cells.sum((2, 4))).reshape(many, -1)
+        return histograms

@@ -1,0 +1,67 @@
+"""Histograms of oriented gradients: what they see, and that each picture is turned by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import noisewise as nw
+
+
+def edge(height: int = 8, width: int = 8) -> np.ndarray:
+    """Dark on the left, light on the right: slopes point right."""
+    picture = np.zeros((height, width))
+    picture[:, width // 2 :] = 1.0
+    return picture
+
+
+def test_an_edge_is_seen_in_its_direction_and_place() -> None:
+    features = nw.OrientedGradients((8, 8), directions=4).fit_transform(edge().reshape(1, -1))
+    histograms = features.reshape(2, 2, 4)  # cells down, cells right, directions: right, down, left, up
+    assert np.allclose(histograms[..., 1:], 0)
+    assert np.allclose(histograms[..., 0], np.sqrt(4 * 0.5))  # half a step on either side of the edge, four rows
+    turned = nw.OrientedGradients((8, 8), directions=4).fit_transform(edge().T.reshape(1, -1)).reshape(2, 2, 4)
+    assert np.allclose(turned[..., 1], np.sqrt(2)) and np.allclose(turned[..., [0, 2, 3]], 0)
+
+
+def test_a_direction_in_between_is_shared() -> None:
+    down, right = np.mgrid[0:8, 0:8]
+    slope = (down + right).reshape(1, -1) / 16.0
+    histograms = nw.OrientedGradients((8, 8), directions=4).fit_transform(slope).reshape(-1, 4)
+    assert np.allclose(histograms[:, 0], histograms[:, 1], rtol=1e-5) and (histograms[:, 0] > 0).all()
+    assert np.allclose(histograms[:, 2:], 0)
+
+
+@pytest.mark.parametrize("company", [1, 7, 2000, 2001])
+def test_a_picture_is_turned_by_itself(company: int) -> None:
+    """The privacy of everything after it rests on this: no bit of a row depends on the other rows."""
+    rng = np.random.default_rng(0)
+    mine, others = rng.random((1, 100)), rng.random((company, 100))
+    turn = nw.OrientedGradients((10, 10), cell=4)
+    alone = turn.fit_transform(mine)
+    assert alone.shape == (1, 3 * 3 * 8)  # cells at the edge are filled up with nothing
+    for rows in (np.concatenate([mine, others]), np.concatenate([others, mine])):
+        at = 0 if np.array_equal(rows[0], mine[0]) else len(rows) - 1
+        assert np.array_equal(turn.transform(rows)[at], alone[0])
+
+
+def test_a_flat_picture_has_no_direction_and_no_pictures_no_rows() -> None:
+    turn = clone(nw.OrientedGradients((8, 8)))
+    assert not turn.fit_transform(np.full((1, 64), 0.7)).any()
+    assert turn.transform(np.empty((0, 64))).shape == (0, 32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "said"),
+    [
+        ({}, np.zeros((1, 63)), "28 x 28 = 784 pixels"),
+        ({"shape": (8, 8)}, np.zeros(64), "8 x 8 = 64 pixels"),
+        ({"shape": (1, 64)}, np.zeros((1, 64)), "at least 2 pixels"),
+        ({"cell": 0}, np.zeros((1, 784)), "cell"),
+        ({"directions": 2.5}, np.zeros((1, 784)), "directions"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict, rows: np.ndarray, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        nw.OrientedGradients(**settings).fit(rows).transform(rows)
