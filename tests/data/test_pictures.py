@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -46,6 +48,27 @@ def test_a_picture_is_turned_by_itself(company: int) -> None:
         assert np.array_equal(turn.transform(rows)[at], alone[0])
 
 
+def test_no_pixel_raises_warns_or_is_shown() -> None:
+    """A private picture may not stop anything, change another one, or be seen in a message."""
+    rows = np.random.default_rng(0).random((4, 64))
+    turn, good = nw.OrientedGradients((8, 8)), nw.OrientedGradients((8, 8)).fit_transform(rows)
+    for worst in (np.nan, np.inf, -np.inf, 1e300):
+        odd = rows.copy()
+        odd[2, 5] = worst
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            features = turn.transform(odd)
+        assert np.isfinite(features).all() and np.array_equal(features[[0, 1, 3]], good[[0, 1, 3]])
+    with pytest.raises(ValueError) as refusal:
+        turn.transform([["SECRET"] * 64])
+    assert "SECRET" not in str(refusal.value) and refusal.value.__cause__ is None
+
+
+def test_settings_are_checked_before_pictures_are_turned() -> None:
+    with pytest.raises(ValueError, match="cell"):
+        nw.OrientedGradients((8, 8), cell=0).transform(np.zeros((1, 64)))
+
+
 def test_a_flat_picture_has_no_direction_and_no_pictures_no_rows() -> None:
     turn = clone(nw.OrientedGradients((8, 8)))
     assert not turn.fit_transform(np.full((1, 64), 0.7)).any()
@@ -58,6 +81,8 @@ def test_a_flat_picture_has_no_direction_and_no_pictures_no_rows() -> None:
         ({}, np.zeros((1, 63)), "28 x 28 = 784 pixels"),
         ({"shape": (8, 8)}, np.zeros(64), "8 x 8 = 64 pixels"),
         ({"shape": (1, 64)}, np.zeros((1, 64)), "at least 2 pixels"),
+        ({"shape": 28}, np.zeros((1, 784)), "shape is 28"),
+        ({"shape": (28,)}, np.zeros((1, 784)), "shape is"),
         ({"cell": 0}, np.zeros((1, 784)), "cell"),
         ({"directions": 2.5}, np.zeros((1, 784)), "directions"),
     ],

@@ -129,10 +129,10 @@ def test_a_batch_keeps_no_graph_of_those_before(constraint, monkeypatch):
         return go(part, task, run, steps, generator, **rest)
 
     monkeypatch.setattr(meta, "advance", spied)
-    list(training(constraint, epochs=1))
+    run = training(constraint, epochs=1)
+    list(run)
     assert len(entered) >= 2
-    horizon = sum(steps for steps, _, _ in entered)
-    assert entered == [(min(2, horizon - at), False, at) for at in range(0, horizon, 2)]
+    assert entered == [(min(2, run.horizon - at), False, at) for at in range(0, run.horizon, 2)]
 
 
 def test_a_seed_decides_a_training():
@@ -274,6 +274,18 @@ def test_the_tent_forms_move_their_horizon_to_where_the_budget_ends(constraint):
     assert again.horizon == 24
 
 
+def test_paid_norms_count_in_what_was_asked():
+    run = Training(TINY, Design(norm_share=0.5), Recipe(constraint="tent", epochs=1, learning_rate=1e-9, warm_up=1))
+    list(run)
+    assert run.asked[0] > 1.2  # the even shares of the gradients, and half as much again for norms
+
+
+def test_only_the_tents_keep_what_was_asked():
+    run = training("lagrangian", epochs=2)
+    list(run)
+    assert run.asked == []
+
+
 def test_training_starts_where_the_recipe_says():
     fresh, moved = training(), training(start_rate=4.0, start_clip=0.1)
     assert float(torch.exp(2 * moved.weights.rate.detach())) == pytest.approx(4.0)
@@ -289,7 +301,7 @@ def test_the_papers_preset():
 
 @pytest.mark.parametrize(
     "wrong", [{"constraint": "hope"}, {"epochs": 0}, {"batch": 0}, {"learning_rate": 0.0}, {"penalty": -1.0},
-              {"final_weight": 1.5}, {"start_rate": 0.0}, {"start_clip": -1.0}, {"scheduler_updates": 1}, {"gradient_clip": 0.0}]
+              {"final_weight": 1.5}, {"start_rate": 0.0}, {"start_rate": 500.0}, {"start_clip": -1.0}, {"start_clip": 0.01}, {"start_clip": 3.0}, {"scheduler_updates": 1}, {"gradient_clip": 0.0}]
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused_by_name(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from .. import _validate
+from .checks import without_values
 
 CHUNK = 2000  # pictures at a time, to keep memory low
+HUGE = 1e6
 
 
 class OrientedGradients(TransformerMixin, BaseEstimator):
@@ -40,24 +42,32 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> OrientedGradients:
         """Nothing is learned; the settings are checked."""
-        _validate.whole(height=self.shape[0], width=self.shape[1], cell=self.cell, directions=self.directions)
-        if min(self.shape) < 2:
-            raise ValueError(f"shape is {self.shape!r}; pass (height, width) of at least 2 pixels each")
-        self.n_features_in_ = self.shape[0] * self.shape[1]
+        self._checked_shape()
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """A row of ``directions`` numbers for each cell, cells row by row."""
-        rows = np.asarray(X, dtype=np.float32)
-        height, width = self.shape
+        """A row of ``directions`` numbers for each cell, cells row by row.
+
+        A pixel that is not a number counts as 0, an infinite or huge one as a million: no picture may raise or warn.
+        """
+        height, width = self._checked_shape()
+        try:
+            rows = np.asarray(X, dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise without_values(error) from None
+        rows = np.nan_to_num(rows, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
         if rows.ndim != 2 or rows.shape[1] != height * width:
             raise ValueError(f"X has shape {rows.shape}; pass rows of {height} x {width} = {height * width} pixels")
         pictures = rows.reshape(-1, height, width)
-        parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, len(rows), CHUNK)]
-        return np.concatenate(parts) if parts else np.empty((0, self._columns()), np.float32)
+        parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, max(len(rows), 1), CHUNK)]
+        return np.concatenate(parts)
 
-    def _columns(self) -> int:
-        return -(-self.shape[0] // self.cell) * -(-self.shape[1] // self.cell) * self.directions
+    def _checked_shape(self) -> tuple[int, int]:
+        shape = self.shape
+        if not isinstance(shape, tuple | list) or len(shape) != 2 or any(type(n) is not int or n < 2 for n in shape):
+            raise ValueError(f"shape is {shape!r}; pass (height, width), each of at least 2 pixels")
+        _validate.whole(cell=self.cell, directions=self.directions)
+        return shape[0], shape[1]
 
     def _histograms(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
         down, right = np.gradient(pictures, axis=(1, 2))
@@ -74,5 +84,5 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         tall, wide = -(-height // self.cell), -(-width // self.cell)
         edges = ((0, 0), (0, tall * self.cell - height), (0, wide * self.cell - width), (0, 0))
         cells = np.pad(slopes, edges).reshape(many, tall, self.cell, wide, self.cell, self.directions)
-        histograms: NDArray[np.float32] = np.sqrt(cells.sum((2, 4))).reshape(many, -1)
+        histograms: NDArray[np.float32] = np.sqrt(cells.sum((2, 4))).reshape(many, tall * wide * self.directions)
         return histograms

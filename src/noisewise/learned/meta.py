@@ -42,6 +42,7 @@ from .unroll import Task, Track, advance, calibrated_losses, detached, start
 CONSTRAINTS = ("exact", "lagrangian", "tent", "batch_lagrangian", "batch_tent")
 OVERTIME = 1.5  # the tent looks past the horizon, to see whether the budget should have lasted longer
 TENT = 0.25  # half the width of the window around the step where the budget ends, as a share of the horizon
+STARTS = {"start_rate": (0.003, 400.0), "start_clip": (0.019, 2.7)}  # beyond, what is learned is clamped
 TRIAL = 1.15  # a trial horizon is that factor longer or shorter
 
 
@@ -71,7 +72,9 @@ class Recipe:
         _validate.one_of(CONSTRAINTS, constraint=self.constraint)
         _validate.whole(epochs=self.epochs, batch=self.batch)
         _validate.positive(learning_rate=self.learning_rate, gradient_clip=self.gradient_clip, penalty=self.penalty)
-        _validate.positive(start_rate=self.start_rate, start_clip=self.start_clip)
+        for name, (low, high) in STARTS.items():
+            if not low < (value := getattr(self, name)) < high:
+                raise ValueError(f"{name} is {value!r}; pass a number between {low} and {high}")
         _validate.share(final_weight=self.final_weight)
         if (self.scheduler_updates == 0) != (self.projector_updates == 0):
             raise ValueError("scheduler_updates and projector_updates are both 0 (all together) or both at least 1")
@@ -174,9 +177,12 @@ class Training:
         """One update through a whole unrolled run."""
         recipe, part = self.recipe, protector(self.weights, self.design)
         longer = recipe.constraint == "tent" and turn != "projector"
-        steps = math.ceil(OVERTIME * task.horizon) if longer else task.horizon
-        run, track = advance(part, task, start(part, task), steps, self.generator, constants=recipe.constants)
-        self.asked.append(float(track.spent[: task.horizon].detach().sum(0).mean()))
+        run, track = advance(part, task, start(part, task), task.horizon, self.generator, constants=recipe.constants)
+        self._note(run)
+        if longer:
+            more = math.ceil(OVERTIME * task.horizon) - task.horizon
+            run, after = advance(part, task, run, more, self.generator, constants=recipe.constants)
+            track = Track(*(torch.cat(both) for both in zip(track, after, strict=True)))
         spent = track.spent.sum(0)
         first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
         if longer:
@@ -195,7 +201,7 @@ class Training:
         return float(loss.detach()), float(spent.mean().detach())
 
     def _objective(self, task: Task, run: Run, track: Track) -> Tensor:
-        """F of each copy. For classifiers f_T is taken at the best multiple of theta, as accuracy would, and
+        """F of each copy. For classifiers f_T is taken at the best scale of the scores, as accuracy would, and
         the scale of the released theta learns from the plain loss, which leaves the path alone."""
         recipe, final, model = self.recipe, track.losses[-1], task.curator.model
         scale = protector(self.weights, self.design).scale
@@ -223,7 +229,7 @@ class Training:
             self._update(augmented, turn)
             means.append(float(mean.detach()))
             spents.append(float(spent.detach()))
-        self.asked.append(sum(spents))
+        self._note(run)
         if turn != "projector":
             self._share_out(torch.tensor(spents), torch.tensor(means))
         return means[-1], sum(spents)
@@ -256,6 +262,11 @@ class Training:
         torch.nn.utils.clip_grad_norm_(moved, self.recipe.gradient_clip)
         if all(bool(torch.isfinite(weight.grad).all()) for weight in moved if weight.grad is not None):
             self.optimizer.step()
+
+    def _note(self, run: Run) -> None:
+        """The share of the budget that a run has asked for, paid norms and all, when it has come to T."""
+        if self.recipe.tent:
+            self.asked.append(1 - float(run.signal.remaining.detach().mean()))
 
     def _end_with_the_budget(self) -> None:
         """Move T to where the budget ends, and the scheduler's bias with it.

@@ -69,7 +69,7 @@ class Design:
 
 
 class Weights(NamedTuple):
-    """Everything that is learned: three cells and the logarithm of the base step size."""
+    """Everything that is learned: three cells and the logarithm of a factor on the base step."""
 
     scheduler: Cell
     projector: Cell
@@ -185,7 +185,7 @@ class LearnedClip:
 
 @dataclass(frozen=True)
 class LearnedScale:
-    """The second output of the clip's LSTM after the last step: a factor from e^-4 to e^2 for the last theta."""
+    """The second output of the clip's LSTM after the last step: a factor from e^-4 to e^2 for its scores."""
 
     cell: Cell
 

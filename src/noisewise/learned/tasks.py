@@ -244,7 +244,8 @@ def _in_components(source: Source, folder: Path, X: Floats, rng: np.random.Gener
     """Rows in some of the leading principal components of the source, as public features would be made."""
     where = tuple(source.where.items())
     mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
-    low, high = source.components or (1, X.shape[1])
+    assert source.components is not None
+    low, high = source.components
     many = int(rng.integers(min(low, X.shape[1]), min(high, X.shape[1]) + 1))
     features: Floats = (X - mean) @ vectors[:, :many]
     return features

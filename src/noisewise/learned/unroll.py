@@ -44,13 +44,14 @@ class Track(NamedTuple):
 def start(protector: Protector, task: Task) -> Run:
     """A run of each copy, at the model's public starting point."""
     model = task.curator.model
+    clip = typical_clip(model.loss.name, model.loss.task)
     signal = first_signal(
         task.copies,
         model.dimension,
         horizon=task.horizon,
         ratio=task.size * task.mu / math.sqrt(model.dimension),
-        typical_clip=typical_clip(model.loss.name, model.loss.task),
-        longest_step=longest_step(model.loss.name, model.loss.task, len(model.groups)),
+        typical_clip=clip,
+        longest_step=longest_step(model.loss.name, clip, len(model.groups)),
         groups=model.groups,
     )
     return begin(protector, model.start().repeat(task.copies, 1), signal)

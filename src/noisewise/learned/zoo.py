@@ -120,6 +120,8 @@ def _read(written: bytes) -> Learned:
         raise ValueError(str(error)) from None
     length = int.from_bytes(written[:8], "little")
     header = json.loads(json.loads(written[8 : 8 + length])["__metadata__"]["noisewise"])
+    if isinstance(header, dict) and header.get("format") == 1:
+        raise ValueError("it was made by an earlier noisewise, whose steps had another meaning; train it again")
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"its header is not of format {FORMAT}")
     if any(weight.dtype != torch.float32 for weight in tensors.values()) or digest(tensors) != header["sha256"]:

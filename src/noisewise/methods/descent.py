@@ -38,6 +38,7 @@ from .nonprivate import minimise
 
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
+LEAST_ROWS = 20  # public ones, whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen
 KAPPA = {"hinge": 11.0, "huber_hinge": 11.0, "logistic": 14.0, "softmax": 14.0, "squared": 5.5}
 
@@ -158,7 +159,7 @@ def bought_basis(private: Curator) -> Tensor | None:
 
 def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
-    if public is None or public.size < BASIS_SHARE * signal_to_noise(facts) ** 2:
+    if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
     rows = public.model.rows(public.batch)
     if public.batch.valid is not None:

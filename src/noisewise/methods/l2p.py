@@ -137,13 +137,14 @@ class L2P(Method):
                 private.change_basis(basis)
         before, facts = private.meter.spent_fraction, private.facts
         ratio = signal_to_noise(facts) * math.sqrt(1 - before)
+        clip = self.max_grad_norm or typical_clip(facts.loss, facts.task)
         signal = first_signal(
             1,
             facts.dimension,
             horizon=state.horizon,
             ratio=one(ratio),
-            typical_clip=self.max_grad_norm or typical_clip(facts.loss, facts.task),
-            longest_step=longest_step(facts.loss, facts.task, len(facts.groups)),
+            typical_clip=clip,
+            longest_step=longest_step(facts.loss, clip, len(facts.groups)),
             groups=facts.groups,
         )
         return state._replace(run=begin(state.protector, state.theta[None], signal), before=before)

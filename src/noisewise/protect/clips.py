@@ -14,16 +14,16 @@ def typical_clip(loss: str, task: str) -> float:
     return 0.5 if loss == "logistic" else 1.0
 
 
-def longest_step(loss: str, task: str, layers: int = 1) -> float:
-    """The longest step of plain descent on gradients in units of the typical clip norm C.
+def longest_step(loss: str, clip: float, layers: int = 1) -> float:
+    """The longest step of plain descent on gradients in units of a clip norm C.
 
     The squared loss has slopes without end, and beyond 2 C / M for its curvature M = 2 descent on unit rows may run away.
     The slopes of the others end, so a long step is no danger to a linear model; in a perceptron it would drive hidden
     units to where they no longer learn.
 
-    >>> longest_step("squared", "binary"), longest_step("logistic", "binary"), longest_step("softmax", "classes", 2)
+    >>> longest_step("squared", 2.0), longest_step("logistic", 0.5), longest_step("softmax", 1.0, 2)
     (2.0, 30.0, 10.0)
     """
     if loss == "squared":
-        return typical_clip(loss, task)
+        return clip
     return 30.0 if layers == 1 else 10.0

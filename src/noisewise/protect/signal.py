@@ -23,7 +23,7 @@ class Signal(NamedTuple):
     ``remaining``: share of the training budget that is left. ``ratio``: n mu / sqrt(d), how clear one release of the
     whole training budget would be. ``gradient`` has noise ``noise_std`` on each coordinate, ``average`` (of past
     gradients, bias corrected) has ``average_std``. ``norm`` estimates the norm of the true average from these two.
-    ``longest_step``: of plain descent for the loss, in units of the typical clip norm.
+    ``longest_step``: of plain descent for the loss, in units of the clip norm.
     ``paid_norm``: a norm that was asked for and paid before this step, if the protector wants one.
     """
 
