@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from noisewise.curator import Answer
 from noisewise.protect.clips import typical_clip
 from noisewise.protect.projectors import Adam, Momentum, Sgd
-from noisewise.protect.protector import FixedClip, Protector, Stepped, Uniform, answered, begin, by_hand, question
+from noisewise.protect.protector import (
+    FixedClip,
+    Protector,
+    Stepped,
+    Uniform,
+    answered,
+    begin,
+    by_hand,
+    finished,
+    question,
+)
 from noisewise.protect.signal import first_signal
 
 HORIZON = 12
@@ -97,3 +109,13 @@ def test_each_part_keeps_its_own_memory():
     after = answered(protector, asked, torch.ones(2, 3), torch.ones(2), torch.ones(2), torch.ones(2))
     assert after.signal.step == 1 and after.schedule_memory == (2, 3, 1)
     assert torch.equal(after.thetas, -torch.ones(2, 3)) and torch.equal(asked.thetas, torch.zeros(2, 3))
+
+
+def test_of_layers_the_last_two_thetas_are_averaged_where_a_protector_says_so():
+    thetas, before = torch.full((2, 3), 4.0), torch.zeros(2, 3)
+    for settle, groups, expected in ((True, (1, 2), 2.0), (True, (3,), 4.0), (False, (1, 2), 4.0)):
+        part = replace(by_hand(Sgd(0.1)), settle=settle)
+        signal = first_signal(2, 3, horizon=5, ratio=torch.ones(2), typical_clip=1.0, groups=groups)
+        run = begin(part, thetas, signal)
+        assert torch.equal(finished(part, run, before), torch.full((2, 3), expected))
+        assert torch.equal(finished(part, run), thetas)

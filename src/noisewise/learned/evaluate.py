@@ -85,8 +85,9 @@ def ended(part: Protector, task: Task, seed: int) -> Ended:
         thetas, steps = run.thetas, torch.zeros(task.copies)
         going = torch.ones(task.copies, dtype=torch.bool)
         while bool(going.any()) and run.signal.step < task.horizon:
+            before = run.thetas
             run, _ = advance(limited, task, run, 1, generator)
-            thetas = torch.where(going[:, None], finished(limited, run), thetas)
+            thetas = torch.where(going[:, None], finished(limited, run, before), thetas)
             steps = steps + going
             going = going & (run.signal.remaining > NOTHING_LEFT)
         spent = wanted = 1 - run.signal.remaining

@@ -139,6 +139,7 @@ def protector(weights: Weights, design: Design) -> Protector:
         norm_share=design.norm_share,
         squared_norm=design.squared_norm,
         scale=scale,
+        settle=True,
     )
 
 

@@ -116,7 +116,8 @@ class L2P(Method):
         clip, share, run = question(protector, run)
         limit = min(max(clip.item(), LEAST_CLIP), LARGEST_CLIP)
         sigma = private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
-        answer = private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
+        before = run.thetas
+        answer = private.gradient(before[0], clip=limit, noise_multiplier=sigma)
         run = answered(
             protector,
             run,
@@ -126,7 +127,7 @@ class L2P(Method):
             one(_left(private, state.before)),
         )
         state = state._replace(run=run)
-        thetas = finished(protector, run) if self.done(state) else run.thetas
+        thetas = finished(protector, run, before) if self.done(state) else run.thetas
         return state._replace(theta=private.in_first_basis(thetas[0]))
 
     def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:

@@ -99,7 +99,8 @@ class Protector:
 
     ``norm_share`` of each step's even part of the budget buys a gradient norm first. ``scale`` multiplies the last
     theta: a classifier that ranks well may still be too sure of itself. ``together`` stands for clip and schedule where
-    one part does both in less time; its memory is kept in the clip's place.
+    one part does both in less time; its memory is kept in the clip's place. ``settle``: of a model with layers, whose long
+    steps go to and fro, the mean of the last two thetas is released.
     """
 
     clip: Clip
@@ -109,6 +110,7 @@ class Protector:
     squared_norm: bool = False
     scale: Scale | None = None
     together: Together | None = None
+    settle: bool = False
 
 
 class Run(NamedTuple):
@@ -149,11 +151,14 @@ def answered(
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
 
 
-def finished(protector: Protector, run: Run) -> Tensor:
-    """The thetas (R, dimension) to release."""
+def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Tensor:
+    """The thetas (R, dimension) to release; ``before`` are those before the last step."""
+    thetas, groups = run.thetas, run.signal.groups
+    if protector.settle and before is not None and len(groups) > 1:
+        thetas = (before + thetas) / 2
     if protector.scale is None:
-        return run.thetas
-    return scaled(run.thetas, protector.scale(run.signal, run.clip_memory), run.signal.groups)
+        return thetas
+    return scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
 
 
 def scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
