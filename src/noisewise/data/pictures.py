@@ -52,10 +52,10 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         """
         height, width = self._checked_shape()
         try:
-            rows = np.asarray(X, dtype=np.float64)
-        except (ValueError, TypeError) as error:
+            given = np.asarray(X, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError) as error:
             raise without_values(error) from None
-        rows = np.nan_to_num(rows, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
+        rows = np.nan_to_num(given, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
         if rows.ndim != 2 or rows.shape[1] != height * width:
             raise ValueError(f"X has shape {rows.shape}; pass rows of {height} x {width} = {height * width} pixels")
         pictures = rows.reshape(-1, height, width)
