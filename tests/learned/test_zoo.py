@@ -203,6 +203,7 @@ def test_the_package_has_one_for_each_answer_of_the_rule():
         pick("logistic", 50.0),
         pick("logistic", 5.0, dimension=785),
         pick("squared", 5.0),
+        pick("hinge", 50.0),
         pick("softmax", 5.0, layers=2),
     }
     assert names() == tuple(sorted(names()))

@@ -178,13 +178,15 @@ def named(name: str) -> Learned:
 def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:
     """The rule, from public facts alone; ``ratio`` is n mu / sqrt(d), in which size, budget and dimension come together.
 
-    ``perceptron`` for models with layers, ``squared`` for the squared loss, else ``clear`` from a ratio of 20 on, and
+    ``perceptron`` for models with layers, ``squared`` for the squared loss, ``hinge`` for hinges, else ``clear`` from a ratio of 20 on, and
     below it ``noisy``, or ``wide`` from 300 parameters on.
     """
     if layers > 1:
         return "perceptron"
     if loss == "squared":
         return "squared"
+    if loss in ("hinge", "huber_hinge"):
+        return "hinge"
     if ratio >= NOISY:
         return "clear"
     return "wide" if dimension >= WIDE else "noisy"
