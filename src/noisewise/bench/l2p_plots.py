@@ -17,7 +17,8 @@ STYLES = {  # colour and marker of each method
 STRONG = ("l2p", "zero_weight", "hand_tuned", "descent", "dynamic", "agd")
 TITLES = {
     "ipums-br": "IPUMS-BR, logistic", "mnist35": "MNIST 3 vs 5, logistic",
-    "mnist35-features": "MNIST 3 vs 5, public features", "mnist35-gradients": "MNIST 3 vs 5, oriented gradients", "ipums-br-mlp": "IPUMS-BR, perceptron",
+    "mnist35-features": "MNIST 3 vs 5, public features", "mnist35-gradients": "MNIST 3 vs 5, oriented gradients",
+    "ipums-br-mlp": "IPUMS-BR, perceptron",
     "mnist35-mlp": "MNIST 3 vs 5, perceptron",
 }  # fmt: skip
 

@@ -105,7 +105,8 @@ def figure3(
     """Accuracy and training loss over epsilon: l2p, zero weights, hand-tuned descent and the baselines.
 
     Tasks: ipums-br, mnist35, mnist35-features, mnist35-gradients, ipums-br-mlp, mnist35-mlp. 10 repeats unless said
-    otherwise; --quick means 2 repeats, two budgets, no perceptrons, and a coarser grid that makes hand-tuned descent a weaker rival.
+    otherwise; --quick means 2 repeats, two budgets, no perceptrons, and a coarser grid that makes hand-tuned descent a
+    weaker rival.
 
     Example: [bold]noisewise bench figure3 --data data --tasks ipums-br,mnist35 --quick[/bold]
     """

@@ -176,10 +176,10 @@ def named(name: str) -> Learned:
 
 
 def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:
-    """The rule, from public facts alone; ``ratio`` is n mu / sqrt(d), in which size, budget and dimension come together.
+    """The rule, from public or released facts; ``ratio`` is n mu / sqrt(d): size, budget and dimension in one.
 
-    ``perceptron`` for models with layers, ``squared`` for the squared loss, ``hinge`` for hinges, else ``clear`` from a ratio of 20 on, and
-    below it ``noisy``, or ``wide`` from 300 parameters on.
+    ``perceptron`` for models with layers, ``squared`` for the squared loss, ``hinge`` for hinges, else ``clear`` from a
+    ratio of 20 on, and below it ``noisy``, or ``wide`` from 300 parameters on.
     """
     if layers > 1:
         return "perceptron"
