@@ -4,9 +4,11 @@ A seed replaces the operating system's key and makes the run a simulation: its n
 private about it. The stream is never copied, pickled or shared with a forked process, because noise that is used
 twice cancels.
 
-Gaussian noise is drawn in double precision by Box and Muller's transform from 52-bit uniforms: tails reach 8.4
-standard deviations and the truncated mass is 2^-52 a pair of draws. Floating-point noise still leaks a little through
-its low bits (Mironov 2012); :meth:`Stream.noised` is the one place where noise on a grid will replace it.
+All draws are exact: rounded Gaussian noise (:mod:`noisewise.curator.normal`) and secret choices
+(:mod:`noisewise.curator.discrete`) look at as many bits of their uniforms as decide them.
+
+:meth:`Stream.noised` adds noise in double precision, from 52-bit uniforms: tails reach 8.4 standard deviations, and the
+low bits leak a little (Mironov 2012). :meth:`Stream.on_grid` replaces it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ import hashlib
 import math
 import os
 import threading
+from fractions import Fraction
 from typing import NoReturn
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 from torch import Tensor
+
+from . import discrete
+from .normal import Sampler, grid
+from .words import Words
 
 POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
 UNIFORMS = 8192
@@ -39,13 +45,15 @@ class Stream:
 
     __slots__ = (
         "_bytes",
-        "_cipher",
         "_fork",
         "_fresh",
         "_halves",
+        "_joined",
         "_lock",
         "_normal_halves",
         "_normals",
+        "_sampler",
+        "_secret",
         "_uniform_halves",
         "_uniforms",
         "_words",
@@ -55,8 +63,9 @@ class Stream:
 
     def __init__(self, seed: int | None = None) -> None:
         self.simulation = seed is not None
-        secret = os.urandom(16) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()[:16]
-        self._cipher, self._fork = _keyed(secret), _forks[0]
+        key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()
+        self._secret, self._fork = Words(key), _forks[0]
+        self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
         self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
         self._words = torch.frombuffer(self._bytes, dtype=torch.int64, count=POOL)
@@ -69,7 +78,7 @@ class Stream:
 
     def _never_forked(self) -> None:
         if self._fork != _forks[0] and not self.simulation:  # a child must not repeat its parent's noise
-            self._cipher, self._fork = _keyed(os.urandom(16)), _forks[0]
+            self._secret, self._fork = Words(os.urandom(32)), _forks[0]
             self._fresh, self._uniforms = 0, np.empty(0)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
@@ -80,7 +89,9 @@ class Stream:
     def _take_uniforms(self, count: int) -> NDArray[np.float64]:
         self._never_forked()
         if count > len(self._uniforms):
-            fresh = np.frombuffer(self._cipher.update(bytes(8 * max(count, UNIFORMS))), dtype=np.int64) & MANTISSA
+            fresh = (
+                np.frombuffer(self._secret.stream.update(bytes(8 * max(count, UNIFORMS))), dtype=np.int64) & MANTISSA
+            )
             fresh |= MINUS_TWO_TO_MINUS_ONE
             self._uniforms = fresh.view(np.float64)
             self._uniforms += 2.0
@@ -89,7 +100,7 @@ class Stream:
 
     def _refill(self) -> None:
         """A pool of standard normal draws: sqrt(-2 log u) times the cosine and sine of a random angle."""
-        self._cipher.update_into(self._zeros, self._bytes)
+        self._secret.stream.update_into(self._zeros, self._bytes)
         self._words.bitwise_and_(MANTISSA)
         self._halves[0].bitwise_or_(MINUS_TWO_TO_MINUS_ONE)
         self._halves[1].bitwise_or_(ONE_TO_TWO)
@@ -129,35 +140,37 @@ class Stream:
         """Independent standard Gumbel draws."""
         return -np.log(-np.log(np.minimum(self.uniform(count), 1 - 2.0**-53)))
 
-    def each_with_probability(self, rate: float, of: int) -> NDArray[np.int64]:
-        """The numbers 0 .. of - 1 that come up when each joins independently with probability ``rate``.
+    def on_grid(self, total: NDArray[np.int64] | int, std: float) -> tuple[NDArray[np.int64], float]:
+        """(k, h): k = round((total + std N)/h) with independent standard normals N, exactly; the caller releases k h.
 
-        The gaps between those that join are independent geometric draws, floor(log u / log(1 - rate)).
+        h is public, the power of two with std/64 < h <= std/32. The total is a vector of int64, or a number of zeros.
         """
-        if rate >= 1:
-            return np.arange(of)
-        expected = rate * of
-        rows = np.empty(0, dtype=np.int64)
-        while not len(rows) or rows[-1] < of:
-            gaps = np.log(self.uniform(int(expected + 6 * math.sqrt(expected)) + 10))
-            gaps *= 1 / math.log1p(-rate)
-            joined = np.minimum(gaps, of).astype(np.int64)
-            joined += 1
-            joined[0] += rows[-1] if len(rows) else -1
-            rows = np.concatenate([rows, joined.cumsum()]) if len(rows) else joined.cumsum()
-        return rows[: np.searchsorted(rows, of)]
+        public = grid(std)
+        if not isinstance(total, int) and (total.dtype != np.int64 or total.ndim != 1):
+            raise TypeError("the total must be a vector of int64: exact sums, in units of their own grid")
+        with self._lock:
+            self._never_forked()
+            return self._sampler.on_grid(self._secret, total, public), public.step
+
+    def each_with_probability(self, rate: float, of: int) -> NDArray[np.int64]:
+        """The numbers 0 .. of - 1, in order, that come up when each joins independently with probability ``rate``."""
+        with self._lock:
+            self._never_forked()
+            return discrete.each_with_probability(self._secret, rate, of, self._joined)
 
     def subset(self, size: int, of: int) -> NDArray[np.int64]:
-        """A uniformly random subset of ``size`` of the numbers 0 .. of - 1: the head of a random order."""
-        return np.argpartition(self.uniform(of), size)[:size] if size < of else np.arange(of)
+        """A uniformly random subset of ``size`` of the numbers 0 .. of - 1, in order."""
+        with self._lock:
+            self._never_forked()
+            return discrete.subset(self._secret, size, of)
+
+    def choose(self, scores: NDArray[np.int64], scale: Fraction | float) -> int:
+        """i with probability proportional to exp(-scores[i] scale): the exponential mechanism, for integer scores."""
+        with self._lock:
+            self._never_forked()
+            return discrete.choose(self._secret, scores, scale)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a noise stream exists once: copying or saving it would use the same noise twice")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
-
-
-def _keyed(key: bytes) -> CipherContext:
-    return Cipher(
-        algorithms.AES(key), modes.CTR(bytes(16))
-    ).encryptor()  # a fresh key each time, so a zero nonce is safe

@@ -1,0 +1,95 @@
+"""Secret choices, drawn exactly: who joins a batch, which subset, which candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import compiled
+from ..kernels.gaps import mean_gap
+from .intervals import chosen, gap, until_decided
+from .words import LARGEST, Words
+
+NOBODY = np.empty(0, dtype=np.int64)
+Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple[int, int]]
+
+
+def kernel() -> Joined:
+    """The compiled kernel of the gaps, or the reference."""
+    if compiled():
+        from ..kernels import gaps_compiled
+
+        return gaps_compiled.joined
+    from ..kernels import gaps
+
+    return gaps.joined
+
+
+def each_with_probability(words: Words, rate: float, of: int, joined: Joined) -> NDArray[np.int64]:
+    """The numbers below ``of``, in order, that come up when each joins independently with probability ``rate``.
+
+    The gaps between those that join are independent geometric draws. Above 1/2 those who stay away are drawn: their
+    rate 1 - rate is a double then, without rounding.
+    """
+    if rate >= 1:
+        return np.arange(of)
+    if rate > 0.5:
+        joins = np.ones(of, dtype=bool)
+        joins[each_with_probability(words, 1 - rate, of, joined)] = False
+        return np.flatnonzero(joins)
+    mean, row, found = mean_gap(rate), -1, []
+    while row < of - 1:
+        expected = rate * (of - 1 - row)
+        drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, LARGEST))
+        rows = np.empty(len(drawn), dtype=np.int64)
+        used, inside = joined(drawn, mean, of, row, rows)
+        found.append(rows[:inside])
+        row = int(rows[inside - 1]) if inside else row
+        words.use(used)
+        if used > inside:  # the last gap leads beyond
+            break
+        if used < len(drawn):  # a gap is open
+            word = int(drawn[used]) % 2**64
+            words.use(1)
+            row += 1 + _gap(words, number + used, word, rate, of)
+            if row < of:
+                found.append(np.array([row]))
+    return found[0] if len(found) == 1 else np.concatenate([NOBODY, *found])
+
+
+def _gap(words: Words, number: int, word: int, rate: float, of: int) -> int:
+    more = words.continuing(number)
+    return until_decided(lambda depth: gap(word, more, Fraction(rate), of, depth))
+
+
+def subset(words: Words, size: int, of: int) -> NDArray[np.int64]:
+    """A uniformly random subset of ``size`` of the numbers below ``of``, in order: those with the smallest words.
+
+    A tie between the last inside and the first outside is drawn anew; without one, all subsets are alike.
+    """
+    if size <= 0:
+        return NOBODY
+    if size >= of:
+        return np.arange(of)
+    while True:
+        keys = np.concatenate([words.take(min(LARGEST, of - start))[0].copy() for start in range(0, of, LARGEST)])
+        order = np.argpartition(keys, (size - 1, size))
+        if keys[order[size - 1]] != keys[order[size]]:
+            return np.sort(order[:size])
+
+
+def choose(words: Words, scores: NDArray[np.int64], scale: Fraction | float) -> int:
+    """The exponential mechanism: i with probability proportional to exp(-scores[i] scale), by its inverse CDF."""
+    if not len(scores):
+        raise ValueError("there is nothing to choose from: pass at least one score")
+    if not 0 <= scale < math.inf:
+        raise ValueError(f"scale must be a finite number of at least 0, not {scale!r}")
+    exact, least = Fraction(scale), int(np.min(scores))
+    exponents = [(score - least) * exact for score in scores.tolist()]
+    drawn, number = words.take(1)
+    word, more = int(drawn[0]) % 2**64, words.continuing(number)
+    return until_decided(lambda depth: chosen(word, more, exponents, depth))
