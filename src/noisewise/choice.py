@@ -4,19 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from . import _validate
 from .accounting import rdp
 from .accounting._common import Unpriceable, count_leaves
 from .accounting.calibrate import ACCOUNTANTS, calibrate
-from .budget import CURRENCIES, AdditiveMeter, Budget, Meter, PlanMeter
-from .events import FULL, Event, Gaussian, Sampling
+from .budget import CURRENCIES, AdditiveMeter, Budget, Meter, PlanMeter, Terms, checked_meter, open_meter
+from .events import FULL, Composed, Event, Gaussian, Sampling
 
 _NOT_A_FILTER = (
     "PLD is not a filter: composing privacy loss distributions is valid only for noise fixed beforehand, so it cannot "
     "meter an adaptive run; use meter='gdp' for full batches or meter='rdp' for sampled ones"
 )
+
+
+def choose_terms(
+    budget: Budget,
+    *,
+    adaptive: bool,
+    sampling: Sampling = FULL,
+    steps: int | None = None,
+    plan: Event | Iterable[Event] | None = None,
+    meter: str | None = None,
+) -> Terms:
+    """The terms of the tightest meter that is valid for the run; ``meter`` names another one.
+
+    * a plan: GDP when all of it is full-batch Gaussian, else the whole plan priced at once (PLD where it can);
+    * adaptive, full batch: GDP, whose filter is exact;
+    * adaptive, sampled: RDP at the order that is best for spending evenly over ``steps`` steps.
+
+    >>> choose_terms(Budget(1.0, 1e-6), adaptive=True).accountant
+    'gdp'
+    """
+    events = None if plan is None else tuple(plan) if isinstance(plan, Iterable) else (plan,)
+    name = meter or _natural(budget, adaptive, sampling, events)
+    if name in CURRENCIES and (adaptive or events is None or name == "gdp"):
+        return _additive(budget, name, sampling, steps, events)
+    if adaptive:
+        _validate.one_of(("pld", *CURRENCIES), meter=name)
+        raise ValueError(_NOT_A_FILTER)
+    if events is None:
+        raise ValueError(f"plan is None; pass the events of the plan for meter={name!r}, or adaptive=True")
+    return Terms.plan(events, name)
 
 
 def choose_meter(
@@ -27,34 +56,25 @@ def choose_meter(
     steps: int | None = None,
     plan: Event | Iterable[Event] | None = None,
     meter: str | Meter | None = None,
-) -> Meter:
-    """The tightest meter that is valid for the run; ``meter`` names another one.
-
-    * a plan: GDP when all of it is full-batch Gaussian, else the whole plan priced at once (PLD where it can);
-    * adaptive, full batch: GDP, whose filter is exact;
-    * adaptive, sampled: RDP at the order that is best for spending evenly over ``steps`` steps.
+) -> AdditiveMeter | PlanMeter:
+    """A new meter on the terms of :func:`choose_terms`; ``meter`` names another one, or is one for this budget.
 
     >>> choose_meter(Budget(1.0, 1e-6), adaptive=True).name
     'gdp'
     """
     if meter is not None and not isinstance(meter, str):
-        if not isinstance(meter, Meter) or meter.budget != budget:
+        given = checked_meter(meter)
+        if given.budget != budget:
             raise ValueError("meter is not a meter for this budget; pass a meter built with it, a name, or None")
-        if adaptive and not meter.adaptive:
+        if adaptive and not given.adaptive:
             raise ValueError("meter is a plan, but the run is adaptive; pass 'gdp', 'rdp' or 'zcdp'")
-        return meter
-    name = meter or _natural(budget, adaptive, sampling, plan)
-    if name in CURRENCIES and (adaptive or plan is None or name == "gdp"):
-        return _additive(budget, name, sampling, steps, plan)
-    if adaptive:
-        _validate.one_of(("pld", *CURRENCIES), meter=name)
-        raise ValueError(_NOT_A_FILTER)
-    if plan is None:
-        raise ValueError(f"plan is None; pass the events of the plan for meter={name!r}, or adaptive=True")
-    return PlanMeter(budget, plan, name)
+        return given
+    return open_meter(
+        budget, choose_terms(budget, adaptive=adaptive, sampling=sampling, steps=steps, plan=plan, meter=meter)
+    )
 
 
-def _natural(budget: Budget, adaptive: bool, sampling: Sampling, plan: Event | Iterable[Event] | None) -> str:
+def _natural(budget: Budget, adaptive: bool, sampling: Sampling, plan: tuple[Event, ...] | None) -> str:
     if not adaptive and plan is not None:
         counts = count_leaves(plan, budget.adjacency)
         return "gdp" if counts and all(isinstance(leaf, Gaussian) for leaf in counts) else "auto"
@@ -62,8 +82,8 @@ def _natural(budget: Budget, adaptive: bool, sampling: Sampling, plan: Event | I
 
 
 def _additive(
-    budget: Budget, name: str, sampling: Sampling, steps: int | None, plan: Event | Iterable[Event] | None
-) -> AdditiveMeter:
+    budget: Budget, name: str, sampling: Sampling, steps: int | None, plan: tuple[Event, ...] | None
+) -> Terms:
     order = None
     if name == "rdp":
         if steps is None:
@@ -71,12 +91,12 @@ def _additive(
                 "steps is None; pass the number of steps the run expects: it fixes the order of the RDP meter"
             )
         order = rdp.reference_order(budget.epsilon, budget.delta, steps, sampling, budget.adjacency)
-    meter = AdditiveMeter(budget, name, order=order)
-    if plan is not None and not meter.affords(cast(Event, plan)):
+    terms = Terms.adaptive(name, order=order)
+    if plan is not None and not open_meter(budget, terms).affords(Composed(plan)):
         raise ValueError(
             f"plan costs more than the budget by {name}; pass a plan with more noise, e.g. from calibrate(budget, ...)"
         )
-    return meter
+    return terms
 
 
 @dataclass(frozen=True, slots=True)

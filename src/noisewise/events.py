@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal
 
 Adjacency = Literal["add_remove", "replace_one"]
@@ -31,6 +31,7 @@ class InvalidEvent(ValueError):
 
 LEAST_NOISE = 1e-6  # less is no noise, and its price would overflow
 MOST_EPSILON = 500.0  # more is no promise
+LEAST_RATE = 2.0**-40  # who joins a batch is drawn from so many bits; a rarer event would not have its probability
 MOST_COUNT = 10**15
 
 
@@ -40,6 +41,11 @@ def _number(value: object) -> bool:
         return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     except OverflowError:
         return False
+
+
+def _samples(rate: object) -> bool:
+    """Whether it is a rate that a batch can be drawn at."""
+    return _number(rate) and LEAST_RATE <= rate <= 1  # type: ignore[operator]
 
 
 def _require(holds: bool, event: object, field: str, value: object, what: str) -> None:
@@ -118,7 +124,7 @@ class Poisson:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(_number(self.rate) and 0 < self.rate <= 1, self, "rate", self.rate, "a sampling probability in (0, 1]")
+        _require(_samples(self.rate), self, "rate", self.rate, "a sampling probability from 2^-40 to 1")
         _require(
             isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
         )
@@ -136,7 +142,7 @@ class FixedBatch:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(_number(self.rate) and 0 < self.rate <= 1, self, "rate", self.rate, "a share of the data in (0, 1]")
+        _require(_samples(self.rate), self, "rate", self.rate, "a share of the data from 2^-40 to 1")
         _require(
             isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
         )
@@ -194,6 +200,44 @@ def leaves(events: Event | Iterable[Event]) -> Counter[Leaf]:
             case _:
                 raise TypeError(f"{event!r} is not an event; pass one of {', '.join(_BY_NAME)}")
     return counts
+
+
+def rebuilt(event: object) -> Event:
+    """The same event made anew of plain numbers, checked once more: what a stranger hands over is read once, here.
+
+    Exact types only. A subclass could answer the price with one number and the records with another, and a frozen
+    object that someone else still holds can be changed by him (``object.__setattr__``); the copy is nobody else's.
+
+    >>> rebuilt(Repeated(Gaussian(2), 3))
+    Repeated(event=Gaussian(noise_multiplier=2.0), count=3)
+    """
+    match event:
+        case Repeated() if type(event) is Repeated:
+            return Repeated(rebuilt(event.event), _plain(event.count, int))
+        case Composed() if type(event) is Composed and type(event.events) is tuple:
+            return Composed(tuple(rebuilt(inner) for inner in event.events))
+    return rebuilt_leaf(event)
+
+
+def rebuilt_leaf(event: object) -> Leaf:
+    """:func:`rebuilt` for one mechanism, sampled or not."""
+    match event:
+        case Poisson() | FixedBatch() if type(event) in (Poisson, FixedBatch):
+            return type(event)(_plain(event.rate, float), _rebuilt_mechanism(event.event))
+    return _rebuilt_mechanism(event)
+
+
+def _rebuilt_mechanism(event: object) -> Mechanism:
+    kind = type(event)
+    if kind is Gaussian or kind is BoundedRange or kind is ApproximateDP:
+        return kind(*(_plain(getattr(event, field.name), float) for field in fields(kind)))
+    raise TypeError(f"{kind.__name__} is not an event; pass exactly one of {', '.join(_BY_NAME)}, not a subclass")
+
+
+def _plain(value: Any, kind: type[Any]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Integral if kind is int else Real):
+        raise TypeError(f"an event holds a {type(value).__name__}; pass a plain number")
+    return kind(value)
 
 
 def sampled(sampling: Sampling, event: Mechanism) -> Leaf:

@@ -1,19 +1,23 @@
-"""The one loop: make the meter, build the curator, ask until done, release."""
+"""The one loop: make the meter, build the curator, ask until done, release.
+
+A method is a stranger's code. What is taken from it: terms, of which the meter is made here; a state, which is its own;
+a theta. What it is given: facts, theta and public rows of its own, and the curator's answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
-from .budget import Budget, BudgetExhausted, Meter
+from .budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, open_meter
 from .curator import Curator, Facts, PublicCurator
 from .curator.curator import Released, facts_of
 from .gradients import Linear, Model
 from .gradients.batches import Store, in_memory
-from .methods import Method
+from .methods import Method, makes_a_promise
 from .methods.size import size_noise
 from .replay import MOST, Recording, Tape
 
@@ -44,7 +48,7 @@ class Trained:
     theta: Tensor
     trace: tuple[Released, ...]
     facts: Facts
-    meter: Meter | None
+    meter: AdditiveMeter | PlanMeter | None
     simulation: bool
     steps: int
     tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
@@ -71,16 +75,17 @@ def train(
     progress: Progress | None = None,
 ) -> Trained:
     """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start)."""
+    private_run = makes_a_promise(method)
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound)
     start = model.start() if theta is None else theta.detach().float()
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
-    if not method.private:
+    if not private_run:
         handed_over = PublicCurator(records.X, records.y, model=model, seed=seed)
         state = method.step(method.init(start, facts, None), None, handed_over)  # type: ignore[arg-type]
-        return Trained(method.finish(state, handed_over), (), facts, None, seed is not None, 1)
+        return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
-    meter = method.meter(facts)
+    meter = open_meter(budget, method.terms(replace(facts, budget=replace(budget))))
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     curator = Curator(
@@ -99,7 +104,7 @@ def train(
         private = Recording(curator, most=MOST if isinstance(model, Linear) else 0)
         state = method.init(start, curator.facts, public)
         state, steps = follow(method, state, cast(Curator, private), public, progress)
-        theta, tape = method.finish(state, public), private.tape(model, start)
+        theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     except BaseException as error:
         so_far = Trained(start, curator.trace, curator.facts, meter, curator.simulation, 0)
         if isinstance(error, KeyboardInterrupt):
@@ -107,6 +112,16 @@ def train(
         error.run = so_far  # type: ignore[attr-defined]  # what was spent, for whoever has to write it down
         raise
     return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, tape)
+
+
+def _plain(theta: Tensor, model: Model) -> Tensor:
+    """The parameters as a plain tensor of the library's own: a subclass would see the rows that it is multiplied with."""
+    plain = theta.detach().as_subclass(Tensor).clone() if isinstance(theta, Tensor) else theta
+    if type(plain) is not Tensor or plain.shape != (model.dimension,) or not plain.is_floating_point():
+        raise TypeError(
+            f"finish returned no theta; return a plain flat tensor of {model.dimension} floating-point numbers"
+        )
+    return plain
 
 
 def follow(

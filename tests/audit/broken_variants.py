@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+import noisewise.audit.lower_bound as lower_bound
 import noisewise.curator.curator as room
 import noisewise.train as loop
 from noisewise.accounting import pld
-from noisewise.budget import Budget, PlanMeter
+from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Curator
 from noisewise.curator.noise import POOL, Stream
 from noisewise.events import BoundedRange, Gaussian, Repeated
@@ -102,13 +103,22 @@ def noise_reused():
 
 @dataclass(frozen=True)
 class WrongAdjacency(DpSgd):
-    """Noise for one record more or less, promised for one record replaced."""
+    """Noise for one record more or less, promised for one record replaced; only a wrong meter lets it run."""
 
     def noise_multiplier(self, facts):
         return super().noise_multiplier(replace(facts, budget=replace(facts.budget, adjacency="add_remove")))
 
-    def meter(self, facts):
-        return super().meter(replace(facts, budget=replace(facts.budget, adjacency="add_remove")))
+    def terms(self, facts):
+        return super().terms(replace(facts, budget=replace(facts.budget, adjacency="add_remove")))
+
+
+def meter_of_the_wrong_adjacency():
+    """The trusted side makes the meter for one record more or less, whatever was promised."""
+
+    def wrong(budget, terms):
+        return open_meter(replace(budget, adjacency="add_remove"), terms)
+
+    return patched((loop, "open_meter", wrong), (lower_bound, "open_meter", wrong))
 
 
 def noisy_min_with_the_wrong_sign():
@@ -209,8 +219,8 @@ class AsksNorms(Method):
 
         return float(calibrate(facts.budget, steps=self.norms + 1 if self.paid else 1))
 
-    def meter(self, facts):
-        return PlanMeter(facts.budget, Repeated(Gaussian(self.sigma(facts)), self.norms + 1 if self.paid else 1))
+    def terms(self, facts):
+        return Terms.plan(Repeated(Gaussian(self.sigma(facts)), self.norms + 1 if self.paid else 1))
 
     def init(self, theta, facts, public):
         return Asked(0, theta)
@@ -237,8 +247,8 @@ class OneChoice(Method):
 
     name: ClassVar[str] = "one_choice"
 
-    def meter(self, facts):
-        return PlanMeter(facts.budget, BoundedRange(facts.budget.epsilon))
+    def terms(self, facts):
+        return Terms.plan(BoundedRange(facts.budget.epsilon))
 
     def init(self, theta, facts, public):
         return Asked(0, theta)

@@ -13,6 +13,7 @@ import broken_variants as broken
 import numpy as np
 import pytest
 import torch
+from purse import with_purse
 from scipy.special import ndtr
 from scipy.stats import binomtest, chi2
 
@@ -21,7 +22,6 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.audit import Neighbours, epsilon_lower_bound, worst_case
 from noisewise.audit.canaries import FAR_LABEL, U
 from noisewise.budget import AdditiveMeter
-from noisewise.curator import Curator
 from noisewise.events import Gaussian, Poisson
 from noisewise.gradients import Linear
 from noisewise.losses import Hinge, Squared
@@ -84,7 +84,7 @@ AUDITED = {
         (STEPS, {"neighbours": FLIPPING}),
     ),
     "sensitivity of the wrong adjacency": (
-        nullcontext,
+        broken.meter_of_the_wrong_adjacency,
         (broken.WrongAdjacency(steps=3), {"adjacency": "replace_one"}),
         (STEPS, {"adjacency": "replace_one"}),
     ),
@@ -167,7 +167,7 @@ def delta_sampled(q, sigma, epsilon):
 def a_curator(seed=3):
     """One record of gradient norm 1 in a room where everything is affordable."""
     purse = broken.anything(budget=nw.Budget(1.0, 1e-5), spent_fraction=0.0, spend=lambda self, event: None)
-    return Curator(torch.ones(1, 1), -torch.ones(1), model=Linear(1, Squared()), meter=purse, size=2.0, seed=seed)
+    return with_purse(torch.ones(1, 1), -torch.ones(1), model=Linear(1, Squared()), meter=purse, size=2.0, seed=seed)
 
 
 def test_the_law_that_two_questions_draw_two_batches_catches_one_batch_for_two():
@@ -207,6 +207,11 @@ def test_the_law_that_every_answer_is_paid_catches_uncharged_norms():
     assert paid(broken.AsksNorms(paid=True))
     with broken.uncharged_norms():
         assert not paid(broken.AsksNorms(paid=False))
+
+
+def test_a_method_cannot_choose_the_adjacency_of_its_meter():
+    with pytest.raises(ValueError, match="more than the budget's"):
+        audit(broken.WrongAdjacency(steps=3), adjacency="replace_one")
 
 
 def test_all_twelve_are_here():

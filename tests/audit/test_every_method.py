@@ -7,6 +7,8 @@ How often twins are caught is measured for all methods by ``power_of_every_metho
 
 from __future__ import annotations
 
+import math
+
 import broken_variants as broken
 import pytest
 
@@ -16,6 +18,7 @@ from noisewise.audit.canaries import worst_case
 from noisewise.audit.lower_bound import _Plan, _Prepared
 from noisewise.audit.transcript import Overheard, Witness
 from noisewise.curator import PublicCurator
+from noisewise.curator.curator import facts_of
 from noisewise.events import Gaussian
 from noisewise.methods import registry
 from noisewise.train import Records, train
@@ -67,9 +70,7 @@ def test_half_the_noise_of_advanced_composition_keeps_the_promise_and_a_twentiet
     setting = small_setting("sgd_adv")
     worlds = worst_case(setting.method)
     budget = nw.Budget(setting.epsilon, setting.delta)
-    facts = nw.Curator(
-        worlds.X[0], worlds.y[0], model=worlds.model, meter=broken.anything(budget=budget), size=6.0
-    ).facts
+    facts = facts_of(worlds.model, budget, size=6.0, row_bound=math.inf)
     half = Gaussian(setting.method.noise_multiplier(facts) / 2)
     assert nw.epsilon(half, delta=setting.delta, adjacency="add_remove") <= setting.epsilon
     with broken.less_noise(1 / 20):

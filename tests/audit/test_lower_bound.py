@@ -13,9 +13,9 @@ import noisewise as nw
 import noisewise.cli.audit
 from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
-from noisewise.audit.lower_bound import _Plan, _Prepared, chosen, is_gaussian, judged, unused
+from noisewise.audit.lower_bound import _Plan, _Prepared, chosen, is_gaussian, judged
 from noisewise.bench import audit_power
-from noisewise.budget import AdditiveMeter, PlanMeter
+from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.cli.main import app
 from noisewise.events import ADJACENCIES, Gaussian, Poisson, Repeated
 from noisewise.methods import registry
@@ -135,17 +135,21 @@ def test_what_cannot_be_audited_is_refused():
         epsilon_lower_bound("sufficient_statistics", epsilon=1.0, delta=1e-5, loss="hinge")
 
 
-def test_a_meter_for_simulations_starts_empty_and_leaves_the_first_alone():
-    plan = PlanMeter(BUDGET, Repeated(Gaussian(5.0), 2))
-    gdp = AdditiveMeter(BUDGET, "gdp")
-    gdp.spend(Gaussian(5.0))
-    for meter in (plan, gdp):
-        copy = unused(meter)
-        assert copy.spent_fraction == 0
-        copy.spend(Gaussian(5.0))
-        assert copy.events == {Gaussian(5.0): 1}
-    assert plan.spent_fraction == 0
-    assert gdp.events == {Gaussian(5.0): 1}
+@pytest.mark.parametrize("terms", [Terms.plan(Repeated(Gaussian(5.0), 2)), Terms.adaptive("gdp")])
+def test_every_run_of_an_audit_opens_a_meter_of_its_own(terms):
+    first = open_meter(BUDGET, terms)
+    first.spend(Gaussian(5.0))
+    second = open_meter(BUDGET, terms)
+    assert second.spent_fraction == 0 and not second.events
+    assert second.describe() == first.describe()
+    second.spend(Gaussian(5.0))
+    assert first.events == second.events == {Gaussian(5.0): 1}
+
+
+def test_the_meter_that_says_what_is_claimed_pays_for_no_run():
+    prepared = _Prepared(_Plan(DpSgd(steps=2), BUDGET, worst_case(DpSgd(steps=2)), 0))
+    assert prepared.run(0, 0) != prepared.run(1, 0)
+    assert prepared.meter.spent_fraction == 0 and not prepared.meter.events
 
 
 def test_only_gaussian_claims_get_gaussian_intervals():

@@ -11,6 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from purse import with_purse
 from scipy import stats
 
 from noisewise.accounting._common import Unpriceable
@@ -19,7 +20,6 @@ from noisewise.curator import (
     Correct,
     Count,
     CrossMoment,
-    Curator,
     MinEigenvalue,
     NormAtMost,
     PublicCurator,
@@ -66,7 +66,7 @@ class Purse:
 
 
 def room(X, y, model, *, adjacency="add_remove", size=10.0, seed=1, meter=None, **more):
-    return Curator(X, y, model=model, meter=meter or Purse(adjacency), size=size, seed=seed, **more)
+    return with_purse(X, y, model=model, meter=meter or Purse(adjacency), size=size, seed=seed, **more)
 
 
 def data(n=40, features=3, seed=0):

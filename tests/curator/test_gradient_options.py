@@ -10,10 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from purse import with_purse
 from scipy import stats
 
 from noisewise.budget import Budget
-from noisewise.curator import Curator, PublicCurator
+from noisewise.curator import PublicCurator
 from noisewise.curator.options import joint_noise, split_noise
 from noisewise.events import FixedBatch, Gaussian, Poisson
 from noisewise.gradients import MLP, SLACK, Linear, clipped_sum_and_count, leading_subspace, per_record
@@ -50,7 +51,7 @@ def records(model, n, seed=0, size=1.0):
 
 
 def room(model, X, y, adjacency="add_remove", size=20.0, seed=1):
-    return Curator(X, y, model=model, meter=Purse(adjacency), size=size, seed=seed)
+    return with_purse(X, y, model=model, meter=Purse(adjacency), size=size, seed=seed)
 
 
 def some_scale(model, seed=0, spread=2.0):

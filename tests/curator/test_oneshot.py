@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from purse import with_purse
 from scipy import integrate, stats
 
 from noisewise.accounting.gdp import delta_of
 from noisewise.budget import Budget
-from noisewise.curator import Curator, Descent, OnePass, PerturbedObjective, oneshot
+from noisewise.curator import Descent, OnePass, PerturbedObjective, oneshot
 from noisewise.curator.curator import facts_of
 from noisewise.curator.noise import Stream
 from noisewise.curator.objective import Terms, _pair_mu, minimiser, terms
@@ -338,7 +339,7 @@ def test_an_audit_of_objective_perturbation_finds_no_more_than_was_promised_and_
 
 def room(model, adjacency="add_remove", row_bound=1.0, size=50.0, seed=1, n=50):
     X, y = some_rows(model, n, np.random.default_rng(0))
-    return Curator(X, y, model=model, meter=Purse(adjacency), size=size, row_bound=row_bound, seed=seed)
+    return with_purse(X, y, model=model, meter=Purse(adjacency), size=size, row_bound=row_bound, seed=seed)
 
 
 def test_the_answers_carry_the_promised_noise_and_are_paid_as_promised():
@@ -365,7 +366,7 @@ def test_the_spread_of_perturbed_minimisers_is_that_of_b():
     """Without records theta = -b/Lambda + output noise: the variance is known."""
     model = model_for(Logistic())
     X, y = some_rows(model, 0, np.random.default_rng(0))
-    curator = Curator(X, y, model=model, meter=Purse(), size=1.0, row_bound=1.0, seed=3)
+    curator = with_purse(X, y, model=model, meter=Purse(), size=1.0, row_bound=1.0, seed=3)
     objective = PerturbedObjective(torch.zeros(3), 1.0, 1e-6, 2.0)
     t = terms(objective, curator.facts, 1.0)
     draws = torch.cat([curator.minimise(objective).value for _ in range(1500)]).numpy()
@@ -411,7 +412,7 @@ def test_what_is_not_proved_is_refused_with_the_reason(name):
 def test_a_refused_question_is_not_paid():
     model = MLP((3, 2, 1), Logistic())
     X, y = torch.zeros(5, 3), torch.ones(5)
-    curator = Curator(X, y, model=model, meter=Purse(), size=5.0, row_bound=1.0)
+    curator = with_purse(X, y, model=model, meter=Purse(), size=5.0, row_bound=1.0)
     start = torch.zeros(model.dimension)
     for ask, question in [
         (curator.last_iterate, replace(A_WALK, start=start)),

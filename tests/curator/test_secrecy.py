@@ -10,9 +10,10 @@ import traceback
 
 import pytest
 import torch
+from purse import with_purse
 
 from noisewise.budget import Budget
-from noisewise.curator import Count, CrossMoment, Curator, MinEigenvalue, NormAtMost, SecondMoment
+from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.train import Records
@@ -50,7 +51,7 @@ def room(model=None, y=None, seed=0):
     model = model or Linear(3, Logistic())
     labels = torch.ones(ROWS) if model.outputs == 1 else torch.ones(ROWS, dtype=torch.int64)
     X = torch.full((ROWS, 3), VALUE)
-    return Curator(X, labels if y is None else y, model=model, meter=Purse(), size=1000.0, seed=seed)
+    return with_purse(X, labels if y is None else y, model=model, meter=Purse(), size=1000.0, seed=seed)
 
 
 def tells_nothing(text: object) -> bool:
@@ -215,7 +216,7 @@ def test_the_message_about_a_wrong_theta_of_a_statistic_does_not_name_the_number
 )
 def test_records_of_the_wrong_shape_are_refused_without_showing_them(X, y, model):
     with pytest.raises(ValueError) as caught:
-        Curator(X, y, model=model, meter=Purse(), size=1000.0)
+        with_purse(X, y, model=model, meter=Purse(), size=1000.0)
     assert tells_nothing(messages(caught.value))
 
 
@@ -312,7 +313,7 @@ def test_changing_the_rows_afterwards_does_not_change_what_was_measured_of_them(
     """The lengths of the rows are measured once; rows that grow later would not be clipped to the clip."""
     model = MLP((3, 1), Logistic())
     X = torch.ones(5, 3)
-    curator = Curator(X, torch.ones(5), model=model, meter=Purse(), size=1.0, seed=0)
+    curator = with_purse(X, torch.ones(5), model=model, meter=Purse(), size=1.0, seed=0)
     X.mul_(1e6)
     answer = curator.gradient(torch.zeros(4), clip=1.0, noise_multiplier=1e-5)
     assert float(answer.value.norm()) <= 5.001

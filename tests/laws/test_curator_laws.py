@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from purse import with_purse
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -318,7 +319,7 @@ class Purse:
     ids=name,
 )
 def test_noise_on_a_poisson_batch_covers_one_record_joining(what):
-    curator = nw.Curator(
+    curator = with_purse(
         torch.ones(4, 3), torch.ones(4), model=Linear(3, Logistic()), meter=Purse("replace_one"), size=4.0, seed=0
     )
     answer = curator.statistic(what, noise_multiplier=2.0, sampling=("poisson", 0.5))

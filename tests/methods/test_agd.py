@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise.budget import currency
+from noisewise.budget import currency, open_meter
 from noisewise.curator import Answer, Curator, PublicCurator
 from noisewise.curator.curator import facts_of
 from noisewise.events import BoundedRange
@@ -53,11 +53,16 @@ def test_a_choice_costs_its_share_and_no_more(name, share):
 def test_staying_grows_the_budget_and_sharpens_the_gradient(monkeypatch):
     """When 0 always wins, theta stays, the known gradient's precision adds up, and no charge is made twice."""
     monkeypatch.setattr(
-        Curator, "choose", lambda self, thetas, **kw: self.meter.spend(BoundedRange(kw["epsilon"])) or 0
+        Curator, "choose", lambda self, thetas, **kw: self._meter.spend(BoundedRange(kw["epsilon"])) or 0
     )
     method, (X, y, model) = Agd(steps=30, gamma=0.5), problem()
     curator = Curator(
-        X, y, model=model, meter=method.meter(facts_of(model, BUDGET, size=4000, row_bound=1.0)), size=len(y), seed=0
+        X,
+        y,
+        model=model,
+        meter=open_meter(BUDGET, method.terms(facts_of(model, BUDGET, size=4000, row_bound=1.0))),
+        size=len(y),
+        seed=0,
     )
     state = method.init(torch.zeros(5), curator.facts, None)
     spent, precision = 0.0, 0.0
@@ -83,7 +88,7 @@ def test_the_winner_is_the_candidate_with_the_least_loss():
         Agd(steps=1, candidates=11, reach=5.0),
         facts_of(model, nw.Budget(50.0, 1e-3), size=4000, row_bound=1.0),
     )
-    curator = Curator(X, y, model=model, meter=Agd().meter(rich), size=len(y), seed=0)
+    curator = Curator(X, y, model=model, meter=open_meter(rich.budget, Agd().terms(rich)), size=len(y), seed=0)
     state = method.step(method.init(torch.zeros(5), rich, None), curator, None)
     direction = -state.theta / torch.linalg.vector_norm(state.theta)
     losses = [PublicCurator(X, y, model=model).loss(-0.5 * j * direction) for j in range(11)]

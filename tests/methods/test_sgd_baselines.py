@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import noisewise as nw
+from noisewise.budget import open_meter
 from noisewise.curator.curator import facts_of
 from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
@@ -22,10 +23,14 @@ def facts(budget=BUDGET, size=2000):
     return facts_of(MODEL, budget, size=size, row_bound=1.0)
 
 
+def meter_of(method, budget=BUDGET, size=2000):
+    return open_meter(budget, method.terms(facts(budget, size)))
+
+
 @pytest.mark.parametrize("kind, accountant", [(SgdAdv, "advanced"), (SgdMa, "moments")])
 def test_the_plan_is_priced_by_the_papers_accountant_and_fills_it(kind, accountant):
     method = kind(steps=50)
-    meter = method.meter(facts())
+    meter = meter_of(method)
     assert meter.accountant == accountant
     assert 0.99 < meter.epsilon <= 1.0
     tight = DpSgd(steps=50, sampling=method.sampling).noise_multiplier(facts())
@@ -53,13 +58,13 @@ def test_with_the_noise_of_dpsgd_the_walk_is_that_of_dpsgd(kind, monkeypatch):
 
 def test_the_moments_accountant_refuses_what_it_cannot_reach():
     with pytest.raises(ValueError, match=r"cannot go below 0\.5756 at delta 1e-08"):
-        SgdMa().meter(facts(nw.Budget(0.5, 1e-8)))
+        meter_of(SgdMa(), nw.Budget(0.5, 1e-8))
     with pytest.raises(ValueError, match="add_remove"):
-        SgdMa().meter(facts(nw.Budget(1.0, 1e-5, adjacency="replace_one")))
-    assert SgdMa(steps=10).meter(facts(size=None)).epsilon <= 1.0
+        meter_of(SgdMa(), nw.Budget(1.0, 1e-5, adjacency="replace_one"))
+    assert meter_of(SgdMa(steps=10), size=None).epsilon <= 1.0
 
 
 def test_advanced_composition_refuses_a_bought_size_with_a_way_out():
     with pytest.raises(ValueError, match="pass size_is_public=True"):
-        SgdAdv().meter(facts(size=None))
-    assert SgdAdv(steps=20).meter(facts(nw.Budget(0.5, 1e-8, adjacency="replace_one"))).epsilon <= 0.5
+        meter_of(SgdAdv(), size=None)
+    assert meter_of(SgdAdv(steps=20), nw.Budget(0.5, 1e-8, adjacency="replace_one")).epsilon <= 0.5

@@ -10,9 +10,7 @@ tried.
 from __future__ import annotations
 
 import hashlib
-import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from .. import _validate
-from ..budget import AdditiveMeter, Budget, Meter, PlanMeter
+from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
 from ..curator.curator import facts_of
 from ..events import Adjacency, Gaussian
@@ -210,7 +208,8 @@ class _Prepared:
         self.plan, worlds = plan, plan.worlds
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
         facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound)
-        self.meter, self.batches = plan.method.meter(facts), laid_out(worlds)
+        self.terms, self.batches = plan.method.terms(facts), laid_out(worlds)
+        self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
         self.state = None
         if worlds.size is not None:  # else the first state depends on the size that was bought
             start = worlds.model.start() if worlds.start is None else worlds.start
@@ -249,31 +248,18 @@ class _Prepared:
         plan, worlds = self.plan, self.plan.worlds
         witness = Witness(worlds, self.batches)
         result = train(
-            Overheard(plan.method, witness, unused(self.meter), self.state), plan.records(world), model=worlds.model,
+            Overheard(plan.method, witness, self.terms, self.state), plan.records(world), model=worlds.model,
             budget=plan.budget, public=self.public, theta=worlds.start, seed=_seed(plan.seed, world, number),
         )  # fmt: skip
         along = float(result.theta @ worlds.direction)
         return witness.ratio, along, float(witness.answers), witness.residual, witness.change
 
 
-def is_gaussian(meter: Meter) -> bool:
+def is_gaussian(meter: AdditiveMeter | PlanMeter) -> bool:
     """Whether the claim is one of Gaussian DP: priced by it, or a plan of full-batch Gaussians alone."""
     if isinstance(meter, PlanMeter):
         return meter.accountant == "gdp" or all(isinstance(leaf, Gaussian) for leaf in meter.remaining)
     return meter.name == "gdp" and not meter.describe().get("one_shot_delta")
-
-
-def unused(meter: Meter) -> Meter:
-    """A meter like this one with nothing spent, not priced again. For simulations: a real purse exists once."""
-    copy = object.__new__(type(meter))
-    vars(copy).update(vars(meter))
-    fresh: dict[str, Any] = {"_lock": threading.Lock(), "_events": Counter()}
-    if isinstance(meter, AdditiveMeter):
-        fresh |= {"_spent": 0, "_delta_spent": 0}
-    elif isinstance(meter, PlanMeter):
-        fresh |= {"_remaining": meter.remaining}
-    vars(copy).update(fresh)
-    return copy
 
 
 def _in_process(plan: _Plan, world: int, start: int, stop: int) -> Floats:

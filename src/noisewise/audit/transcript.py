@@ -26,10 +26,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..budget import Meter
+from ..budget import Terms
 from ..curator import Answer, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
 from ..curator.noise import Stream
-from ..curator.objective import Terms, terms
+from ..curator.objective import Terms as ObjectiveTerms
+from ..curator.objective import terms as objective_terms
 from ..curator.oneshot import descend, gradient_sum, pass_noise, rows_of, walk_once
 from ..curator.options import checked_options
 from ..curator.sampling import expected_size, fixed_size
@@ -236,16 +237,16 @@ class Watched:
 class Overheard(Method):
     """The method under audit: the same in everything, but its curator's answers are heard.
 
-    ``meter`` and ``state`` are given when what the method does before the first question was worked out beforehand.
+    ``terms`` and ``state`` are given when what the method does before the first question was worked out beforehand.
     """
 
-    def __init__(self, method: Method, witness: Witness, meter: Meter | None = None, state: Any = None) -> None:
+    def __init__(self, method: Method, witness: Witness, terms: Terms | None = None, state: Any = None) -> None:
         self.method, self.witness = method, witness
-        self._meter, self._state = meter, state
+        self._terms, self._state = terms, state
         self.name, self.needs_public = method.name, method.needs_public  # type: ignore[misc]
 
-    def meter(self, facts: Facts) -> Meter:
-        return self._meter or self.method.meter(facts)
+    def terms(self, facts: Facts) -> Terms:
+        return self._terms or self.method.terms(facts)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
@@ -264,8 +265,8 @@ class Overheard(Method):
 
 
 @lru_cache(maxsize=8)
-def _terms(numbers: tuple[float, ...], start: tuple[float, ...], facts: Facts) -> Terms:
-    return terms(PerturbedObjective(torch.tensor(start), *numbers), facts, facts.size or 1.0)
+def _terms(numbers: tuple[float, ...], start: tuple[float, ...], facts: Facts) -> ObjectiveTerms:
+    return objective_terms(PerturbedObjective(torch.tensor(start), *numbers), facts, facts.size or 1.0)
 
 
 class _Quiet:

@@ -7,9 +7,8 @@ calibrated to (epsilon, delta), so the true epsilon is the claimed one (less the
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,45 +16,21 @@ import torch
 from ..accounting.calibrate import calibrate
 from ..audit.bounds import Floats
 from ..audit.lower_bound import Audit, judged
-from ..budget import Budget
+from ..budget import AdditiveMeter, Budget
 from ..curator import Curator
-from ..events import FULL, Event, Leaf, Sampling
 from ..gradients import Linear
 from ..losses import Squared
 
 GOAL, SHARE = 0.7, 0.95
 
 
-class _ARunEach:
-    """A meter for many runs side by side: every question is a run of its own and may spend the whole budget."""
-
-    name, adaptive, spent_fraction = "one run each", True, 0.0
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-
-    @property
-    def events(self) -> Counter[Leaf]:
-        return Counter()
-
-    def affords(self, event: Event) -> bool:
-        return True
-
-    def spend(self, event: Event) -> None:
-        """Nothing to keep: the mechanism is asked once in each run."""
-
-    def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
-        raise ValueError("the noise was fixed beforehand")
-
-    def describe(self) -> dict[str, Any]:
-        return {"meter": self.name}
-
-
 def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) -> Floats:
     """So many noised gradients of a data set with the canary (1 record) or without it (0)."""
     model, theta = Linear(1, Squared()), torch.zeros(1)
+    # Each question is a run of its own and may spend the whole budget, so the meter of all of them is far larger.
+    meter = AdditiveMeter(Budget(1e6, budget.delta, budget.adjacency), "gdp")
     curator = Curator(
-        torch.ones(records, 1), torch.full((records,), -1e6), model=model, meter=_ARunEach(budget), size=1.0, seed=seed
+        torch.ones(records, 1), torch.full((records,), -1e6), model=model, meter=meter, size=1.0, seed=seed
     )
     found = np.empty(runs)
     for i in range(runs):

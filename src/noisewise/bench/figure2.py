@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..budget import Budget, BudgetExhausted
+from ..budget import Budget, BudgetExhausted, open_meter
 from ..curator import Curator
 from ..curator.curator import Released, facts_of
 from ..learned.zoo import OutsideRange, fingerprint
@@ -56,7 +56,7 @@ def run_cell(cell: Cell, folder: Path) -> Row:
     model = model_for(rows.train, "svm")
     X, y = tensors(rows.train, model)
     size, budget, method = float(len(X)), Budget(EPSILON, DELTA, adjacency="add_remove"), registry()[cell.method]()
-    meter = method.meter(facts_of(model, budget, size=size, row_bound=1.0))
+    meter = open_meter(budget, method.terms(facts_of(model, budget, size=size, row_bound=1.0)))
     curator = Curator(X, y, model=model, meter=meter, size=size, row_bound=1.0, seed=cell.repeat)
     batch = model.lay_out(X, y)
     state = method.init(model.start(), curator.facts, None)

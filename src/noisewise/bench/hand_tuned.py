@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ..accounting.gdp import mu_of
-from ..budget import Meter
-from ..choice import choose_meter
+from ..budget import Terms
+from ..choice import choose_terms
 from ..curator import Facts, PublicCurator
 from ..learned.unroll import Task, advance, start
 from ..methods.l2p import L2P, State
@@ -55,8 +55,8 @@ class HandTuned(L2P):
     def designed(self) -> Protector:
         return hand_protector(self.rule, self.learning_rate, self.clip_factor)
 
-    def meter(self, facts: Facts) -> Meter:
-        return choose_meter(facts.budget, adaptive=True)
+    def terms(self, facts: Facts) -> Terms:
+        return choose_terms(facts.budget, adaptive=True)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(self.designed(), self.steps or 50, None, theta, 0.0)

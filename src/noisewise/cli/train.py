@@ -165,6 +165,7 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
 
     A meter is made only when the size it may depend on is known, or private and so of no influence.
     """
+    from ..budget import open_meter
     from ..curator.curator import facts_of
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
@@ -190,7 +191,8 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
     public_size = wish.size_is_public or wish.budget.adjacency == "replace_one"
     if method.private and (records is not None or not public_size):
         size = None if records is None else estimator._size(records)
-        method.meter(facts_of(trained, _for_training(wish.budget, found), size=size, row_bound=1.0))
+        budget = _for_training(wish.budget, found)
+        open_meter(budget, method.terms(facts_of(trained, budget, size=size, row_bound=1.0)))
 
 
 def _for_training(budget: Budget, found: Resolved) -> Budget:

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..budget import Budget, Meter
-from ..events import FULL, ApproximateDP, BoundedRange, Event, Gaussian, Leaf, Sampling, sampled
+from ..budget import AdditiveMeter, Budget, MeterView, PlanMeter, checked_meter
+from ..events import FULL, ApproximateDP, BoundedRange, Event, Gaussian, Leaf, Sampling, rebuilt, sampled
 from ..gradients import Batch, Linear, Model, clipped_sum_and_count
 from ..gradients.batches import Store, in_memory, in_new_basis
 from .noise import Stream
@@ -101,7 +101,7 @@ class Curator:
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
     """
 
-    __slots__ = ("__batch", "__model", "__stream", "_basis", "_facts", "_meter", "_store", "_trace")
+    __slots__ = ("__batch", "__model", "__stream", "_basis", "_facts", "_meter", "_store", "_trace", "_view")
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Curator:
         y: Tensor,
         *,
         model: Model,
-        meter: Meter,
+        meter: AdditiveMeter | PlanMeter,
         size: float | None,
         row_bound: float = math.inf,
         seed: int | None = None,
@@ -119,7 +119,7 @@ class Curator:
             raise ValueError(
                 f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows"
             )
-        budget = meter.budget
+        budget = checked_meter(meter).budget
         if size is None and budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not 1 <= size <= 1e15:
@@ -131,24 +131,24 @@ class Curator:
         self.__model = model
         self.__stream = Stream(seed)
         self._basis: Tensor | None = None
-        self._meter = meter
+        self._meter, self._view = meter, MeterView(meter)
         self._trace: list[Released] = []
         self._facts = facts_of(model, budget, size=size, row_bound=row_bound)
 
     @property
     def facts(self) -> Facts:
-        """What is public or already released."""
-        return self._facts
+        """What is public or already released: a copy, so that nothing done to it reaches the curator."""
+        return replace(self._facts, budget=replace(self._facts.budget))
 
     @property
-    def meter(self) -> Meter:
-        """The meter that every question is charged to."""
-        return self._meter
+    def meter(self) -> MeterView:
+        """A view of the meter that every question is charged to; only the curator spends."""
+        return self._view
 
     @property
     def trace(self) -> tuple[Released, ...]:
-        """Every answered question, described by released facts."""
-        return tuple(self._trace)
+        """Every answered question, described by released facts; copies too."""
+        return tuple(line._replace(event=rebuilt(line.event)) for line in self._trace)
 
     @property
     def simulation(self) -> bool:

@@ -7,6 +7,7 @@ import pkgutil
 from functools import cache
 
 from .base import Method
+from .nonprivate import NonPrivate
 
 RECOMMENDED = "descent"
 
@@ -24,12 +25,28 @@ def registry() -> dict[str, type[Method]]:
 
 
 def method_named(method: str | Method) -> Method:
-    """The method with that name and its defaults; a method object is returned as it is."""
+    """The method with that name and its defaults; a method object is returned as it is, if it may run at all."""
     if isinstance(method, Method):
+        makes_a_promise(method)
         return method
     if method not in registry():
         raise ValueError(f"method is {method!r}; pass one of {', '.join(registry())}")
     return registry()[method]()
 
 
-__all__ = ["RECOMMENDED", "Method", "method_named", "registry"]
+def makes_a_promise(method: Method) -> bool:
+    """Whether a run of this method is private: always, but for exactly :class:`NonPrivate`, which is given the records.
+
+    A method is a stranger's code, so it cannot free itself: one that says ``private = False`` is refused.
+    """
+    if type(method) is NonPrivate:
+        return False
+    if method.private is not True:
+        raise TypeError(
+            f"{type(method).__name__} says that it is not private, which only the library's own nonprivate may say: it "
+            "would be handed the records; leave private as it is, or pass method='nonprivate'"
+        )
+    return True
+
+
+__all__ = ["RECOMMENDED", "Method", "makes_a_promise", "method_named", "registry"]

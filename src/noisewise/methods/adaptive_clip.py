@@ -32,7 +32,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..curator.options import joint_noise, split_noise
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
@@ -92,11 +92,11 @@ class AdaptiveClip(Method):
         both = calibrate(facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts))
         return split_noise(float(both), self.count_share)
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         if self.form == "adaclip" and facts.dimension != facts.features * facts.outputs:
             raise ValueError("form is 'adaclip', which needs a linear model; pass form='quantile' for a perceptron")
         step = sampled(self.sampling, Gaussian(joint_noise(*self.noise(facts))))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)))
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         walk = set_out(theta, facts, public, self.optimizer, self.learning_rate)

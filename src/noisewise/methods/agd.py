@@ -28,7 +28,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from .. import _validate
-from ..budget import AdditiveMeter, Meter, currency
+from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
 from .base import Method
 from .dpsgd import WARM_START_L2
@@ -78,8 +78,8 @@ class Agd(Method):
     def _currency(self) -> str:
         return "gdp" if self.accounting == "modern" else "zcdp"
 
-    def meter(self, facts: Facts) -> Meter:
-        return AdditiveMeter(facts.budget, self._currency)
+    def terms(self, facts: Facts) -> Terms:
+        return Terms.adaptive(self._currency)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is not None:

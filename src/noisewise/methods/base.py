@@ -8,15 +8,16 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from ..budget import Meter
+from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 
 
 class Method(ABC):
     """A frozen dataclass of public settings with five small functions.
 
-    ``facts`` passed to :meth:`meter` hold ``size=None`` while the size is private: what is fixed beforehand may not
-    depend on it. State is a named tuple; a step returns a new one.
+    ``facts`` passed to :meth:`terms` hold ``size=None`` while the size is private: what is fixed beforehand may not
+    depend on it. State is a named tuple; a step returns a new one. ``private = False`` is for the library's own
+    ``nonprivate`` alone; any other method that says so is refused.
     """
 
     name: ClassVar[str] = ""
@@ -27,9 +28,18 @@ class Method(ABC):
     adaptive: ClassVar[bool] = False
     private: ClassVar[bool] = True
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if any("meter" in vars(kind) for kind in cls.__mro__):
+            raise TypeError(
+                f"{cls.__name__} defines meter, but a method does not bring its meter: define terms(self, facts) instead "
+                "and return Terms.plan(events) or Terms.adaptive(accountant) from noisewise.budget, or "
+                "noisewise.choice.choose_terms(facts.budget, ...); the meter is made from them"
+            )
+
     @abstractmethod
-    def meter(self, facts: Facts) -> Meter:
-        """The meter of a run, made before any record is touched; the paid size, if any, is part of it."""
+    def terms(self, facts: Facts) -> Terms:
+        """On what terms the budget is spent, named before any record is touched; a paid size is part of a plan."""
 
     @abstractmethod
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:

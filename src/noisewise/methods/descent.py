@@ -28,8 +28,8 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.gdp import mu_of
-from ..budget import Meter
-from ..choice import choose_meter
+from ..budget import Terms
+from ..choice import choose_terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
 from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..protect.clips import typical_clip
@@ -79,8 +79,8 @@ class Descent(Method):
             _validate.positive(max_grad_norm=self.max_grad_norm)
         _validate.not_negative(l2=self.l2)
 
-    def meter(self, facts: Facts) -> Meter:
-        return choose_meter(facts.budget, adaptive=True)
+    def terms(self, facts: Facts) -> Terms:
+        return choose_terms(facts.budget, adaptive=True)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import Floats, calibrate
-from ..budget import AdditiveMeter, Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Sampling, sampled
 from ..protect import schedules
@@ -84,12 +84,12 @@ class Dynamic(Method):
         shape = schedules.noise_shape(q)
         return calibrate(facts.budget, steps=self.steps, sampling=self.sampling, shape=shape, also=size_noise(facts))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         if self.sampling[0] == "full":
-            return AdditiveMeter(facts.budget, "gdp")
+            return Terms.adaptive("gdp")
         noise = self.noise_multipliers(facts)
         steps = (sampled(self.sampling, Gaussian(sigma)) for sigma in noise.tolist())
-        return PlanMeter(facts.budget, (*size_noise(facts), *steps))
+        return Terms.plan((*size_noise(facts), *steps))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is not None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import _least_scale, accountants_for
-from ..budget import Budget, Meter, PlanMeter
+from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Event, Gaussian, Poisson, Repeated
 from ..protect.projectors import PROJECTORS
@@ -88,9 +88,9 @@ class GrowingBatch(Method):
         rates = self.rates()
         return _calibrated(facts.budget, rates, self.noise == "proportional", size_noise(facts))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         steps = Counter(self.plan(facts))
-        return PlanMeter(facts.budget, (*size_noise(facts), *(Repeated(step, count) for step, count in steps.items())))
+        return Terms.plan((*size_noise(facts), *(Repeated(step, count) for step, count in steps.items())))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(set_out(theta, facts, public, self.optimizer, self.learning_rate), self.plan(facts))

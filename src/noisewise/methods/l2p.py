@@ -26,8 +26,8 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from .. import _validate
-from ..budget import Meter
-from ..choice import choose_meter
+from ..budget import Terms
+from ..choice import choose_terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.curator import LEAST_CLIP
 from ..learned.fast import fast
@@ -94,9 +94,9 @@ class L2P(Method):
         horizon = self.steps or chosen.horizon
         return {**settings, "sha256": chosen.digest, "design": chosen.design.to_dict(), "horizon": horizon}
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         self.learned(facts)  # a protector that is not there is refused before anything is asked
-        return choose_meter(facts.budget, adaptive=True)
+        return choose_terms(facts.budget, adaptive=True)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         learned = self.learned(facts)

@@ -34,8 +34,8 @@ class NonPrivate(Method):
     paper: ClassVar[str] = ""
     private: ClassVar[bool] = False
 
-    def meter(self, facts: Facts) -> NoReturn:
-        raise TypeError("nonprivate makes no promise and has no meter")
+    def terms(self, facts: Facts) -> NoReturn:
+        raise TypeError("nonprivate makes no promise and has no terms")
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, theta)

@@ -22,9 +22,9 @@ from torch import Tensor
 from .. import _validate
 from ..accounting.calibrate import epsilon
 from ..accounting.gdp import epsilon_of
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
-from ..curator.objective import terms
+from ..curator.objective import terms as objective_terms
 from ..events import ApproximateDP
 from .base import Method
 from .dpsgd import WARM_START_L2
@@ -68,10 +68,10 @@ class ObjectivePerturbation(Method):
             event = ApproximateDP(event.epsilon * 0.999, event.delta)  # what rounding took
         return event
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)
-        terms(PerturbedObjective(Tensor(), event.epsilon, event.delta), facts, 1.0)  # refuses what is not proved
-        return PlanMeter(facts.budget, (*size_noise(facts), event))
+        objective_terms(PerturbedObjective(Tensor(), event.epsilon, event.delta), facts, 1.0)  # refuses the unproved
+        return Terms.plan((*size_noise(facts), event))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is not None:

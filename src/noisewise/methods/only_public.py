@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from .. import _validate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from .base import Method
 from .nonprivate import minimise
@@ -43,8 +43,8 @@ class OnlyPublic(Method):
         _validate.whole(steps=self.steps)
         _validate.not_negative(l2=self.l2)
 
-    def meter(self, facts: Facts) -> Meter:
-        return PlanMeter(facts.budget, size_noise(facts))
+    def terms(self, facts: Facts) -> Terms:
+        return Terms.plan(size_noise(facts))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, minimise(required(public, self.name), theta, l2=self.l2, steps=self.steps))

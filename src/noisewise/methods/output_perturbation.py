@@ -24,7 +24,7 @@ from torch import Tensor
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..accounting.gdp import mu_of
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Descent, Facts, PublicCurator
 from ..curator.oneshot import bounds
 from ..events import Gaussian
@@ -67,9 +67,9 @@ class OutputPerturbation(Method):
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1, also=size_noise(facts)))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         bounds(facts, ball(self.radius, facts))  # refuses what the proof does not cover
-        return PlanMeter(facts.budget, (*size_noise(facts), Gaussian(self.noise_multiplier(facts))))
+        return Terms.plan((*size_noise(facts), Gaussian(self.noise_multiplier(facts))))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is not None:

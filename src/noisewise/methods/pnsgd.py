@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
 from ..curator.oneshot import bounds
 from ..events import Gaussian
@@ -66,12 +66,12 @@ class Pnsgd(Method):
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         if facts.budget.adjacency != "replace_one":
             raise ValueError("adjacency is 'add_remove'; pass 'replace_one': one pass over the records in order has a "
                              "price only when their number is fixed")  # fmt: skip
         bounds(facts, ball(self.radius, facts))  # refuses what the proof does not cover
-        return PlanMeter(facts.budget, Gaussian(self.noise_multiplier(facts)))
+        return Terms.plan(Gaussian(self.noise_multiplier(facts)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is None:

@@ -31,8 +31,8 @@ from torch import Tensor
 from .. import _validate
 from ..accounting import tcdp
 from ..accounting.gdp import mu_of
-from ..budget import AdditiveMeter, Meter
-from ..choice import choose_meter
+from ..budget import Terms
+from ..choice import choose_terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
 from ..protect.projectors import PROJECTORS, Projector
@@ -99,9 +99,9 @@ class PpSgd(Method):
         if not 0 <= self.tail <= 1:
             raise ValueError(f"tail is {self.tail!r}; pass a number in [0, 1], 0 for the last iterate")
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         if self.accounting == "modern":
-            return choose_meter(facts.budget, adaptive=True, sampling=self.sampling, steps=self.steps)
+            return choose_terms(facts.budget, adaptive=True, sampling=self.sampling, steps=self.steps)
         if facts.budget.adjacency != "replace_one" or self.sampling[0] != "fixed":
             raise ValueError(
                 f"accounting='paper' is proved for replace_one and fixed-size batches, here {facts.budget.adjacency} "
@@ -116,7 +116,7 @@ class PpSgd(Method):
                 f"omega_total and the paper's Theorem 5 does not follow; pass steps >= {math.ceil(1 / ceiling)}, a "
                 "larger rate, or accounting='modern'"
             )
-        return AdditiveMeter(facts.budget, "tcdp")
+        return Terms.adaptive("tcdp")
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         required(public, self.name)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.sampling import expected_size
 from ..events import FULL, Gaussian, Repeated, Sampling
@@ -70,10 +70,8 @@ class ProjectedGd(Method):
         """sigma, from the budget and the number of steps alone."""
         return float(calibrate(facts.budget, steps=self.steps, also=size_noise(facts)))
 
-    def meter(self, facts: Facts) -> Meter:
-        return PlanMeter(
-            facts.budget, (*size_noise(facts), Repeated(Gaussian(self.noise_multiplier(facts)), self.steps))
-        )
+    def terms(self, facts: Facts) -> Terms:
+        return Terms.plan((*size_noise(facts), Repeated(Gaussian(self.noise_multiplier(facts)), self.steps)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
         inside = set_named(self.constraint, self.radius)

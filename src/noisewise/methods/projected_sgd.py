@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Budget, Meter, PlanMeter
+from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Gaussian, Repeated, Sampling, sampled
 from ..protect.sets import set_named
@@ -69,9 +69,9 @@ class ProjectedSgd(Method):
         """sigma, from public facts alone."""
         return _calibrated(facts.budget, self.steps, self.sampling_of(facts), size_noise(facts))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         step = sampled(self.sampling_of(facts), Gaussian(self.noise_multiplier(facts)))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)))
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
         sampling, inside = self.sampling_of(facts), set_named(self.constraint, self.radius)

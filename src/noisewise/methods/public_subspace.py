@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 from ..protect.projectors import PROJECTORS
@@ -70,9 +70,9 @@ class PublicSubspace(Method):
         """sigma, from the budget and the number of steps alone."""
         return float(calibrate(facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts)))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)))
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is None or public.size == 0:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Facts
 from ..events import Gaussian, Repeated, Sampling, sampled
 from .dpsgd import DpSgd
@@ -49,6 +49,6 @@ class SgdAdv(DpSgd):
             ) from refusal
         return float(noise)
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)), "advanced")
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)), "advanced")

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from ..accounting.advanced import LAMBDAS
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import Facts
 from ..events import Gaussian, Repeated, Sampling, sampled
 from .dpsgd import DpSgd
@@ -48,6 +48,6 @@ class SgdMa(DpSgd):
             calibrate(budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts), accountant="moments")
         )
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(step, self.steps)), "moments")
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)), "moments")

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Meter, PlanMeter
+from ..budget import Terms
 from ..curator import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
 from ..events import Gaussian, Repeated
 from .base import Method
@@ -57,11 +57,11 @@ class SufficientStatistics(Method):
         """sigma of each of the three statistics, from the budget alone."""
         return float(calibrate(facts.budget, steps=3, also=size_noise(facts)))
 
-    def meter(self, facts: Facts) -> Meter:
+    def terms(self, facts: Facts) -> Terms:
         if facts.dimension != facts.features:
             raise ValueError("sufficient_statistics needs a linear model with one output; pass a linear model")
         third = Gaussian(self.noise_multiplier(facts))
-        return PlanMeter(facts.budget, (*size_noise(facts), Repeated(third, 3)))
+        return Terms.plan((*size_noise(facts), Repeated(third, 3)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, theta, self.noise_multiplier(facts))

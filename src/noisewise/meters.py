@@ -1,0 +1,375 @@
+"""The meters that keep a budget: each event is paid for before any record is touched."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+
+from noisewise import _validate
+from noisewise.accounting._common import Unpriceable, approximate, count_leaves, unsampled
+from noisewise.accounting.calibrate import ACCOUNTANTS, _auto, epsilon
+from noisewise.accounting.currency import Currency, currency
+from noisewise.events import (
+    FULL,
+    ApproximateDP,
+    Event,
+    Gaussian,
+    Leaf,
+    Repeated,
+    Sampling,
+    from_dict,
+    leaves,
+    rebuilt_leaf,
+    sampled,
+    to_dict,
+)
+
+if TYPE_CHECKING:
+    from noisewise.budget import Budget
+
+
+class BudgetExhausted(Exception):
+    """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
+
+
+@runtime_checkable
+class Meter(Protocol):
+    """Keeps one budget. Every implementation stops before its cap, whatever it is asked, in whatever order."""
+
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def adaptive(self) -> bool: ...
+    @property
+    def spent_fraction(self) -> float: ...
+    @property
+    def events(self) -> Counter[Leaf]: ...
+    def affords(self, event: Event) -> bool: ...
+    def spend(self, event: Event) -> None: ...
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> float: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+class _NotCopied:
+    """A meter is one purse: a copy, a pickle or a forked process would spend the same budget twice."""
+
+    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(
+            "a meter cannot be copied or pickled: the copy would spend the same budget twice; "
+            "keep one meter, or rebuild an empty one with meter_from(budget, description) for an audit"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this meter belongs to another process: a forked copy would spend the same budget twice; "
+                "ask the process that made it"
+            )
+
+
+# The cap is cut into 2^100 units and every charge is rounded up to whole units: the sum is exact.
+_UNITS = 1 << 100
+
+
+class AdditiveMeter(_NotCopied):
+    """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
+
+    *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
+    (epsilon, delta)-DP under the budget's relation. GDP: Smith & Thakurta 2022. RDP at one order fixed beforehand:
+    Feldman & Zrnic 2021; tCDP and ctCDP are that filter at order omega. zCDP: Whitehouse et al. 2023.
+
+    ``one_shot_delta`` sets a part of delta aside for events that are only (epsilon, delta)-DP; each is charged its
+    pure epsilon here and its delta there (the proof is in ``accounting._common.split_delta``, and holds for any
+    filter).
+
+    >>> from noisewise.budget import Budget
+    >>> meter = AdditiveMeter(Budget(1.0, 1e-6), "gdp")
+    >>> for _ in range(3):
+    ...     meter.spend(Gaussian(meter.noise_for(0.5)))
+    >>> round(meter.spent_fraction, 6)
+    0.875
+    """
+
+    __slots__ = ("_budget", "_cap", "_currency", "_delta_spent", "_events", "_one_shot_delta", "_spent")
+    adaptive = True
+
+    def __init__(self, budget: Budget, name: str, *, order: int | None = None, one_shot_delta: float = 0.0) -> None:
+        super().__init__()
+        self._budget = budget
+        self._currency = currency(budget, name, order=order, one_shot_delta=one_shot_delta)
+        self._one_shot_delta = float(one_shot_delta)
+        self._cap = Fraction(self._currency.cap)
+        self._spent = 0
+        self._delta_spent = Fraction(0)
+        self._events: Counter[Leaf] = Counter()
+
+    @property
+    def budget(self) -> Budget:
+        """The promise this meter keeps."""
+        return self._budget
+
+    @property
+    def name(self) -> str:
+        """The currency's name."""
+        return self._currency.name
+
+    @property
+    def currency(self) -> Currency:
+        """The currency and its cap."""
+        return self._currency
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share of the cap that is spent, from 0 to 1."""
+        return self._spent / _UNITS
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        """What was paid for, with counts."""
+        return Counter(self._events)
+
+    def affords(self, event: Event) -> bool:
+        """Whether :meth:`spend` would accept the event now; an event that has no price is refused by name."""
+        units, delta, _ = self._price(event)
+        return self._fits(units, delta)
+
+    def spend(self, event: Event) -> None:
+        """Pay for an event before it happens, or raise :class:`BudgetExhausted` and change nothing."""
+        self._check_process()
+        units, delta, counts = self._price(event)
+        with self._lock:
+            if not self._fits(units, delta):
+                raise BudgetExhausted(self._shortage(units, delta))
+            self._spent += units
+            self._delta_spent += delta
+            self._events.update(counts)
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
+        """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
+
+        *Guarantee*: the resulting event is affordable, its price having been computed; ``share=1`` included. When less
+        than a ten-millionth of the cap is left, that counts as nothing: its noise would drown every answer.
+        """
+        _validate.share(share=share)
+        if _UNITS - self._spent < _UNITS // 10_000_000:
+            raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
+        top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
+        allowed = (_UNITS - self._spent) * top // bottom
+        cost = self._cap.numerator * allowed / (self._cap.denominator * _UNITS)
+        for _ in range(20):
+            if cost < 1e-250:
+                break
+            sigma = self._currency.noise_for(cost, sampling)
+            if self._units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
+                return sigma
+            cost *= 1 - 2.0**-50
+        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, which is too little to buy any answer")
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
+        return {"meter": "additive", "one_shot_delta": self._one_shot_delta, **asdict(self._currency)}
+
+    def _units(self, cost: float) -> int:
+        if not cost < math.inf:
+            return _UNITS + 1
+        top, bottom = float(cost).as_integer_ratio()
+        return -(-top * _UNITS * self._cap.denominator // (bottom * self._cap.numerator))
+
+    def _price(self, event: Event) -> tuple[int, Fraction, Counter[Leaf]]:
+        units, delta = 0, Fraction(0)
+        counts = leaves(event)
+        for leaf, count in counts.items():
+            mechanism = unsampled(leaf)
+            charged = leaf
+            if isinstance(mechanism, ApproximateDP) and mechanism.delta > 0:
+                pure, one_shot = approximate(leaf, self._budget.adjacency)
+                charged = ApproximateDP(pure)
+                delta += count * Fraction(one_shot)
+                if self._one_shot_delta == 0:
+                    raise Unpriceable(
+                        f"{leaf!r} has delta > 0 and this meter keeps no share of delta for such events; "
+                        "build it with one_shot_delta"
+                    )
+            units += count * self._units(self._currency.cost(charged))
+        return units, delta, counts
+
+    def _fits(self, units: int, delta: Fraction) -> bool:
+        return self._spent + units <= _UNITS and self._delta_spent + delta <= Fraction(self._one_shot_delta)
+
+    def _shortage(self, units: int, delta: Fraction) -> str:
+        left = (_UNITS - self._spent) / _UNITS
+        text = f"asked for {units / _UNITS:.6g} of the {self.name} cap, {left:.6g} is left"
+        if delta:
+            rest = float(Fraction(self._one_shot_delta) - self._delta_spent)
+            text += f"; asked for delta {float(delta):.3g} of the one-shot share, {rest:.3g} is left"
+        return text
+
+
+class PlanMeter(_NotCopied):
+    """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
+
+    *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
+    at earlier answers, everything released is (epsilon, delta)-DP at the price of the whole plan. Proof, by backward
+    induction over the multiset of remaining events: let V(R, h) be the worst hockey-stick divergence that remains to
+    be gained from the multiset R of dominating pairs after a history with likelihood ratio h. With R empty it does not
+    depend on any choice. Otherwise each choice of an event E of R yields the expectation over E of V(R - E, .), which
+    by hypothesis is the value of the product of all pairs of R - E; so every choice gives the value of the product of
+    all of R, whatever comes first, and mixing choices changes nothing. An event that is skipped can be run and its
+    answer thrown away, which is post-processing. What may NOT depend on answers is what the multiset contains.
+
+    >>> from noisewise.budget import Budget
+    >>> meter = PlanMeter(Budget(1.0, 1e-5), Repeated(Gaussian(20.0), 25))
+    >>> meter.spend(Gaussian(20.0))
+    >>> meter.affords(Gaussian(19.0))
+    False
+    """
+
+    __slots__ = ("_accountant", "_budget", "_epsilon", "_events", "_plan", "_remaining")
+    adaptive = False
+    name = "plan"
+
+    def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
+        super().__init__()
+        _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
+        asked = count_leaves(plan_events, budget.adjacency)
+        counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): count for leaf, count in asked.items()})
+        self._budget = budget
+        self._plan = counts
+        self._remaining = Counter(counts)
+        self._events: Counter[Leaf] = Counter()
+        self._accountant, self._epsilon = _price_of(tuple(counts.items()), budget.delta, budget.adjacency, accountant)
+        if not self.epsilon <= budget.epsilon:
+            raise ValueError(
+                f"plan_events cost epsilon {self.epsilon:.6g} by {self.accountant}, more than the budget's "
+                f"{budget.epsilon:.6g}; pass a plan with more noise, e.g. from calibrate(budget, steps=...)"
+            )
+
+    @property
+    def budget(self) -> Budget:
+        """The promise this meter keeps."""
+        return self._budget
+
+    @property
+    def accountant(self) -> str:
+        """Who priced the plan."""
+        return self._accountant
+
+    @property
+    def epsilon(self) -> float:
+        """What the plan costs at the budget's delta, rounded up."""
+        return self._epsilon
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share of the plan's events that were used; the whole plan stays charged."""
+        total = sum(self._plan.values())
+        return sum(self._events.values()) / total if total else 1.0
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        """What was paid for, with counts."""
+        return Counter(self._events)
+
+    @property
+    def remaining(self) -> Counter[Leaf]:
+        """What is left of the plan."""
+        return Counter(self._remaining)
+
+    def affords(self, event: Event) -> bool:
+        """Whether the event is among what is left of the plan."""
+        return leaves(event) <= self._remaining
+
+    def spend(self, event: Event) -> None:
+        """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
+        self._check_process()
+        with self._lock:
+            if isinstance(event, Leaf) and self._remaining.get(event, 0) > 0:  # the common case: one planned mechanism
+                self._remaining[event] -= 1
+                self._events[event] += 1
+                return
+            counts = leaves(event)
+            if not counts <= self._remaining:
+                leaf = next(leaf for leaf, count in counts.items() if count > self._remaining[leaf])
+                raise BudgetExhausted(
+                    f"asked for {counts[leaf]} of {leaf!r}, {self._remaining[leaf]} left in the plan; "
+                    "a plan pays only for the events it was made of"
+                )
+            self._remaining -= counts
+            self._events.update(counts)
+
+    def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
+        """Refused: the noise of a plan is fixed beforehand."""
+        raise ValueError(
+            "a plan has no noise to hand out: its noise was fixed beforehand, and its price is not valid for noise "
+            "chosen while running; take the noise from the plan, or use an adaptive meter such as 'gdp' or 'rdp'"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, unused."""
+        return {
+            "meter": "plan",
+            "name": self.name,
+            "adjacency": self._budget.adjacency,
+            "accountant": self.accountant,
+            "epsilon": self.epsilon,
+            "plan": [{"event": to_dict(leaf), "count": count} for leaf, count in self._plan.items()],
+        }
+
+
+@lru_cache(maxsize=256)
+def _price_of(plan: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
+    """The accountant and its epsilon: a plan that comes again, as in every run of an audit, is not priced again."""
+    if accountant == "auto":
+        return _auto(leaves([Repeated(leaf, count) for leaf, count in plan]), delta, adjacency)
+    events = [Repeated(leaf, count) for leaf, count in plan]
+    return accountant, epsilon(events, delta=delta, adjacency=adjacency, accountant=accountant)
+
+
+def meter_from(budget: Budget, description: Mapping[str, Any]) -> AdditiveMeter | PlanMeter:
+    """An unused meter as described, for replaying the events of a statement; a cap that does not match is refused.
+
+    >>> from noisewise.budget import Budget
+    >>> old = AdditiveMeter(Budget(1.0, 1e-6), "rdp", order=20)
+    >>> meter_from(old.budget, old.describe()).currency == old.currency
+    True
+    """
+    meter: AdditiveMeter | PlanMeter
+    match description.get("meter"):
+        case "additive":
+            order, delta = description.get("order"), description.get("one_shot_delta", 0.0)
+            meter = AdditiveMeter(budget, description["name"], order=order, one_shot_delta=delta)
+        case "plan":
+            plan = [Repeated(from_dict(item["event"]), item["count"]) for item in description["plan"]]
+            meter = PlanMeter(budget, plan, description["accountant"])
+        case other:
+            raise ValueError(f"description has meter {other!r}; pass what describe() returned")
+    _same(meter.describe(), description)
+    return meter
+
+
+def _same(own: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+    """Refuse a description that differs from that of the rebuilt meter in anything but rounding."""
+    if set(own) != set(stated):
+        raise ValueError(f"the meter is described by {sorted(stated)}, not by {sorted(own)}")
+    for key, value in own.items():
+        other = stated[key]
+        close = isinstance(value, float) and isinstance(other, float | int) and math.isclose(value, other, rel_tol=1e-6)
+        if key != "plan" and not close and (value != other or isinstance(value, bool) != isinstance(other, bool)):
+            raise ValueError(f"the meter states {key} {other!r}, but this budget and these events give {value!r}")
