@@ -19,6 +19,7 @@ import noisewise
 from noisewise import PrivateClassifier, PrivateRegressor, load, runs, save
 from noisewise.data.schema import Column, Schema
 from noisewise.report.page import report_page
+from noisewise.seal import _digest
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.uniform(0, 9, 300).round(2), "b": RNG.choice(["u", "v"], 300)})
@@ -177,7 +178,7 @@ def test_a_seal_cannot_send_us_to_other_files(run, tmp_path, monkeypatch):
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     seal = json.loads((run / "seal.json").read_text())
-    seal["sha256"] |= {"../secret.txt": runs._digest(b"secret"), str(secret): runs._digest(b"other")}
+    seal["sha256"] |= {"../secret.txt": _digest(b"secret"), str(secret): _digest(b"other")}
     (run / "seal.json").write_text(json.dumps(seal))
     opened = []
     original = Path.read_bytes
@@ -213,7 +214,7 @@ def test_links_to_files_with_the_right_content_are_as_good_as_the_files(run, tmp
 
 
 def test_a_huge_file_is_not_read(run, monkeypatch):
-    monkeypatch.setattr(runs, "LARGEST", 100)
+    monkeypatch.setattr("noisewise.seal.LARGEST", 100)
     with pytest.raises(ValueError, match="too large"):
         load(run)
 

@@ -13,6 +13,7 @@ import torch
 
 import noisewise as nw
 from noisewise.accounting.calibrate import ACCOUNTANTS
+from noisewise.arithmetic import GRADES, Arithmetic, together
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import (
     ADJACENCIES,
@@ -124,7 +125,7 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    assert set(data) == {*FIELDS, *WORDS} == set(SHAPE)
+    assert set(data) - {"arithmetic"} == {*FIELDS, *WORDS} == set(SHAPE) - {"arithmetic"}
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}
     assert data["method"]["settings"]["steps"] == 10
@@ -490,7 +491,45 @@ def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
     facts = SimpleNamespace(budget=rest, size_is_public=True)
     run = SimpleNamespace(facts=facts, meter=meter, simulation=False)
     model = data_of()["model"]
-    made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought)
+    made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought,
+                          arithmetic=Arithmetic("bounded"))  # fmt: skip
+    assert nw.verify(made).arithmetic == "bounded"
     assert (made.data["promise"]["epsilon"], made.data["promise"]["delta"]) == (1.0, 1e-6)
     assert nw.verify(made).holds, nw.verify(made).reason
     assert "bounds" in made.data["covers"][-1]
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+GRADED = {"grade": "exact", "assumptions": ["AES is pseudo-random"]}
+
+
+def test_the_grade_of_the_arithmetic_is_stated_in_words_and_in_the_verdict():
+    data = data_of() | {"arithmetic": GRADED}
+    assert "Arithmetic: exact (sums in integers, noise rounded onto a public grid), assuming that AES" in str(
+        Statement(data)
+    )
+    verdict = nw.verify(data)
+    assert verdict.holds and verdict.arithmetic == "exact" and str(verdict).endswith("one record; arithmetic exact")
+    del data["arithmetic"]
+    verdict = nw.verify(data)
+    assert verdict.holds and verdict.arithmetic is None and "Arithmetic" not in str(Statement(data))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [None, "exact", [], {}, {"grade": "exact"}, {"assumptions": []}, GRADED | {"grade": "perfect"}, GRADED | {"grade": None},
+     GRADED | {"grade": ["exact"]}, GRADED | {"assumptions": "none"}, GRADED | {"assumptions": [3]}, GRADED | {"more": 1}],
+)  # fmt: skip
+def test_an_odd_entry_about_the_arithmetic_is_refused(entry):
+    assert "arithmetic" in refused(data_of() | {"arithmetic": entry})
+
+
+def test_grades_together_are_the_worst_of_them():
+    exact, bounded, assumed = (Arithmetic(grade, (grade, "AES")) for grade in GRADES)
+    assert together(exact, bounded) == Arithmetic("bounded", ("exact", "AES", "bounded"))
+    assert together(assumed, exact, bounded).grade == "assumed" and together() == Arithmetic("exact")
+    for odd in (("perfect", ()), ("exact", ["a"]), ("exact", (3,)), ("exact", "a")):
+        with pytest.raises(ValueError, match=r"grade is|assumptions must"):
+            Arithmetic(*odd)

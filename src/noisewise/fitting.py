@@ -240,7 +240,13 @@ class PrivateEstimator(BaseEstimator, ABC):
         def stated(run: Trained) -> Statement:
             settings, shape = method.settings(), describe(model)
             return make_statement(
-                method=method.name, settings=settings, run=run, model=shape, assumed=assumed, preparation=preparation
+                method=method.name,
+                settings=settings,
+                run=run,
+                model=shape,
+                assumed=assumed,
+                preparation=preparation,
+                arithmetic=getattr(run, "arithmetic", None),
             )
 
         try:
@@ -258,7 +264,7 @@ class PrivateEstimator(BaseEstimator, ABC):
                 error.statement = stated(so_far)  # type: ignore[attr-defined]
             raise
         self._theta, self._spread = run.theta, Spread(method, run.tape, curator)
-        self.trace_ = run.trace
+        self.trace_, self._released_size = run.trace, run.facts.size
         self.n_iter_ = max(run.steps, 1)
         self.statement_: Statement = stated(run)
 

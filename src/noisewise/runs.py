@@ -7,8 +7,6 @@ a stranger is worth what the stranger's word is worth.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import numbers
 import os
 import shutil
@@ -23,11 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .atomic import umask, write_atomically
+from .atomic import umask
 from .data.encode import Encoder
 from .data.preprocess import Scaling, interval
 from .events import from_dict, to_dict
 from .losses import loss_named
+from .seal import FORMAT, TRACE_FORMAT, checked_contents, formatted, json_of, put_json
+from .seal import check_seal as check_seal
+from .seal import reseal as reseal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from .estimators import PrivateClassifier, PrivateRegressor
     from .report.statement import Statement
 
-FORMAT, TRACE_FORMAT, SEAL_FORMAT = "noisewise-run/1", "noisewise-trace/1", "noisewise-seal/1"
-NEEDED = ("run.json", "model.safetensors", "statement.json", "trace.json")
-SEALED = (*NEEDED, "statement.txt", "evaluation.json", "comparison.json", "audit.json")
-LARGEST = 1 << 30  # bytes of a file that is read at all
 SOFTWARE = ("noisewise", "torch", "numpy", "scikit-learn", "pyarrow")
 
 
@@ -86,10 +83,10 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
     place = Path(folder)
     contents = checked_contents(place)
     document, trace = (
-        _document(place, contents, "run.json", FORMAT),
-        _document(place, contents, "trace.json", TRACE_FORMAT),
+        formatted(place, contents, "run.json", FORMAT),
+        formatted(place, contents, "trace.json", TRACE_FORMAT),
     )
-    statement = _json(place, contents, "statement.json")
+    statement = json_of(place, contents, "statement.json")
     try:
         check_shape(statement)
         theta = load_tensors(contents["model.safetensors"])["theta"]
@@ -126,6 +123,7 @@ def described(estimator: PrivateClassifier | PrivateRegressor) -> dict[str, Any]
         "preprocessing": _preprocessing(estimator, encoder),
         "model": describe(estimator._trained_model),
         "steps": estimator.n_iter_,
+        "size": getattr(estimator, "_released_size", None),
         "coefficients": _coefficients(estimator, features),
     }
 
@@ -217,6 +215,7 @@ def restored(
         raise ValueError("the model's parameters do not fit its description")
     estimator._theta, estimator.statement_, estimator.trace_ = theta, statement, trace
     estimator.n_iter_ = int(document["steps"])
+    estimator._released_size = document.get("size")
     estimator._spread = Spread.known(_saved_errors(document["coefficients"]))
     return estimator
 
@@ -236,24 +235,12 @@ def _saved_errors(coefficients: Sequence[Mapping[str, Any]] | None) -> Tensor | 
     return None if not found or None in found else torch.tensor(found, dtype=torch.float64)
 
 
-def check_seal(folder: str | Path) -> None:
-    """Raise ValueError unless this is a run folder whose files are as they were sealed."""
-    checked_contents(Path(folder))
-
-
-def reseal(folder: str | Path) -> None:
-    """Write the seal of the files as they are now; for commands that add an evaluation, a comparison or an audit."""
-    place = Path(folder)
-    digests = {name: _digest((place / name).read_bytes()) for name in SEALED if (place / name).is_file()}
-    put_json(place / "seal.json", {"format": SEAL_FORMAT, "sha256": digests})
-
-
 def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
     """Add an entry to a list of the folder (evaluation.json, audit.json) and seal it again."""
     place = Path(folder)
     with _alone(place):
         contents = checked_contents(place)
-        entries = _json(place, contents, name) if name in contents else []
+        entries = json_of(place, contents, name) if name in contents else []
         if not isinstance(entries, list):
             raise ValueError(f"{place}: {name} is not a list; pass the folder that noisewise train wrote")
         put_json(place / name, [*entries, dict(entry)])
@@ -279,7 +266,7 @@ def _alone(place: Path) -> Iterator[None]:
 def document_of(folder: str | Path) -> dict[str, Any]:
     """run.json of a folder whose seal holds."""
     place = Path(folder)
-    return _document(place, checked_contents(place), "run.json", FORMAT)
+    return formatted(place, checked_contents(place), "run.json", FORMAT)
 
 
 @contextmanager
@@ -319,63 +306,6 @@ def writable(folder: str | Path) -> None:
         Path(tempfile.mkdtemp(prefix=".noisewise-", dir=parent)).rmdir()
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written ({error.strerror}); pass another folder") from None
-
-
-def put_json(path: Path, document: Any) -> None:
-    """Write a JSON document, all of it or nothing; never through a link that somebody has laid out."""
-    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
-    write_atomically(path, text.encode())
-
-
-def checked_contents(place: Path) -> dict[str, bytes]:
-    """Every sealed file, read once, so that what was checked is what is used."""
-    if not place.is_dir():
-        raise ValueError(f"{place}: no such run folder; pass the folder that noisewise train wrote")
-    seal = _json(place, {"seal.json": _bytes(place, "seal.json")}, "seal.json")
-    digests = seal.get("sha256") if isinstance(seal, dict) and seal.get("format") == SEAL_FORMAT else None
-    if not isinstance(digests, dict):
-        raise ValueError(f"{place}: seal.json is not a seal; pass the folder that noisewise train wrote")
-    contents = {}
-    for name in SEALED:
-        if name in digests or name in NEEDED or (place / name).exists():
-            contents[name] = _bytes(place, name)
-            if _digest(contents[name]) != digests.get(name):
-                raise ValueError(f"{place}: {name} was changed since it was sealed; train again or restore the folder")
-    return contents
-
-
-def _bytes(place: Path, name: str) -> bytes:
-    path = place / name
-    if not path.is_file():
-        raise ValueError(f"{place}: lacks {name}; pass the folder that noisewise train wrote")
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"{place}: {name} is too large to be one of a run")
-    return path.read_bytes()
-
-
-def _json(place: Path, contents: Mapping[str, bytes], name: str) -> Any:
-    try:
-        return json.loads(contents[name])
-    except (ValueError, RecursionError):
-        raise ValueError(f"{place}: {name} is not a JSON document") from None
-
-
-def _document(place: Path, contents: Mapping[str, bytes], name: str, form: str) -> dict[str, Any]:
-    found = _json(place, contents, name)
-    if not isinstance(found, dict) or found.get("format") != form:
-        raise ValueError(f"{place}: {name} is not of the format {form}, which this version reads")
-    return found
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """numpy numbers as JSON has them."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be written to a run folder")
 
 
 def _reason(error: Exception) -> str:

@@ -115,7 +115,9 @@ def test_verify_as_json(path):
         path.write_text(json.dumps(document), encoding="utf-8")
         told = run("verify", path, "--json")
         verdict = json.loads(told.stdout)
-        assert verdict["holds"] is holds and set(verdict) == {"holds", "reason", "epsilon"}
+        assert list(verdict) == ["holds", "reason", "epsilon", "delta", "adjacency", "unit", "arithmetic", "seal"]
+        assert verdict["holds"] is holds
+        assert [verdict[name] for name in list(verdict)[2:]] == [1.0, 1e-6, "add_remove", "one record", None, "none"]
         assert told.exit_code == (0 if holds else 1)
 
 
@@ -142,11 +144,15 @@ def test_verify_of_what_is_no_document_is_one_line_and_exit_code_2(monkeypatch, 
     assert err.count("\n") == 1 and f"{path}: {reason}; pass" in err
 
 
-def test_verify_of_a_run_folder_reads_its_statement(tmp_path, path):
+def test_verify_says_what_is_promised(path):
     path.write_text(json.dumps(statement()), encoding="utf-8")
-    assert run("verify", tmp_path).stdout == run("verify", path).stdout != ""
-    path.write_text("{", encoding="utf-8")
-    assert run("verify", tmp_path).exit_code == 2
+    assert "(epsilon, delta) = (1, 1e-06), adjacency add_remove, the unit is one record" in run("verify", path).stdout
+
+
+def test_verify_of_a_folder_without_a_seal_says_no(tmp_path, path):
+    path.write_text(json.dumps(statement()), encoding="utf-8")
+    told = run("verify", tmp_path)
+    assert told.exit_code == 1 and told.stdout.startswith("no: ") and "lacks seal.json" in told.stdout
 
 
 def test_verify_reads_a_byte_order_mark(path):

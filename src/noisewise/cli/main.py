@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,23 +79,23 @@ def verify(
 ) -> None:
     """Recompute the promise of a statement from the statement alone: yes or no.
 
+    Of a run folder it also checks the seal, and that text, trace, settings and statement say the same. Whoever rewrites
+    all of them alike and seals the folder anew cannot be found out from the folder: its word is its sender's word.
+
     Needs no data. Exit code 0 for yes, 1 for no, 2 when the file cannot be read.
 
     Example: [bold]noisewise verify noisewise-demo/statement.json[/bold]
     """
-    from ..report.statement import verify as check
+    from ..report.agreement import Unreadable, verify_path
 
-    if (inside := statement / "statement.json").is_file():
-        statement = inside
     try:
-        data = json.loads(statement.read_text(encoding="utf-8-sig"), object_pairs_hook=_no_repeats)
-    except (OSError, ValueError, RecursionError) as error:
-        raise SystemExit(fail(f"{statement}: {_reason(error)}; pass a statement.json written by noisewise")) from None
-    verdict = check(data)
+        verdict = verify_path(statement)
+    except Unreadable as error:
+        raise SystemExit(fail(str(error))) from None
     if json_output:
-        print_json({"holds": verdict.holds, "reason": verdict.reason, "epsilon": verdict.epsilon})
+        print_json(asdict(verdict))
     else:
-        typer.echo(f"{'yes' if verdict.holds else 'no'}: {verdict.reason}")
+        typer.echo(str(verdict))
     raise typer.Exit(0 if verdict.holds else 1)
 
 
@@ -146,31 +147,6 @@ def fail(message: str) -> int:
     """One clear line on standard error; the exit code of bad input."""
     errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
     return 2
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; a field written twice would be read one way by people and another way by the parser."""
-    if len(document := dict(pairs)) < len(pairs):
-        raise DuplicateField("a field is written twice")
-    return document
-
-
-class DuplicateField(ValueError):
-    """A JSON object with the same field twice."""
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "is a folder"
-    if isinstance(error, DuplicateField):
-        return str(error)
-    return (
-        "not a JSON document"
-        if isinstance(error, ValueError | RecursionError)
-        else (getattr(error, "strerror", None) or str(error))
-    )
 
 
 def main() -> None:

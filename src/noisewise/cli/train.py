@@ -305,7 +305,7 @@ def _show(estimator: Estimator, out: Path, heard: list[str], json_output: bool) 
 
 def _in_short(statement: Statement) -> str:
     """The lines that everybody should read; all of them are in statement.txt."""
-    first = ("(", "NOT PRIVATE", "This model", "Method:", "Assumed public:")
+    first = ("(", "NOT PRIVATE", "This model", "Arithmetic:", "Method:", "Assumed public:")
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first))
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..arithmetic import sentence
 from . import words
 from .charts import Series, finite, line_chart
 from .folder import RunFolder
@@ -57,6 +58,9 @@ def promised(folder: RunFolder) -> Markup:
             f"Of this, epsilon {words.budget(before['epsilon'])} and delta {words.budget(before['delta'])} were spent before "
             f"training, on {before['what']}. The promise is the total.",
         ),
+        tag("p", f"Arithmetic: {sentence(folder.statement['arithmetic'])}.")
+        if "arithmetic" in folder.statement
+        else None,
         tag(
             "div",
             _listed("Covered", covers),

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..arithmetic import Arithmetic, sentence
 from ..budget import Budget, BudgetExhausted, Meter, meter_from
 from ..events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
+from .shape import SHAPE as SHAPE
+from .shape import check_shape
 
 if TYPE_CHECKING:
     from ..train import Trained
@@ -55,11 +60,30 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a statement's promise follows from its own events, and why (not)."""
+    """Whether a promise follows from its events, and why (not); what is promised, None when nothing is.
+
+    ``arithmetic``: the grade, None when an older statement does not say; ``seal``: "intact" or "broken" for a run
+    folder, "none" for a statement by itself.
+    """
 
     holds: bool
     reason: str
-    epsilon: float | None
+    epsilon: float | None = None
+    delta: float | None = None
+    adjacency: str | None = None
+    unit: str | None = None
+    arithmetic: str | None = None
+    seal: str = "none"
+
+    def __str__(self) -> str:
+        """The verdict for people; the promise is repeated only when the events pay for it."""
+        told = f"{'yes' if self.holds else 'no'}: {self.reason}"
+        if self.epsilon is None or self.delta is None:
+            return told
+        told += f"; (epsilon, delta) = ({shown(self.epsilon)}, {shown(self.delta)}), adjacency {self.adjacency}"
+        return f"{told}, the unit is {self.unit}" + (
+            "" if self.arithmetic is None else f"; arithmetic {self.arithmetic}"
+        )
 
 
 def make_statement(
@@ -71,11 +95,13 @@ def make_statement(
     assumed: Sequence[str],
     hyper_parameters: str = HYPER_PARAMETERS,
     preparation: Mapping[str, Any] | None = None,
+    arithmetic: Arithmetic | None = None,
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
     ``preparation`` is what was spent on these records before training, with the fields ``epsilon``, ``delta``,
     ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
+    ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -94,6 +120,8 @@ def make_statement(
         "assumed": list(assumed),
         "software": {"noisewise": __version__},
     }
+    if arithmetic is not None:
+        data["arithmetic"] = arithmetic.to_dict()
     return Statement(data | derived_words(data))
 
 
@@ -213,6 +241,8 @@ def text(data: Mapping[str, Any]) -> str:
         f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
         f"Taken for granted: {'; '.join(data['accounting']['assumptions'])}.",
     ]
+    if "arithmetic" in data:
+        lines.append(f"Arithmetic: {sentence(data['arithmetic'])}.")
     if before is not None:
         lines.append(
             f"Before training, ({shown(before['epsilon'])}, {shown(before['delta'])}) of it bought {before['what']}: "
@@ -256,103 +286,73 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{count} x {name}" for name, count in counts.items())
 
 
-def verify(statement: Statement | Mapping[str, Any]) -> Verdict:
-    """Recompute the promise of a statement from its events alone.
+def verify(statement: Statement | Mapping[str, Any] | str | os.PathLike[str]) -> Verdict:
+    """Recompute the promise of a statement from its events alone; of a run folder, check all files against it too.
 
-    It checks arithmetic, not honesty: whether the software ran as stated is not in the document.
+    It checks arithmetic and agreement, not honesty: whether the software ran as stated is not in the document, and who
+    rewrites every file of a folder alike and seals it anew has a folder that agrees with itself.
     """
-    data = statement.data if isinstance(statement, Statement) else statement
+    if isinstance(statement, str | os.PathLike):
+        from .agreement import Unreadable, verify_path
+
+        try:
+            return verify_path(Path(statement))
+        except Unreadable as error:
+            return Verdict(False, f"this is no statement: {error}")
+    return verify_data(statement.data if isinstance(statement, Statement) else statement)
+
+
+def verify_data(data: Any) -> Verdict:
+    """The verdict on the content of a statement.json."""
     try:
         if isinstance(data, Mapping) and isinstance(other := data.get("format", FORMAT), str) and other != FORMAT:
-            return Verdict(False, f"unknown format {other!r}; this version reads {FORMAT!r}", None)
+            return Verdict(False, f"unknown format {other!r}; this version reads {FORMAT!r}")
         check_shape(data)
         return _verify(data)
     except BudgetExhausted as error:
-        return Verdict(False, f"the events cost more than was promised: {error}", None)
+        return Verdict(False, f"the events cost more than was promised: {error}")
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
-        return Verdict(False, f"the events do not support the promise: {error}", None)
+        return Verdict(False, f"the events do not support the promise: {error}")
     except RecursionError:
-        return Verdict(False, "the events do not support the promise: they are nested beyond reason", None)
-
-
-@dataclass(frozen=True)
-class _Nullable:
-    """A field that may be null."""
-
-    shape: Any
-
-
-SHAPE: dict[str, Any] = {
-    "format": str,
-    "setting": str,
-    "promise": _Nullable({"epsilon": float, "delta": float, "adjacency": str, "unit": str}),
-    "guarantee": str,
-    "simulation": bool,
-    "accounting": _Nullable({"type": str, "assumptions": [str]}),
-    "meter": _Nullable(dict),
-    "events": [dict],
-    "preparation": _Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),
-    "size": str,
-    "method": {"name": str, "settings": dict},
-    "model": {"kind": str, "shape": [int], "loss": str, "parameters": int},
-    "hyper_parameters": str,
-    "assumed": [str],
-    "covers": [str],
-    "does_not_cover": [str],
-    "trusted": str,
-    "software": {"noisewise": str},
-}
-
-
-def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
-    """Exactly the fields a statement has, each of its kind: what nobody checks, nobody should read."""
-    shape = SHAPE if shape is None else shape
-    if isinstance(shape, _Nullable):
-        if data is not None:
-            check_shape(data, shape.shape, place)
-    elif isinstance(shape, type):
-        kinds = (float, int) if shape is float else (Mapping,) if shape is dict else (shape,)
-        if not isinstance(data, kinds) or (isinstance(data, bool) and shape is not bool):
-            raise ValueError(f"{place} is not a {shape.__name__}")
-    elif isinstance(shape, list):
-        check_shape(data, list, place)
-        for number, item in enumerate(data):
-            check_shape(item, shape[0], f"{place}[{number}]")
-    else:
-        if not isinstance(data, Mapping):
-            raise ValueError(f"{place} is not a document with the fields {', '.join(shape)}")
-        if odd := {*shape} ^ {*map(str, data)}:
-            what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
-            raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
-        for name, inner in shape.items():
-            check_shape(data[name], inner, f"{place}.{name}")
+        return Verdict(False, "the events do not support the promise: they are nested beyond reason")
 
 
 def _verify(data: Mapping[str, Any]) -> Verdict:
     promise, preparation = data["promise"], data["preparation"]
     if promise is None:
-        return Verdict(False, "the model was trained without privacy and promises nothing", None)
+        return Verdict(False, "the model was trained without privacy and promises nothing")
     if promise["unit"] != UNIT:
-        return Verdict(False, f"the unit is {promise['unit']!r}; prices are for {UNIT!r}", None)
+        return Verdict(False, f"the unit is {promise['unit']!r}; prices are for {UNIT!r}")
     if data["meter"] is None:
-        return Verdict(False, "there is a promise, but no meter that kept it", None)
-    budget = training = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
+        return Verdict(False, "there is a promise, but no meter that kept it")
+    budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
+    meter = training_meter(data)
     if preparation is not None:
         before = Budget(preparation["epsilon"], preparation["delta"], adjacency=promise["adjacency"])
-        training = training_budget(budget, preparation)
         if not (_replayed(before, preparation).events and preparation["what"].strip()):
-            return Verdict(False, "preparation has a budget, but does not say what was bought with it", None)
-    meter = _replayed(training, data)
+            return Verdict(False, "preparation has a budget, but does not say what was bought with it")
     if not meter.events:
-        return Verdict(False, "no event was paid for, so nothing can have been released", None)
+        return Verdict(False, "no event was paid for, so nothing can have been released")
     if reason := _odd_size(data["size"], budget, [leaf for leaf, n in meter.events.items() if n == 1]):
-        return Verdict(False, reason, None)
+        return Verdict(False, reason)
     for name, value in derived_words(data).items():
         if data[name] != value:
-            return Verdict(False, f"its {name.replace('_', ' ')} does not follow from the rest of the statement", None)
+            return Verdict(False, f"its {name.replace('_', ' ')} does not follow from the rest of the statement")
     if data["simulation"]:
-        return Verdict(False, "the arithmetic holds, but a seeded simulation is not private", budget.epsilon)
-    return Verdict(True, "the events cost no more than the promised budget", budget.epsilon)
+        return _told(data, False, "the arithmetic holds, but a seeded simulation is not private")
+    return _told(data, True, "the events cost no more than the promised budget")
+
+
+def _told(data: Mapping[str, Any], holds: bool, reason: str) -> Verdict:
+    grade = data["arithmetic"]["grade"] if "arithmetic" in data else None
+    return Verdict(holds, reason, **data["promise"], arithmetic=grade)
+
+
+def training_meter(data: Mapping[str, Any]) -> Meter:
+    """The meter of the training, after paying for every event that is stated."""
+    promise, preparation = data["promise"], data["preparation"]
+    budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
+    return _replayed(budget if preparation is None else training_budget(budget, preparation), data)
 
 
 def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
