@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
-from .data.checks import class_codes, class_weights, declared_classes
+from .data.checks import class_codes, class_weights, classes_in, declared_classes
+from .data.desk import our_words
 from .data.preprocess import interval
 from .data.schema import Schema
 from .fitting import Origin, PrivateEstimator, Task
@@ -25,6 +26,7 @@ from .losses import ClassWeighted, Loss, Squared, loss_named
 from .methods import RECOMMENDED, Method
 
 Array = NDArray[Any]
+NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -96,7 +98,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.random_state = random_state
 
     def _prepared(self, task: Task) -> tuple[Task, Model]:
-        check_classification_targets(task.private.y)
         self.classes_, whence = self._known_classes(task.private.y)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -112,12 +113,13 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return ready, self._model(loss, outputs)
 
     def _known_classes(self, y: Array) -> tuple[Array, str]:
+        found = classes_in(y)  # also when they are declared: a continuous y is refused
         if self.classes is not None:
             return declared_classes(self.classes), "declared"
         encoder = getattr(self, "_encoder", None)
         if encoder is not None and encoder.schema.target is not None and encoder.classes is not None:
             return encoder.classes, getattr(self, "_origin", Origin()).classes
-        return np.unique(y), "taken from the labels"
+        return found, "taken from the labels"
 
     def _loss(self) -> Loss:
         several = len(self.classes_) > 2
@@ -125,7 +127,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         loss = loss_named(("softmax" if several else "logistic") if named else self.loss)
         loss = Squared(signs=True) if isinstance(loss, Squared) else loss
         if several and loss.task != "classes":
-            raise ValueError(f"loss is {loss.name!r} but there are {len(self.classes_)} classes; pass loss='softmax'")
+            raise ValueError(f"loss is {loss.name!r} but there are more than two classes; pass loss='softmax'")
         if self.class_weight is None:
             return loss
         return ClassWeighted(loss, class_weights(self.class_weight, self.classes_))
@@ -159,6 +161,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             scores = np.column_stack([np.zeros_like(scores), scores])
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on rows with labels. Not private: ``noisewise evaluate`` buys a score that is."""
+        predicted = self.predict(X)
+        with our_words(NO_SCORE):
+            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -251,6 +259,12 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def _predictions(self, scores: Array) -> Array:
         low, high = self._target
         return low + (np.clip(scores, -1, 1) + 1) / 2 * (high - low)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 on rows with targets. Not private: ``noisewise evaluate`` buys a score that is."""
+        predicted = self.predict(X)
+        with our_words(NO_SCORE):
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .budget import Budget
 from .curator import PublicCurator
-from .data.checks import no_missing_labels, public_pair, without_values
+from .data.checks import labels_of, names_of, public_pair, rows_of, same_length
 from .data.encode import Encoder
 from .data.files import Paths, Share
 from .data.preprocess import Scaling, declared_bounds
@@ -211,15 +211,17 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
-        no_missing_labels(y)
-        numeric = isinstance(self, RegressorMixin)
-        try:
-            checked: tuple[Array, Array] = validate_data(
-                self, X, y, ensure_all_finite=False, dtype=np.float64, y_numeric=numeric
-            )
-        except ValueError as error:
-            raise without_values(error) from None
-        return checked
+        rows, labels = self._rows(X, reset=True), labels_of(y, numeric=isinstance(self, RegressorMixin))
+        same_length(rows, labels)
+        return rows, labels
+
+    def _rows(self, X: Any, *, reset: bool) -> Array:
+        """Rows as a matrix; scikit-learn is shown the names of the columns only, and ``reset`` remembers them."""
+        rows = rows_of(X)
+        names = names_of(X)
+        bare = np.empty((0, rows.shape[1])) if names is None else names
+        validate_data(self, bare, "no_validation", skip_check_array=True, reset=reset)
+        return rows
 
     def _train(self, task: Task) -> None:
         """One private run."""
@@ -276,10 +278,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self, "statement_")
         encoder = getattr(self, "_encoder", None)
-        if encoder is not None:
-            matrix = encoder(X, predict=True)
-        else:
-            matrix = validate_data(self, X, ensure_all_finite=False, dtype=np.float64, reset=False)
+        matrix = self._rows(X, reset=False) if encoder is None else encoder(X, predict=True)
         return self._row_scores(torch.from_numpy(self._scaling(matrix)))
 
     def _row_scores(self, rows: torch.Tensor) -> Array:

@@ -25,7 +25,8 @@ from ..budget import Budget, Meter
 from ..choice import choose_meter
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
-from .encode import numbers_of
+from .desk import our_words
+from .encode import NOT_ENCODED, numbers_of
 from .files import Share, Source
 from .schema import Column, Schema, gaps
 
@@ -140,8 +141,10 @@ def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]
 
 def _pieces(source: Source, columns: tuple[Column, ...], progress: Share | None) -> Iterator[Floats]:
     for batch in source.batches([column.name for column in columns], progress=progress):
-        pairs = zip(batch.columns, columns, strict=True)
-        yield np.column_stack([numbers_of(_plain(cells), column) for cells, column in pairs])
+        with our_words(NOT_ENCODED.format("a column")):
+            pairs = zip(batch.columns, columns, strict=True)
+            piece = np.column_stack([numbers_of(_plain(cells), column) for cells, column in pairs])
+        yield piece
 
 
 def _plain(cells: pa.Array) -> pa.Array:

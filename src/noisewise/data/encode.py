@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from .desk import Refusal, our_words
 from .files import is_number, unusable
 from .schema import Column, Scalar, Schema, gaps
 from .values import MISSING_WORDS, is_missing_word, key, number_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 MISSING, UNKNOWN = -1, -2
+NOT_ENCODED = '{} cannot be read: a cell is neither a number nor a text in UTF-8; correct it or set kind = "ignore"'
 WAYS_OUT = "correct those labels or leave their records out"
 
 
@@ -45,7 +47,7 @@ class Encoder:
 
     def __post_init__(self) -> None:
         if open_ends := [gap for gap in gaps(self.schema) if gap.what != "target"]:
-            raise ValueError(f"the schema is not complete: {open_ends[0]}")
+            raise Refusal(f"the schema is not complete: {open_ends[0]}")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,11 +88,9 @@ class Encoder:
         needed = [name for name in self.columns if not (optional and name == self.schema.target)]
         if lacking := [name for name in needed if name not in set(there)]:
             word = "the target" if lacking[0] == self.schema.target else "the column"
-            raise ValueError(
-                f"the data lacks {word} {lacking[0]!r} that the schema names; correct the data or the schema"
-            )
+            raise Refusal(f"the data lacks {word} {lacking[0]!r} that the schema names; correct the data or the schema")
         if not predict and (extra := [name for name in there if name not in self._names]):
-            raise ValueError(
+            raise Refusal(
                 f'the data has the column {extra[0]!r} that the schema does not name; add it with kind = "ignore"'
             )
 
@@ -98,25 +98,28 @@ class Encoder:
         """The matrix of features; the target may be there or not."""
         names = _columns_of(data)
         self.check(names, predict=predict, target=False)
-        parts = [_encoded(_cells(data, names[column.name], column.name), column) for column in self.schema.features]
-        return np.column_stack(parts)
+        with our_words(NOT_ENCODED.format("the rows")):
+            return np.column_stack([_feature(data, names[column.name], column) for column in self.schema.features])
 
     def labels(self, data: pa.RecordBatch | pd.DataFrame, *, clamp: bool = True) -> NDArray[Any]:
         """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds."""
         target, names = self._target, _columns_of(data)
         if target.name not in names:
-            raise ValueError(f"the data lacks the target {target.name!r} that the schema names")
-        cells = _cells(data, names[target.name], target.name)
+            raise Refusal(f"the data lacks the target {target.name!r} that the schema names")
+        with our_words(NOT_ENCODED.format(f"target {target.name!r}")):
+            return self._labels(_cells(data, names[target.name], target.name), target, clamp)
+
+    def _labels(self, cells: pa.Array, target: Column, clamp: bool) -> NDArray[Any]:
         if target.kind == "number":
             numbers = numbers_of(cells, target)
             if np.isnan(numbers).any():
-                raise ValueError(f"target {target.name!r} has missing labels; {WAYS_OUT}")
+                raise Refusal(f"target {target.name!r} has missing labels; {WAYS_OUT}")
             return np.clip(numbers, target.low, target.high) if clamp else numbers
         codes = _codes(cells, target)
         if (codes == MISSING).any():
-            raise ValueError(f"target {target.name!r} has missing labels; {WAYS_OUT}")
+            raise Refusal(f"target {target.name!r} has missing labels; {WAYS_OUT}")
         if (codes == UNKNOWN).any():
-            raise ValueError(
+            raise Refusal(
                 f"target {target.name!r} has a label that is not among its categories; declare every class, or {WAYS_OUT}"
             )
         return self._sorted_positions[codes]
@@ -137,7 +140,7 @@ class Encoder:
     @property
     def _target(self) -> Column:
         if self.schema.target is None:
-            raise ValueError("the schema names no target; set target to the column to predict")
+            raise Refusal("the schema names no target; set target to the column to predict")
         return self.schema[self.schema.target]
 
     @cached_property
@@ -167,10 +170,11 @@ def _ends(column: Column, end: float | None, of_category: float) -> Floats:
 
 def _columns_of(data: Any) -> dict[str, int]:
     """Where each column is; the names of a DataFrame may be of any type."""
-    names = data.schema.names if isinstance(data, pa.RecordBatch) else [str(name) for name in data.columns]
+    with our_words("a Schema needs a table with names of columns; pass a DataFrame"):
+        names = data.schema.names if isinstance(data, pa.RecordBatch) else [str(name) for name in data.columns]
     if len(set(names)) < len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ValueError(f"the data has the column {repeated!r} twice; rename or drop one of them")
+        raise Refusal(f"the data has the column {repeated!r} twice; rename or drop one of them")
     return {name: place for place, name in enumerate(names)}
 
 
@@ -193,7 +197,7 @@ def _cells(data: Any, place: int, name: str) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     if trouble := unusable(cells.type):
-        raise ValueError(f"column {name!r} {trouble}")
+        raise Refusal(f"column {name!r} {trouble}")
     return cells
 
 
@@ -206,7 +210,12 @@ def _refuse_odd(cell: Any, name: str) -> None:
             None if isinstance(cell, int | float | str | bool) else "holds things that are neither numbers nor text"
         )
     if trouble:
-        raise ValueError(f"column {name!r} {trouble}")
+        raise Refusal(f"column {name!r} {trouble}")
+
+
+def _feature(data: Any, place: int, column: Column) -> Floats:
+    with our_words(NOT_ENCODED.format(f"column {column.name!r}")):
+        return _encoded(_cells(data, place, column.name), column)
 
 
 def _encoded(cells: pa.Array, column: Column) -> Floats:
@@ -217,7 +226,7 @@ def _encoded(cells: pa.Array, column: Column) -> Floats:
         ]
     codes = _codes(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():
-        raise ValueError(
+        raise Refusal(
             f"column {column.name!r} has a value that is not among its categories; "
             'add every value that can occur, or set unknown = "missing"'
         )
@@ -243,7 +252,7 @@ def numbers_of(cells: pa.Array, column: Column) -> Floats:
     found = trimmed.dictionary_encode()
     numbers = [number_of(text) for text in found.dictionary.to_pylist()]
     if None in numbers:
-        raise ValueError(
+        raise Refusal(
             f"column {column.name!r} holds text where numbers are needed; write numbers as 1.5 and "
             'dates as numbers such as an age in years, or set kind = "category" or "ignore"'
         )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from .desk import Refusal
 from .values import MISSING_WORDS, number_of
 
 Paths = str | Path | Iterable[str | Path]
@@ -76,7 +77,7 @@ class Source:
         for name in names:
             for file, kind in zip(self.files, self.types(name), strict=True):
                 if kind is not None and (trouble := unusable(kind)):
-                    raise ValueError(f"{file.path}: column {name!r} {trouble}")
+                    raise Refusal(f"{file.path}: column {name!r} {trouble}")
         sizes = [file.path.stat().st_size for file in self.files]
         before, empty = 0, True
         for file, size in zip(self.files, sizes, strict=True):
@@ -90,7 +91,7 @@ class Source:
                 yield batch
             before += size
         if empty:
-            raise ValueError(f"{self.files[0].path}: has column names but no rows; pass a file with records")
+            raise Refusal(f"{self.files[0].path}: has column names but no rows; pass a file with records")
 
 
 def open_source(paths: Paths, *, separator: str | None = None) -> Source:
@@ -101,7 +102,7 @@ def open_source(paths: Paths, *, separator: str | None = None) -> Source:
     for file in files[1:]:
         for one, other in ((first, file), (file, first)):
             if lacking := [name for name in one.columns if name not in set(other.columns)]:
-                raise ValueError(
+                raise Refusal(
                     f"{other.path}: lacks the column {lacking[0]!r} that {one.path} has; "
                     "all files need the same columns, in any order"
                 )
@@ -112,12 +113,12 @@ def find_files(paths: Paths) -> list[Path]:
     """The files that a path, a folder, a glob or a list of these names; none twice."""
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     if not several:
-        raise ValueError("no file is named; pass a CSV or Parquet file, a folder or a glob")
+        raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")
     found = [file for path in several for file in _expand(str(path))]
     seen: set[Path] = set()
     for file in found:
         if (real := file.resolve()) in seen:
-            raise ValueError(f"{file}: is named twice; its records would count twice, name it once")
+            raise Refusal(f"{file}: is named twice; its records would count twice, name it once")
         seen.add(real)
     return found
 
@@ -152,17 +153,17 @@ def _expand(text: str) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if _is_table(file))
         if not files:
-            raise ValueError(f"{path}: is a folder without CSV or Parquet files; pass a file or a glob of files")
+            raise Refusal(f"{path}: is a folder without CSV or Parquet files; pass a file or a glob of files")
         return files
     if not path.exists() and any(letter in text for letter in "*?["):
         files = sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())
         if not files:
-            raise ValueError(f"{text}: no file matches; check the pattern")
+            raise Refusal(f"{text}: no file matches; check the pattern")
         return files
     if not path.exists():
-        raise ValueError(f"{path}: no such file; check the name")
+        raise Refusal(f"{path}: no such file; check the name")
     if not path.is_file():
-        raise ValueError(f"{path}: is not a plain file; write the table to a file first")
+        raise Refusal(f"{path}: is not a plain file; write the table to a file first")
     return [path]
 
 
@@ -176,7 +177,7 @@ def _separator(separator: str | None) -> str | None:
         return None
     separator = SEPARATORS.get(separator, separator)
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
-        raise ValueError(f"separator is {separator!r}; pass one character such as ';', or tab")
+        raise Refusal(f"separator is {separator!r}; pass one character such as ';', or tab")
     return separator
 
 
@@ -185,13 +186,13 @@ def _open(path: Path, separator: str | None) -> TableFile:
         with path.open("rb") as stream:
             magic = stream.read(4)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
     if not magic:
-        raise ValueError(f"{path}: is empty; pass a file with column names and records")
+        raise Refusal(f"{path}: is empty; pass a file with column names and records")
     if magic == b"PAR1" or path.suffix.lower() in (".parquet", ".pq"):
         return _open_parquet(path)
     if magic.startswith(b"PK"):
-        raise ValueError(f"{path}: is a spreadsheet or a zip archive; save the table as CSV (UTF-8)")
+        raise Refusal(f"{path}: is a spreadsheet or a zip archive; save the table as CSV (UTF-8)")
     return _open_csv(path, separator or ("\t" if ".tsv" in path.name.lower() else ","))
 
 
@@ -199,7 +200,7 @@ def _open_parquet(path: Path) -> TableFile:
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError):
-        raise ValueError(f"{path}: is not a Parquet file, or is cut short; write it anew") from None
+        raise Refusal(f"{path}: is not a Parquet file, or is cut short; write it anew") from None
     return TableFile(path, _names(path, schema.names), tuple(schema.types), ",")
 
 
@@ -207,16 +208,16 @@ def _open_csv(path: Path, separator: str) -> TableFile:
     try:
         head = _head(path)
     except (pa.ArrowException, OSError):
-        raise ValueError(f"{path}: is not a gzip file, or is cut short; compress it anew") from None
+        raise Refusal(f"{path}: is not a gzip file, or is cut short; compress it anew") from None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _not_utf8(path, "UTF-16")
     raw = _header(path, head, separator)
     names = _names(path, raw)
     if len(raw) == 1 and (other := [sign for sign in NAMED if sign in raw[0]]):
         word = "tab" if other[0] == "\t" else f"'{other[0]}'"
-        raise ValueError(f"{path}: the columns seem to be separated by {NAMED[other[0]]}; pass --separator {word}")
+        raise Refusal(f"{path}: the columns seem to be separated by {NAMED[other[0]]}; pass --separator {word}")
     if _like_a_record(names):
-        raise ValueError(f"{path}: the first line looks like a record; put a line with the names of the columns on top")
+        raise Refusal(f"{path}: the first line looks like a record; put a line with the names of the columns on top")
     return TableFile(path, names, None, separator)
 
 
@@ -231,14 +232,14 @@ def _header(path: Path, head: bytes, separator: str) -> list[str]:
     try:
         raw = next((row for row in reader if row), [])
     except csv.Error:
-        raise ValueError(f"{path}: the line with the column names cannot be read; check its quotes") from None
+        raise Refusal(f"{path}: the line with the column names cannot be read; check its quotes") from None
     finally:
         csv.field_size_limit(old)
     if not raw:
-        raise ValueError(f"{path}: is empty; pass a file with column names and records")
+        raise Refusal(f"{path}: is empty; pass a file with column names and records")
     text = "".join(raw)
     if "\n" in text or "\r" in text:  # most likely an open quote, and then these are records
-        raise ValueError(f"{path}: a column name goes over several lines; check quotes in the first line")
+        raise Refusal(f"{path}: a column name goes over several lines; check quotes in the first line")
     if "\0" in text or any("\udc80" <= letter <= "\udcff" for letter in text):
         raise _not_utf8(path, "UTF-16" if "\0" in text else "WINDOWS-1252")
     return raw
@@ -247,14 +248,14 @@ def _header(path: Path, head: bytes, separator: str) -> list[str]:
 def _names(path: Path, raw: Sequence[str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in raw)
     if not names:
-        raise ValueError(f"{path}: has no columns; pass a table")
+        raise Refusal(f"{path}: has no columns; pass a table")
     if "" in names:
         hint = "; if it is a row number that pandas wrote, write with index=False" if names[0] == "" else ""
-        raise ValueError(f"{path}: has a column without a name (column {names.index('') + 1}); name it{hint}")
+        raise Refusal(f"{path}: has a column without a name (column {names.index('') + 1}); name it{hint}")
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{path}: column {name!r} is there twice; rename or drop one of them")
+            raise Refusal(f"{path}: column {name!r} is there twice; rename or drop one of them")
         seen.add(name)
     return names
 
@@ -294,7 +295,7 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
     path = file.path
     raw = _header(path, _head(path), file.separator)
     if _names(path, raw) != file.columns:
-        raise ValueError(f"{path}: has changed while it was read; try again")
+        raise Refusal(f"{path}: has changed while it was read; try again")
     options = {
         "read_options": pacsv.ReadOptions(block_size=BLOCK),
         "parse_options": pacsv.ParseOptions(
@@ -317,10 +318,10 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
             raise _csv_error(path, str(error), len(raw)) from None
 
 
-def _csv_error(path: Path, message: str, columns: int) -> ValueError:
+def _csv_error(path: Path, message: str, columns: int) -> Refusal:
     """What went wrong, without the row that Arrow quotes."""
     if message.startswith("CSV parse error"):
-        return ValueError(
+        return Refusal(
             f"{path}: a row has more or fewer fields than the {columns} columns of the header; "
             "check quotes and separators inside of texts"
         )
@@ -328,7 +329,7 @@ def _csv_error(path: Path, message: str, columns: int) -> ValueError:
         return _not_utf8(path)
     if message.startswith("straddling"):
         return _too_long(path)
-    return ValueError(f"{path}: cannot be read as CSV, or is cut short; write it anew")
+    return Refusal(f"{path}: cannot be read as CSV, or is cut short; write it anew")
 
 
 def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
@@ -343,7 +344,7 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
                 _check_text(batch, file.path)
                 yield batch.select(names)
     except (pa.ArrowException, OSError):
-        raise ValueError(f"{file.path}: is damaged or cut short; write it anew") from None
+        raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
 
 
 def _check_text(batch: pa.RecordBatch, path: Path) -> None:
@@ -351,16 +352,16 @@ def _check_text(batch: pa.RecordBatch, path: Path) -> None:
         try:
             cells.validate(full=True)
         except pa.ArrowInvalid:
-            raise ValueError(f"{path}: column {name!r} holds text that is not UTF-8; write it anew") from None
+            raise Refusal(f"{path}: column {name!r} holds text that is not UTF-8; write it anew") from None
 
 
-def _not_utf8(path: Path, encoding: str = "WINDOWS-1252") -> ValueError:
-    return ValueError(
+def _not_utf8(path: Path, encoding: str = "WINDOWS-1252") -> Refusal:
+    return Refusal(
         f"{path}: is not UTF-8 text; convert it, e.g. iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
     )
 
 
-def _too_long(path: Path) -> ValueError:
-    return ValueError(
+def _too_long(path: Path) -> Refusal:
+    return Refusal(
         f"{path}: a row is longer than {BLOCK >> 20} MB; check line ends, and for a quote that is never closed"
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .desk import Refusal, our_words
 from .files import Paths, Share, Source, is_number, is_text, open_source, unusable
 from .schema import Column, Scalar, Schema
 from .values import is_missing_word, key, looks_like_a_date, number_of
@@ -45,12 +46,13 @@ def fill_from_public(
     _known(source, start.target)
     missing = [column.name for column in start.columns if column.name not in source.columns]
     if missing:
-        raise ValueError(f"{source.files[0].path}: lacks the column {missing[0]!r} that the schema names")
+        raise Refusal(f"{source.files[0].path}: lacks the column {missing[0]!r} that the schema names")
     wanted = [column.name for column in start.columns if _is_open(column) and not _unusable(source, column.name)]
     seen = {name: Seen() for name in wanted}
     for batch in source.batches(wanted, progress=progress) if wanted else ():
         for name, cells in zip(wanted, batch.columns, strict=True):
-            seen[name].look(cells)
+            with our_words(f"column {name!r} cannot be read; write numbers or texts in it"):  # may be a private label
+                seen[name].look(cells)
     columns = [
         _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
         for column in start.columns
@@ -171,13 +173,13 @@ def _with_target(schema: Schema, target: str | None) -> Schema:
     if target is None or target == schema.target:
         return schema
     if schema.target is not None:
-        raise ValueError(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
+        raise Refusal(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
     return replace(schema, target=target)
 
 
 def _known(source: Source, target: str | None) -> None:
     if target is not None and target not in source.columns:
-        raise ValueError(f"{source.files[0].path}: has no column {target!r}; name one of its columns as target")
+        raise Refusal(f"{source.files[0].path}: has no column {target!r}; name one of its columns as target")
 
 
 def same_names(schema: Schema, source: Source) -> list[str]:

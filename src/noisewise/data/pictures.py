@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from .. import _validate
-from .checks import without_values
+from .checks import NOT_ROWS
+from .desk import Refusal, our_words
 
 CHUNK = 2000  # pictures at a time, to keep memory low
 HUGE = 1e6
@@ -51,13 +52,11 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         A pixel that is not a number counts as 0, an infinite or huge one as a million: no picture may raise or warn.
         """
         height, width = self._checked_shape()
-        try:
+        with our_words(NOT_ROWS):
             given = np.asarray(X, dtype=np.float64)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise without_values(error) from None
         rows = np.nan_to_num(given, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
         if rows.ndim != 2 or rows.shape[1] != height * width:
-            raise ValueError(f"X has shape {rows.shape}; pass rows of {height} x {width} = {height * width} pixels")
+            raise Refusal(f"X must be a table; pass rows of {height} x {width} = {height * width} pixels")
         pictures = rows.reshape(-1, height, width)
         parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, max(len(rows), 1), CHUNK)]
         return np.concatenate(parts)

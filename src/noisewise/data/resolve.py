@@ -9,6 +9,7 @@ from typing import Any
 
 from ..budget import Budget
 from .bounds import Purchase, part_of, purchase, with_bounds
+from .desk import our_words
 from .encode import Encoder
 from .files import Share, Source, open_source
 from .fill import fill_from_public, skeleton
@@ -52,9 +53,10 @@ class Resolved:
         """Read everything once, so that what is not fit for the schema is found before paying; the number of records."""
         encoder, records = Encoder(self.imagined), 0
         encoder.check(self.source.columns)
-        for batch in self.source.batches(list(encoder.columns), progress=progress):
-            encoder(batch)
-            records += len(encoder.labels(batch))
+        with our_words(f"{self.source.files[0].path}: cannot be read; write it anew"):
+            for batch in self.source.batches(list(encoder.columns), progress=progress):
+                encoder(batch)
+                records += len(encoder.labels(batch))
         return records
 
     def bought(self, *, seed: int | None = None, progress: Share | None = None) -> Resolved:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from .desk import Refusal, our_words
 from .encode import Encoder
 from .files import Paths, Share, Source, open_source
 from .preprocess import Scaling
@@ -22,6 +23,7 @@ from .preprocess import Scaling
 Singles = NDArray[np.float32]
 CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB
 IN_MEMORY = 200 << 20  # bytes of rows beyond which a file takes them
+NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
 SHRINK = 1 - 2.0**-20
 
 
@@ -68,12 +70,13 @@ def read_rows(
     folder in the same way. ``progress`` hears the share of bytes read. ``predict``: no labels, other columns ignored.
     """
     if cache is not None and not Path(cache).is_dir():
-        raise ValueError(f"cache is {str(cache)!r}; pass an existing folder")
+        raise Refusal(f"cache is {str(cache)!r}; pass an existing folder")
     if len(scaling.low) != len(encoder.low):
-        raise ValueError(f"scaling is for {len(scaling.low)} columns; the schema makes {len(encoder.low)}")
+        raise Refusal(f"scaling is for {len(scaling.low)} columns; the schema makes {len(encoder.low)}")
     labels: list[NDArray[Any]] = []
-    with RowStore(scaling.features, cache) as store:
-        for piece in _pieces(open_source(paths, separator=separator), encoder, predict, progress):
+    source = open_source(paths, separator=separator)
+    with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache) as store:
+        for piece in _pieces(source, encoder, predict, progress):
             store.append(in_single_precision(scaling(encoder(piece, predict=predict))))
             if not predict:
                 labels.append(encoder.labels(piece))
@@ -85,19 +88,21 @@ def read_matrix(
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """The encoded matrix, not scaled, and the labels: for small public data. ``clamp``: numbers to predict, too."""
     rows, labels = [], []
-    for piece in _pieces(open_source(paths, separator=separator), encoder, predict, None):
-        rows.append(encoder(piece, predict=predict))
-        if not predict:
-            labels.append(encoder.labels(piece, clamp=clamp))
-    return np.concatenate(rows), None if predict else np.concatenate(labels)
+    source = open_source(paths, separator=separator)
+    with our_words(NOT_READ.format(source.files[0].path)):
+        for piece in _pieces(source, encoder, predict, None):
+            rows.append(encoder(piece, predict=predict))
+            if not predict:
+                labels.append(encoder.labels(piece, clamp=clamp))
+        return np.concatenate(rows), None if predict else np.concatenate(labels)
 
 
 def _pieces(source: Source, encoder: Encoder, predict: bool, progress: Share | None) -> Iterator[pa.RecordBatch]:
     """Batches cut so that the encoded matrix of each stays small, whatever the number of categories."""
     try:
         encoder.check(source.columns, predict=predict)
-    except ValueError as error:
-        raise ValueError(f"{source.files[0].path}: {error}") from None
+    except Refusal as error:
+        raise Refusal(f"{source.files[0].path}: {error}") from None
     names = encoder.columns[:-1] if predict and encoder.schema.target is not None else encoder.columns
     rows = max(CELLS // max(len(encoder.low), len(names)), 1)
     for batch in source.batches(names, progress=progress):
@@ -142,7 +147,7 @@ class RowStore:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             where = self._folder or tempfile.gettempdir()
-            raise ValueError(f"{where}: no space left for the rows; pass another folder as cache") from None
+            raise Refusal(f"{where}: no space left for the rows; pass another folder as cache") from None
         self._chunks.clear()
 
     def __enter__(self) -> Self:
