@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from .desk import Refusal
+from .desk import Refusal, our_words
 from .values import MISSING_WORDS, number_of
 
 Paths = str | Path | Iterable[str | Path]
@@ -73,6 +73,15 @@ class Source:
 
         No rows at all is an error; a file without rows beside others is not.
         """
+        stream = self._batches(columns, progress)
+        while True:
+            with our_words(f"{self.files[0].path}: cannot be read; write it anew"):  # Arrow quotes the row it stumbles on
+                batch = next(stream, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _batches(self, columns: Sequence[str] | None, progress: Share | None) -> Iterator[pa.RecordBatch]:
         names = self.columns if columns is None else tuple(columns)
         for name in names:
             for file, kind in zip(self.files, self.types(name), strict=True):
@@ -94,6 +103,7 @@ class Source:
             raise Refusal(f"{self.files[0].path}: has column names but no rows; pass a file with records")
 
 
+@our_words("the files cannot be opened; check that they can be read")
 def open_source(paths: Paths, *, separator: str | None = None) -> Source:
     """Find the files and read their column names (and types, for Parquet): a file, several, a folder or a glob."""
     separator = _separator(separator)
