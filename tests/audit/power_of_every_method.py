@@ -15,8 +15,8 @@ from noisewise.audit import epsilon_lower_bound, small_setting
 from noisewise.methods import registry
 
 
-def trial(name: str, seed: int, halved: bool) -> tuple[float, float]:
-    """The lower bound of one audit and the seconds it took."""
+def trial(name: str, seed: int, halved: bool) -> tuple[float, bool, float]:
+    """The lower bound of one audit, whether it is a confirmed violation, and the seconds it took."""
     import torch
 
     torch.set_num_threads(1)
@@ -26,7 +26,7 @@ def trial(name: str, seed: int, halved: bool) -> tuple[float, float]:
             setting.method, epsilon=setting.epsilon, delta=setting.delta, adjacency=setting.adjacency,
             runs=setting.runs, confidence=setting.confidence, seed=1000 + seed,
         )  # fmt: skip
-    return audit.lower_bound, time.process_time() - started
+    return audit.lower_bound, audit.violation, time.process_time() - started
 
 
 def main() -> None:
@@ -42,8 +42,8 @@ def main() -> None:
     for name in wish.methods:
         setting = small_setting(name)
         work = [delayed(trial)(name, seed, halved) for halved in (False, True) for seed in range(wish.trials)]
-        found = np.array([bound for bound, _ in Parallel(n_jobs=wish.jobs)(work)]).reshape(2, wish.trials)
-        above = (found > setting.epsilon).sum(1)
+        told = np.array([(bound, violation) for bound, violation, _ in Parallel(n_jobs=wish.jobs)(work)])
+        found, above = told[:, 0].reshape(2, -1), told[:, 1].reshape(2, -1).astype(int).sum(1)
         print(
             f"| {name} | {setting.epsilon:g} | {setting.delta:g} | {setting.runs:,} | {100 * setting.confidence:g} % | "
             f"{np.median(found[0]):.2f} | {above[0]} of {wish.trials} | {np.median(found[1]):.2f} | "

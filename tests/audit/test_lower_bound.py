@@ -40,8 +40,8 @@ def test_the_confidence_is_honest_however_many_scores_and_thresholds_were_tried(
     for _ in range(400):
         first, second = (gaussian_scores(rng, 50, MU, kinds=5) for _ in range(2))
         judge = {"budget": BUDGET, "method": "", "gaussian": True}
-        accused += judged(first, second, **judge).violation
-        cheated += judged(first, first, **judge).violation
+        accused += judged(first, second, **judge).alarm
+        cheated += judged(first, first, **judge).alarm
     assert accused <= 35
     assert cheated > 35, "measuring on the runs that chose the threshold would accuse the innocent"
 
@@ -236,4 +236,6 @@ def test_bench_audit_power_prints_its_row():
     assert told.exit_code == 0, told.output
     (row,) = json.loads(told.stdout)["rows"]
     assert row["audits"] == 2
-    assert {"reached", "median", "lowest_5_percent", "false_alarms", "seconds_per_audit"} <= set(row)
+    assert {"reached", "median", "lowest_5_percent", "first_alarms", "false_violations", "seconds_per_audit"} <= set(
+        row
+    )

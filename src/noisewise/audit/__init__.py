@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .canaries import Neighbours, small_setting, worst_case
+from .confirm import Confirmation
 from .inversion import inversion
 from .leakage import leakage
 from .lower_bound import Audit, epsilon_lower_bound, power_against_half_noise
@@ -10,6 +11,7 @@ from .membership import membership, membership_game
 
 __all__ = [
     "Audit",
+    "Confirmation",
     "Neighbours",
     "epsilon_lower_bound",
     "inversion",

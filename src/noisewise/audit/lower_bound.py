@@ -4,7 +4,8 @@ Half of the runs use the data set without the canary, half the one with it. Ever
 the first half of the runs of each world a score, a threshold and a kind of interval are chosen, those that would give the
 largest bound; on the second half, which had no part in the choice, the errors of that test are counted and turned into
 the bound (:mod:`noisewise.audit.bounds`). So the confidence is what it says, however many scores and thresholds were
-tried.
+tried. A bound above the claim is an alarm; it is called a violation when fresh runs confirm it
+(:mod:`noisewise.audit.confirm`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..methods import Method, method_named
 from ..train import Records, train
 from .bounds import KINDS, epsilon_at, epsilon_bound, strength
 from .canaries import Neighbours, worst_case
+from .confirm import LOOKS, Confirmation, confirm, told
 from .transcript import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
@@ -46,6 +48,7 @@ class Audit:
     ``interval``, ``score`` and ``threshold`` were chosen on the first half of the runs. ``bounds`` has what each kind of
     interval gives at that threshold, each at ``confidence`` by itself; the verdict is that of ``interval``. ``gaussian``: whether the claim is one of Gaussian
     DP, which the kinds "gdp" and "pooled" rest on. ``scores``: of the measured runs, without and with the canary.
+    ``confirmation``: what fresh runs, which ``runs`` does not count, said of an alarm; None without one.
     """
 
     method: str
@@ -64,25 +67,45 @@ class Audit:
     gaussian: bool
     bounds: dict[str, float]
     scores: tuple[Floats, Floats] = field(repr=False)
+    confirmation: Confirmation | None = None
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the lower bound exceeds the claim, which chance alone does in 1 - ``confidence`` of all audits."""
+        return self.lower_bound > self.claimed
 
     @property
     def violation(self) -> bool:
-        """Whether the lower bound exceeds the claim."""
-        return self.lower_bound > self.claimed
+        """Whether fresh runs confirmed the alarm."""
+        return self.confirmation is not None and self.confirmation.confirmed
+
+    @property
+    def outcome(self) -> str:
+        """One of "no alarm", "alarm not confirmed" and "violation"."""
+        return "violation" if self.violation else "alarm not confirmed" if self.alarm else "no alarm"
 
     @property
     def verdict(self) -> str:
         """One line in words."""
-        at = f"at {100 * self.confidence:g} %"
-        if self.violation:
-            return f"VIOLATION: lower bound {self.lower_bound:.3g} {at}, above the claimed {self.claimed:.3g}"
-        return f"no violation found: lower bound {self.lower_bound:.2g} {at}, claimed {self.claimed:.3g}"
+        at, fresh = f"at {100 * self.confidence:g} %", self.confirmation
+        if not self.alarm:
+            return f"no violation found: lower bound {self.lower_bound:.2g} {at}, claimed {self.claimed:.3g}"
+        first = f"lower bound {self.lower_bound:.3g} {at}, above the claimed {self.claimed:.3g}"
+        if fresh is None:
+            return f"first alarm, not tried on fresh runs: {first}"
+        again = f"{fresh.runs:,} fresh runs give {fresh.lower_bound:.3g} at {100 * fresh.confidence:g} %"
+        if fresh.confirmed:
+            return f"VIOLATION: {first}; confirmed, {again}"
+        return f"no violation found: a first alarm was not confirmed ({first}; {again})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a report: everything but the scores."""
-        hidden = ("scores",)
+        hidden = ("scores", "confirmation")
         return {name: value for name, value in vars(self).items() if name not in hidden} | {
             "kind": "epsilon_lower_bound",
+            "alarm": self.alarm,
+            "confirmation": None if self.confirmation is None else asdict(self.confirmation),
+            "outcome": self.outcome,
             "violation": self.violation,
             "verdict": self.verdict,
         }
@@ -106,7 +129,8 @@ def epsilon_lower_bound(
     """Train ``runs`` times in all, half on each of two neighbouring data sets, and bound epsilon at ``delta`` from below.
 
     The runs are simulations. ``neighbours`` replaces the worst case of :func:`noisewise.audit.canaries.worst_case`;
-    ``progress(done, total)`` is called as runs are finished.
+    ``progress(done, total)`` is called as runs are finished. An alarm is tried on at most four times as many fresh runs,
+    which raise ``total``; without an alarm there are none.
 
     >>> audit = epsilon_lower_bound("sufficient_statistics", epsilon=0.5, delta=0.25, runs=80)
     >>> audit.violation, audit.claimed, audit.runs
@@ -123,20 +147,31 @@ def epsilon_lower_bound(
     worlds = neighbours or worst_case(method, adjacency=adjacency, loss=loss, size_is_public=size_is_public)
     half = runs // 4
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
-    scores = prepared.scores(2 * half, jobs, progress)
-    return judged(
+    scores = prepared.scores(0, 2 * half, jobs, progress)
+    found = judged(
         scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=is_gaussian(prepared.meter),
         confidence=confidence,
     )  # fmt: skip
+    last = (2 + LOOKS[-1]) * half
+
+    def fresh(start: int, stop: int) -> Floats:
+        """Runs whose numbers, and so whose seeds, come after those of the first stage."""
+        return prepared.scores(2 * half + start, 2 * half + stop, jobs, progress, last)
+
+    return confirm(found, fresh)
 
 
 def judged(
     first: Floats, second: Floats, *, budget: Budget, method: str, gaussian: bool, confidence: float = 0.95
 ) -> Audit:
-    """The audit from scores of shape (2 worlds, runs, kinds of score): chosen on ``first``, measured on ``second``."""
+    """The audit from scores of shape (2 worlds, runs, kinds of score): chosen on ``first``, measured on ``second``.
+
+    An alarm of it is not confirmed yet.
+    """
     delta = budget.delta
     number, sign, threshold, kind = chosen(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
-    without, with_it = (sign * second[world, :, number] for world in (0, 1))
+    score = SCORES[number] if sign > 0 else f"- {SCORES[number]}"
+    without, with_it = told(second, score)
     trials = second.shape[1]
     fp, fn = int((without > threshold).sum()), int((with_it <= threshold).sum())
     bounds = {name: epsilon_bound(name, fp, fn, trials, delta, confidence) for name in KINDS}
@@ -149,7 +184,7 @@ def judged(
         confidence=confidence,
         runs=2 * (first.shape[1] + trials),
         interval=kind,
-        score=SCORES[number] if sign > 0 else f"- {SCORES[number]}",
+        score=score,
         threshold=threshold,
         false_positives=fp,
         false_negatives=fn,
@@ -217,15 +252,15 @@ class _Prepared:
                 warnings.simplefilter("ignore")  # a handful of records is outside every learned protector's range
                 self.state = plan.method.init(start, facts, self.public)
 
-    def scores(self, runs: int, jobs: int, progress: Progress | None) -> Floats:
-        """(2 worlds, runs, kinds of score)."""
-        chunks = [(w, i, min(i + CHUNK, runs)) for i in range(0, runs, CHUNK) for w in (0, 1)]
-        result, done = np.empty((2, runs, len(SCORES))), 0
+    def scores(self, first: int, end: int, jobs: int, progress: Progress | None, last: int | None = None) -> Floats:
+        """(2 worlds, runs, kinds of score) of the runs numbered ``first`` to below ``end``, out of ``last`` to come."""
+        chunks = [(w, i, min(i + CHUNK, end)) for i in range(first, end, CHUNK) for w in (0, 1)]
+        result, done = np.empty((2, end - first, len(SCORES))), 2 * first
         for (world, start, stop), rows in zip(chunks, self._work(chunks, jobs), strict=True):
-            result[world, start:stop] = rows
+            result[world, start - first : stop - first] = rows
             done += stop - start
             if progress is not None:
-                progress(done, 2 * runs)
+                progress(done, 2 * (last or end))
         return np.nan_to_num(result)
 
     def _work(self, chunks: list[tuple[int, int, int]], jobs: int) -> Iterator[Floats]:
@@ -285,7 +320,7 @@ def _seed(seed: int, world: int, run: int) -> int:
 def power_against_half_noise(
     epsilon: float, delta: float, *, runs: int, confidence: float = 0.95, trials: int = 100, seed: int = 0
 ) -> float:
-    """How often an audit of a Gaussian DP claim with so many runs finds a version with half the noise; by simulation.
+    """How often an audit of a Gaussian DP claim with so many runs finds and confirms half the noise; by simulation.
 
     >>> power_against_half_noise(0.5, 0.25, runs=400, trials=20) > 0.9
     True
@@ -295,9 +330,12 @@ def power_against_half_noise(
     budget, mu, half = Budget(epsilon, delta), mu_of(epsilon, delta), max(runs // 4, 1)
     rng = np.random.default_rng(seed)
     found = 0
+
+    def scores(start: int, stop: int) -> Floats:
+        return rng.normal(size=(2, stop - start, 1)) + np.array([0.0, 2 * mu])[:, None, None]
+
     for _ in range(trials):
-        draws = rng.normal(size=(2, 2 * half, 1))
-        draws[1] += 2 * mu
-        audit = judged(draws[:, :half], draws[:, half:], budget=budget, method="", gaussian=True, confidence=confidence)
-        found += audit.violation
+        first, second = scores(0, half), scores(0, half)
+        audit = judged(first, second, budget=budget, method="", gaussian=True, confidence=confidence)
+        found += confirm(audit, scores).violation
     return found / trials

@@ -22,12 +22,12 @@ Jobs = Annotated[int, typer.Option(min=1, help="Processes.")]
 
 
 @contextmanager
-def _bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error that is told (done, total)."""
+def _bar(text: str) -> Iterator[Callable[..., None]]:
+    """A bar on standard error that is told (done, total) and, when that changes, what is being done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
         task = progress.add_task(text, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        yield lambda done, total, text=None: progress.update(task, completed=done, total=total, description=text)
 
 
 @app.command()
@@ -50,7 +50,8 @@ def audit(
     """Train many times with and without one record, and bound epsilon from below by how well the two are told apart.
 
     Everything is simulated on worst-case records; no private data is used and nothing is spent. A run's audit is added
-    to its folder. Exit code 0: no violation found, 1: the claim is refuted. It can refute a claim, never prove one.
+    to its folder. A bound above the claim is an alarm, tried on up to four times as many fresh runs before it is called
+    a violation. Exit code 0: no violation found, 1: the claim is refuted. It can refute a claim, never prove one.
 
     Example: [bold]noisewise audit dpsgd --epsilon 0.5 --runs 4000 --plot audit.png[/bold]
     """
@@ -75,7 +76,7 @@ def audit(
             confidence=confidence,
             seed=seed,
             jobs=jobs,
-            progress=report,
+            progress=lambda done, total: report(done, total, "confirming an alarm" if total > runs else None),
             loss=claim.loss,
             size_is_public=claim.size_is_public,
         )
@@ -151,6 +152,9 @@ def _tell(found: Audit, power: float | None, folder: Path | None, plot: Path | N
     out.print(f"{found.method}: {found.runs:,} trainings, half of them {relation}; delta {found.delta:g}")
     out.print(f"told apart by the {found.score}: {wrong} in {found.trials:,} runs each")
     out.print(f"interval: {KINDS[found.interval]}")
+    if (fresh := found.confirmation) is not None:
+        wrong = f"{fresh.false_positives:,} false alarms and {fresh.false_negatives:,} misses"
+        out.print(f"the same test on fresh runs: {wrong} in {fresh.trials:,} runs each")
     if power is not None:
         out.print(f"an audit of this size catches half the noise in about {100 * power:.0f} % of cases")
     elif not found.violation:

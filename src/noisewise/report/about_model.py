@@ -208,10 +208,11 @@ def comparison(folder: RunFolder) -> Markup | None:
 
 
 def refutes(audit: Mapping[str, Any]) -> bool:
-    """Whether an audit found more than was promised."""
+    """Whether an audit found more than was promised; a bound above the claim that fresh runs did not confirm is none."""
     bound, claimed = audit["lower_bound"], audit["claimed"]
     above = bound is not None and claimed is not None and bound > claimed
-    return above or audit.get("violation") is True or audit.get("violates") is True
+    unconfirmed = audit.get("outcome") == "alarm not confirmed"
+    return (above and not unconfirmed) or audit.get("violation") is True or audit.get("violates") is True
 
 
 def audits(folder: RunFolder) -> Markup | None:
@@ -234,7 +235,7 @@ def audits(folder: RunFolder) -> Markup | None:
         tag(
             "p",
             "An audit attacks the training itself and measures how much leaks. It can refute a promise, never prove one: "
-            "a lower bound above the claim is a broken promise, one below it is consistent with it.",
+            "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it.",
         ),
         table(
             ("audit", "at least", "claimed", "confidence", "runs", "verdict"), lines, numeric=(1, 2, 3, 4), wide=True
