@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import broken_variants as broken
@@ -163,6 +164,20 @@ def test_an_honest_method_whose_first_stage_alarms_is_not_accused(monkeypatch, n
 def command(*more):
     words = ("audit", "dpsgd", "--epsilon", EPSILON, "--delta", DELTA, "--runs", 80, "--jobs", 1, *more)
     return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_shows_that_it_is_confirming(monkeypatch):
+    shown = []
+
+    @contextmanager
+    def bar(text):
+        yield lambda done, total, text=None: shown.append((done, text))
+
+    monkeypatch.setattr(lower_bound, "judged", alarmed)
+    monkeypatch.setattr("noisewise.cli.audit._bar", bar)
+    command("--json")
+    assert [text for done, text in shown if done <= 80] == [None] * 2
+    assert {text for done, text in shown if done > 80} == {"confirming an alarm"}
 
 
 def test_the_command_says_that_an_alarm_was_not_confirmed(monkeypatch):

@@ -4,7 +4,7 @@ The first stage (:mod:`noisewise.audit.lower_bound`) alarms when its bound, at `
 test it used, that is score, threshold and kind of interval, meets runs of other seeds. They are looked at after 1, 2, 4
 and 8 times as many trials as the first stage measured, each time at a level of LEVEL / 4; the first look whose bound
 exceeds the claim confirms. A strong violation is confirmed by the first look; one that the first stage finds half of the
-time lies about 1.6 standard errors beyond the claim there and 4.7 at the last look, which asks for 3.5.
+time lies about 1.6 standard errors beyond the claim there, but 4.7 at the last look, which asks for 3.5.
 
 *Guarantee*. Let the claim be true and fix everything that the first stage saw. The test is then fixed and the fresh runs
 are independent of it, so each look's bound exceeds the true epsilon with probability at most LEVEL / 4, and any of them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def plot_audit(audit: Audit, path: Path) -> None:
     _histograms(audit, scores)
     _curve(audit, curve)
     head = f"{audit.method}, {audit.adjacency}: epsilon {audit.claimed:g} claimed at delta {audit.delta:g}"
-    figure.suptitle(f"{head}\n{audit.verdict}", x=0.01, ha="left", fontsize=11)
+    figure.suptitle(f"{head}\n{fill(audit.verdict, 120)}", x=0.01, ha="left", fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=140)
 
