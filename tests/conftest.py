@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
+settings.register_profile("noisewise", deadline=None)  # the first call of a kernel compiles it
+settings.load_profile("noisewise")
 torch.set_num_threads(1)  # two processes with two threads each would fight for two cores
 
 TRAINING = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1)

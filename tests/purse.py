@@ -11,5 +11,6 @@ def with_purse(X, y, *, meter, **how):
     if type(meter) in (AdditiveMeter, PlanMeter):
         return Curator(X, y, meter=meter, **how)
     curator = Curator(X, y, meter=AdditiveMeter(meter.budget, "gdp"), **how)
-    curator._meter = curator._view = meter
+    desk = curator._Curator__desk  # out of reach of methods on purpose
+    desk.meter = desk.view = meter
     return curator

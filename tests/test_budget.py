@@ -32,12 +32,23 @@ BUDGET = Budget(0.5, 1e-8)
         ({"epsilon": "1", "delta": 1e-5}, "epsilon"),
         ({"epsilon": 1.0, "delta": 0.0}, "delta"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta"),
+        ({"epsilon": 1.0, "delta": 9.99e-16}, "delta"),
+        ({"epsilon": 1.0, "delta": 5e-324}, "delta"),
         ({"epsilon": 1.0, "delta": 1e-5, "adjacency": "swap"}, "adjacency"),
     ],
 )
 def test_a_budget_out_of_range_is_refused_by_name(arguments, name):
     with pytest.raises(ValueError, match=f"{name} is .*; pass"):
         Budget(**arguments)
+
+
+def test_the_least_delta_is_taken_and_less_is_refused_with_the_reason():
+    assert Budget(1.0, 1e-15).delta == 1e-15
+    with pytest.raises(ValueError, match="cannot be delivered"):
+        Budget(1.0, 1e-16)
+    for made in (Budget.from_gdp, Budget.from_zcdp):
+        with pytest.raises(ValueError, match="cannot be delivered"):
+            made(1.0, 1e-16)
 
 
 def test_a_budget_is_frozen():

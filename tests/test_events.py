@@ -61,11 +61,21 @@ def test_a_noise_multiplier_out_of_range_is_refused(sigma):
         Gaussian(sigma)
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan, 5e-324, math.nextafter(2.0**-40, 0.0)])
 @pytest.mark.parametrize("kind", [Poisson, FixedBatch])
 def test_a_rate_out_of_range_is_refused(kind, rate):
     with pytest.raises(InvalidEvent, match="rate"):
         kind(rate, Gaussian(1.0))
+
+
+@pytest.mark.parametrize("kind", [Poisson, FixedBatch])
+def test_the_least_rate_is_taken_and_less_is_refused_wherever_it_comes_from(kind):
+    assert kind(2.0**-40, Gaussian(1.0)).rate == 2.0**-40
+    how = "poisson" if kind is Poisson else "fixed"
+    data = to_dict(kind(0.5, Gaussian(1.0))) | {"rate": 2.0**-41}
+    for made in (lambda: sampled((how, 2.0**-41), Gaussian(1.0)), lambda: from_dict(data)):
+        with pytest.raises(InvalidEvent, match=r"from 2\^-40 to 1"):
+            made()
 
 
 def test_other_fields_out_of_range_are_refused():

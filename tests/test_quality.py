@@ -98,7 +98,7 @@ def test_intervals_cover_what_they_say(classifier, epsilon, size_is_public):
 def test_nothing_is_asked_that_is_not_paid_for(classifier, monkeypatch):
     """The curator alone holds the rows, and its meter pays before it looks; the score is made of two answers."""
     seen = []
-    original = Curator.statistic
+    original = Curator.ask
 
     def listening(self, what, **how):
         before = self.meter.spent_fraction
@@ -106,7 +106,7 @@ def test_nothing_is_asked_that_is_not_paid_for(classifier, monkeypatch):
         seen.append((type(what).__name__, self.meter.spent_fraction > before))
         return answer
 
-    monkeypatch.setattr(Curator, "statistic", listening)
+    monkeypatch.setattr(Curator, "ask", listening)
     private_quality(classifier, rows(classifier), LABELS, Budget(1.0, 1e-6))
     assert seen == [("Count", True), ("Correct", True)]
 

@@ -26,6 +26,10 @@ class Arithmetic:
         if type(self.assumptions) is not tuple or not all(isinstance(one, str) and one for one in self.assumptions):
             raise ValueError("assumptions must be a tuple of sentences, e.g. ('AES is pseudo-random',)")
 
+    def bounded(self, assumption: str) -> Arithmetic:
+        """The same with a part whose rounding is bounded, not exact."""
+        return together(self, Arithmetic("bounded", (assumption,)))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a statement."""
         return {"grade": self.grade, "assumptions": list(self.assumptions)}

@@ -19,15 +19,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .budget import Budget
 from .curator import PublicCurator
 from .data.checks import labels_of, names_of, public_pair, rows_of, same_length
+from .data.desk import our_words
 from .data.encode import Encoder
 from .data.files import Paths, Share
 from .data.preprocess import Scaling, declared_bounds
 from .data.rows import IN_MEMORY, read_rows
 from .data.schema import Schema
 from .gradients import MLP, Linear, Model
-from .gradients.batches import CHUNK, Mapped, Store, in_memory
 from .losses import Loss
 from .methods import Method, method_named
+from .records.grid import CHUNK, Mapped, Store, in_memory
 from .replay import Spread
 from .report.statement import Statement, make_statement, training_budget
 from .train import Progress, Records, Trained, train
@@ -165,7 +166,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         return y if classes is None else classes[y]
 
     def _labelled(self, X: Array, y: Array) -> Labelled:
-        return Labelled(torch.from_numpy(self._scaling(X)), y)
+        return Labelled(self._scaled_rows(X), y)
+
+    def _scaled_rows(self, X: Array) -> torch.Tensor:
+        with our_words("X cannot be scaled by its bounds; pass bounds that its columns can have"):
+            return torch.from_numpy(self._scaling(X))
 
     def _public_pair(self, public: Any, columns: int) -> Labelled:
         encoder = getattr(self, "_encoder", None)
@@ -248,7 +253,7 @@ class PrivateEstimator(BaseEstimator, ABC):
                 model=shape,
                 assumed=assumed,
                 preparation=preparation,
-                arithmetic=getattr(run, "arithmetic", None),
+                arithmetic=run.arithmetic,
             )
 
         try:
@@ -279,7 +284,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "statement_")
         encoder = getattr(self, "_encoder", None)
         matrix = self._rows(X, reset=False) if encoder is None else encoder(X, predict=True)
-        return self._row_scores(torch.from_numpy(self._scaling(matrix)))
+        return self._row_scores(self._scaled_rows(matrix))
 
     def _row_scores(self, rows: torch.Tensor) -> Array:
         """Scores of scaled rows, a chunk at a time."""

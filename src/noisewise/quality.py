@@ -19,7 +19,7 @@ from .choice import choose_meter
 from .curator import Correct, Curator, SquaredError
 from .events import Repeated, to_dict
 from .fitting import as_labels
-from .gradients.batches import Store, in_memory
+from .records.grid import Store, in_memory
 
 if TYPE_CHECKING:
     from .estimators import PrivateClassifier, PrivateRegressor

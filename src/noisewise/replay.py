@@ -21,11 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .budget import Budget, BudgetExhausted
-from .curator import Answer, Curator, Descent, Facts, OnePass, PublicCurator
+from .budget import Budget, BudgetExhausted, MeterView
+from .curator import Answer, Asking, Curator, Descent, Facts, OnePass, PublicCurator
+from .curator.facts import Released
 from .events import FULL, Event, Leaf, Sampling
 from .gradients import Model
 from .methods import Method
@@ -69,53 +71,67 @@ class Tape:
     entries: tuple[Entry, ...]
 
 
-class Recording:
+class Recording(Asking):
     """A curator that also keeps what it released; whoever asks it notices nothing.
 
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
     def __init__(self, curator: Curator, *, most: int = MOST) -> None:
-        self._curator, self._most, self._kept = curator, most, 0
+        self.__curator, self._most, self._kept = curator, most, 0
         self._entries: list[Entry] = []
         self._facts, self._spent = curator.facts, curator.meter.spent_fraction
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._curator, name)
+    @property
+    def facts(self) -> Facts:
+        return self.__curator.facts
 
-    def gradient(self, theta: Tensor, **how: Any) -> Answer:
-        return self._keep("gradient", self._curator.gradient(theta, **how), how, theta)
+    @property
+    def meter(self) -> MeterView:
+        return self.__curator.meter
 
-    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
-        return self._keep("gradient_norm", self._curator.gradient_norm(theta, **how), how)
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        return self.__curator.trace
 
-    def statistic(self, what: Any, **how: Any) -> Answer:
-        return self._keep("statistic", self._curator.statistic(what, **how), how)
+    @property
+    def simulation(self) -> bool:
+        return self.__curator.simulation
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer = self.__curator.ask(question, noise=noise, sampling=sampling)
+        given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
+        at = [torch.from_numpy(part).float() if isinstance(part, np.ndarray) else None for part in given]
+        return self._keep(kind_of(question), answer, float(noise), *at)
 
     def last_iterate(self, walk: Any) -> Answer:
-        return self._keep("last_iterate", self._curator.last_iterate(walk), {})
+        return self._keep("last_iterate", self.__curator.last_iterate(walk))
 
     def minimise(self, objective: Any) -> Answer:
-        return self._keep("minimise", self._curator.minimise(objective), {})
-
-    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
-        winner = self._curator.choose(thetas, **how)
-        self._keep("choose", Answer(torch.tensor(winner), 0.0), how)
-        return winner
+        return self._keep("minimise", self.__curator.minimise(objective))
 
     def change_basis(self, matrix: Tensor) -> None:
-        self._curator.change_basis(matrix)
-        self._keep("change_basis", Answer(matrix.detach(), 0.0), {})
+        self.__curator.change_basis(matrix)
+        self._keep("change_basis", Answer(matrix.detach(), 0.0))
 
-    def _keep(self, question: str, answer: Answer, how: dict[str, Any], theta: Tensor | None = None) -> Answer:
-        given = [answer.value, theta, how.get("scale"), how.get("basis")]
-        self._kept += sum(part.numel() for part in given if part is not None)
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        return self.__curator.in_first_basis(theta)
+
+    def _keep(
+        self,
+        question: str,
+        answer: Answer,
+        noise: float = 0.0,
+        theta: Tensor | None = None,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+    ) -> Answer:
+        self._kept += sum(part.numel() for part in (answer.value, theta, scale, basis) if part is not None)
         if self._kept > self._most:
             self._entries.clear()
             return answer
-        value, theta, scale, basis = (None if part is None else part.detach().clone() for part in given)
-        sigma, spent = float(how.get("noise_multiplier", 0.0)), self._curator.meter.spent_fraction
-        self._entries.append(Entry(question, value, answer.noise_std, answer.below, sigma, spent, theta, scale, basis))
+        value, spent = answer.value.detach().clone(), self.__curator.meter.spent_fraction
+        self._entries.append(Entry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis))
         return answer
 
     def tape(self, model: Model, start: Tensor) -> Tape | None:
@@ -123,6 +139,11 @@ class Recording:
         if self._kept > self._most:
             return None
         return Tape(model, start, self._facts, self._spent, tuple(self._entries))
+
+
+def kind_of(question: Any) -> str:
+    """How a tape names a question: all statistics are alike to a replay."""
+    return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
 
 
 @dataclass
@@ -156,7 +177,7 @@ class _RecordedMeter:
         return {}
 
 
-class Replayed:
+class Replayed(Asking):
     """Answers a method from a tape, with fresh noise: ``copies`` replays side by side, or one of them.
 
     Side by side, answers have a leading dimension of copies; ``only`` names the one that is answered alone.
@@ -200,6 +221,24 @@ class Replayed:
         return noise if self._only is None else noise[self._only]
 
     def gradient(self, theta: Tensor, **how: Any) -> Answer:
+        """At any number of thetas side by side."""
+        return self._gradient(theta)
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        if question.name == "gradient":
+            return self._gradient(torch.from_numpy(question.theta).float())
+        kind = kind_of(question)
+        entry = self._next(kind)
+        return self._statistic(entry) if kind == "statistic" else Answer(entry.value, entry.noise_std)
+
+    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
+        entry = self._next("gradient_norm")
+        return Answer(entry.value, entry.noise_std)
+
+    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
+        return int(self._next("choose").value)
+
+    def _gradient(self, theta: Tensor) -> Answer:
         entry = self._next("gradient")
         if entry.basis is not None:
             noise = self._fresh(entry.basis[0].float(), entry.noise_std) @ entry.basis.float().T
@@ -214,22 +253,14 @@ class Replayed:
             value = value + away @ self._reaction
         return Answer(value, entry.noise_std, entry.below)
 
-    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
-        entry = self._next("gradient_norm")
-        return Answer(entry.value, entry.noise_std)
-
-    def statistic(self, what: Any, **how: Any) -> Answer:
+    def _statistic(self, entry: Entry) -> Answer:
         """With fresh noise, unless it went into a basis: gradients on the tape are in the recorded one."""
-        entry = self._next("statistic")
         if self.place <= self._held:
             return Answer(entry.value, entry.noise_std)
         noise = self._fresh(entry.value, entry.noise_std)
         if entry.value.ndim == 2:
             noise = noise.triu() + noise.triu(1).mT
         return Answer(entry.value + noise, entry.noise_std)
-
-    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
-        return int(self._next("choose").value)
 
     def last_iterate(self, walk: Any) -> Answer:
         entry = self._next("last_iterate")

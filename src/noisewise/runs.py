@@ -77,7 +77,7 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
     from safetensors import SafetensorError
     from safetensors.torch import load as load_tensors
 
-    from .curator.curator import Released
+    from .curator.facts import Released
     from .report.statement import Statement, check_shape
 
     place = Path(folder)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
+from .arithmetic import Arithmetic
 from .budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, open_meter
 from .curator import Curator, Facts, PublicCurator
-from .curator.curator import Released, facts_of
+from .curator.facts import Released, facts_of
 from .gradients import Linear, Model
-from .gradients.batches import Store, in_memory
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
+from .records.grid import Store, in_memory
 from .replay import MOST, Recording, Tape
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Trained:
     meter: AdditiveMeter | PlanMeter | None
     simulation: bool
     steps: int
+    arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
     tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
 
 
@@ -106,12 +108,12 @@ def train(
         state, steps = follow(method, state, cast(Curator, private), public, progress)
         theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     except BaseException as error:
-        so_far = Trained(start, curator.trace, curator.facts, meter, curator.simulation, 0)
+        so_far = Trained(start, curator.trace, curator.facts, meter, curator.simulation, 0, curator.arithmetic)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(so_far) from None
         error.run = so_far  # type: ignore[attr-defined]  # what was spent, for whoever has to write it down
         raise
-    return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, tape)
+    return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic, tape)
 
 
 def _plain(theta: Tensor, model: Model) -> Tensor:

@@ -51,6 +51,37 @@ def test_poisson_replace_one_against_quadrature(rate, sigma, order):
     assert price > rdp.cost(Poisson(rate, Gaussian(sigma)), "add_remove", order)
 
 
+FAR_OUT = [
+    (0.9, 20.0, 2),
+    (0.9, 20.0, 256),
+    (0.99, 20.0, 200),
+    (0.5, 30.0, 128),
+    (0.999, 6.0, 24),
+    (1 - 1e-6, 50.0, 256),
+]
+
+
+@pytest.mark.parametrize(("rate", "sigma", "order"), FAR_OUT)
+def test_poisson_replace_one_where_the_mode_is_near_twice_the_order(rate, sigma, order):
+    """At rates near 1 the second density is still N(-1) where the integrand is largest, about x = 2 order - 1.
+
+    The integrand is Gaussian in its tails and analytic, so a plain sum at steps of sigma/5 is exact to 20 digits.
+    """
+    with mp.workdps(30):
+        p, q, step = mixture(rate, 1, sigma), mixture(rate, -1, sigma), mp.mpf(sigma) / 5
+        at = [step * k for k in range(-80, math.ceil((2 * order + 16 * sigma) / step))]
+        exact = mp.log(step * mp.fsum(p(x) ** order * q(x) ** (1 - order) for x in at)) / (order - 1)
+    price = rdp.cost(Poisson(rate, Gaussian(sigma)), "replace_one", order)
+    assert just_above(price, exact)
+    assert price <= rdp.cost(Gaussian(sigma), "replace_one", order)
+
+
+def test_a_high_rate_at_every_order_has_a_price_under_replace_one():
+    prices = [rdp.cost(Poisson(0.9, Gaussian(20.0)), "replace_one", order) for order in rdp.ORDERS]
+    assert (np.diff(prices) > 0).all()
+    assert 0 < rdp.plan_epsilon(Repeated(Poisson(0.9, Gaussian(20.0)), 10), 1e-6, "replace_one") < 5
+
+
 @pytest.mark.parametrize(("rate", "sigma", "order"), [(1e-6, 1.0, 1024), (0.5, 0.3, 200), (1e-4, 100.0, 3)])
 def test_the_binomial_sum_keeps_its_digits(rate, sigma, order):
     with mp.workdps(60):

@@ -5,25 +5,30 @@ Each is a context manager (or a method, or a meter) that breaks one thing; outsi
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 import noisewise.audit.lower_bound as lower_bound
-import noisewise.curator.curator as room
+import noisewise.curator.desk as room
 import noisewise.train as loop
 from noisewise.accounting import pld
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Curator
-from noisewise.curator.noise import POOL, Stream
+from noisewise.curator.noise import Stream
+from noisewise.curator.sampling import expected_size
 from noisewise.events import BoundedRange, Gaussian, Repeated
-from noisewise.gradients import Linear
 from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.records.linear import FINE, LinearRecords
+from noisewise.records.totals import Drawn, IntegerTotal
 
 
 @contextmanager
@@ -35,11 +40,12 @@ def patched(*changes):
 
 
 def less_noise(share):
-    """Every draw of Gaussian and Gumbel noise is multiplied by ``share``, unknown to the meter."""
-    gaussian, gumbel = Stream._add_noise, Stream.gumbel
+    """Every draw of noise is multiplied by ``share``, and choices are as much clearer, unknown to the meter."""
+    rounded, floats, choose = Stream.on_grid, Stream._add_noise, Stream.choose
     return patched(
-        (Stream, "_add_noise", lambda s, total, std, scale, dtype: gaussian(s, total, share * std, scale, dtype)),
-        (Stream, "gumbel", lambda s, count: share * gumbel(s, count)),
+        (Stream, "on_grid", lambda s, total, std: rounded(s, total, share * std)),
+        (Stream, "_add_noise", lambda s, total, std, scale, dtype: floats(s, total, share * std, scale, dtype)),
+        (Stream, "choose", lambda s, scores, scale: choose(s, scores, scale / Fraction(share))),
     )
 
 
@@ -50,11 +56,13 @@ def noise_halved():
 def clip_after_the_sum():
     """The sum is clipped instead of each record's gradient."""
 
-    def clipped_sum(self, theta, batch, clip):
-        total = self._coefficients(theta, batch) @ batch.X
-        return total * min(1.0, clip / max(float(total.norm()), 1e-12))
+    def clipped_sum(self, drawn, theta, clip):
+        parts = [self._slopes(here, theta).T @ self._directions(here) for here in self.parts(drawn)]
+        total = np.sum(parts, axis=0).ravel() if parts else np.zeros(len(theta))
+        share = min(1.0, clip / max(float(np.linalg.norm(total)), 1e-12))
+        return IntegerTotal(np.rint(total * (share * FINE / clip)).astype(np.int64), FINE, clip)
 
-    return patched((Linear, "clipped_sum", clipped_sum))
+    return patched((LinearRecords, "gradients", clipped_sum))
 
 
 def realised_batch_size():
@@ -63,13 +71,15 @@ def realised_batch_size():
 
     def remembered(sampling, records, stream):
         rows = draw(sampling, records, stream)
-        drawn[:] = [records if rows is None else len(rows)]
+        drawn[:] = [len(records) if rows is None else len(rows)]
         return rows
 
     class Realised(Curator):
-        def gradient(self, theta, *, sampling=("full",), **question):
-            answer = super().gradient(theta, sampling=sampling, **question)
-            expected = room.expected_size(sampling, self.facts.size)
+        def ask(self, question, *, noise, sampling=("full",)):
+            answer = super().ask(question, noise=noise, sampling=sampling)
+            if question.name != "gradient":
+                return answer
+            expected = expected_size(sampling, self.facts.size)
             return answer._replace(value=answer.value * (expected / max(drawn[0], 1)))
 
     return patched((room, "draw", remembered), (loop, "Curator", Realised))
@@ -88,17 +98,16 @@ def scaled_by_declared_bounds(X):
 
 def noise_reused():
     """Every answer is noised with the same draws."""
-    add, kept = Stream._add_noise, [None, None]
+    rounded, kept = Stream.on_grid, {}
 
-    def again(self, total, std, scale, dtype):
-        if kept[0] is not self:
-            self._refill()
-            kept[:] = [self, self._normals.copy()]
-        self._normals[:] = kept[1]
-        self._fresh = POOL
-        return add(self, total, std, scale, dtype)
+    def again(self, total, std):
+        if kept.get("stream") is not self:
+            kept.update(stream=self, noise=rounded(self, np.zeros(1024, np.int64), 2.0**40)[0] / 2.0**40)
+        step = 2.0 ** math.floor(math.log2(std / 32))
+        noise = kept["noise"][: len(total)] * 2.0**35 * std
+        return np.rint((total + noise) / step).astype(np.int64), step
 
-    return patched((Stream, "_add_noise", again))
+    return patched((Stream, "on_grid", again))
 
 
 @dataclass(frozen=True)
@@ -123,8 +132,12 @@ def meter_of_the_wrong_adjacency():
 
 def noisy_min_with_the_wrong_sign():
     """Noise is added to the losses where it should be taken off; Gumbel noise is not symmetric."""
-    gumbel = Stream.gumbel
-    return patched((Stream, "gumbel", lambda self, count: -gumbel(self, count)))
+
+    def wrong(self, scores, scale):
+        uniforms = norm.cdf(self.noised(torch.zeros(len(scores), dtype=torch.float64), 1.0).numpy())
+        return int(np.argmin(np.asarray(scores) * float(scale) - np.log(-np.log(uniforms))))
+
+    return patched((Stream, "choose", wrong))
 
 
 class PldFilter:
@@ -147,12 +160,15 @@ def uncharged_norms():
     """Norms of the gradient are answered without being paid for."""
 
     class Generous(Curator):
-        def gradient_norm(self, theta, **question):
-            meter, self._meter = self._meter, _Purse(self._meter)
+        def ask(self, question, **how):
+            desk = self._Curator__desk
+            meter = desk.meter
+            if question.name == "gradient_norm":
+                desk.meter = _Purse(meter)
             try:
-                return super().gradient_norm(theta, **question)
+                return super().ask(question, **how)
             finally:
-                self._meter = meter
+                desk.meter = meter
 
     return patched((loop, "Curator", Generous))
 
@@ -194,8 +210,11 @@ class StopsEarly(DpSgd):
 
     def step(self, state, private, public):
         state = super().step(state, private, public)
-        batch = private._Curator__batch
-        if self.peeks and float(private._Curator__model.losses(state.theta, batch).mean()) < self.enough:
+        while not isinstance(private, Curator):
+            private = getattr(private, "_curator", None) or private._Recording__curator
+        records = private._Curator__desk.records
+        loss = records.losses(Drawn(), [state.theta.double().numpy()], 1e3)
+        if self.peeks and float(loss.values[0]) * loss.worth < self.enough * len(records):
             return state._replace(step=self.steps)
         return state
 

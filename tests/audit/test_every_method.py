@@ -18,7 +18,7 @@ from noisewise.audit.canaries import worst_case
 from noisewise.audit.lower_bound import _Plan, _Prepared
 from noisewise.audit.transcript import Overheard, Witness
 from noisewise.curator import PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.events import Gaussian
 from noisewise.methods import registry
 from noisewise.train import Records, train

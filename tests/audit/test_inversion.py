@@ -36,7 +36,7 @@ def test_a_class_of_one_is_given_back_only_without_privacy(models):
 def test_a_class_of_many_is_given_back_by_both(models):
     for model in models:
         found = inversion(model, labels=[0], compare=(X, Y), shape=(8, 8))
-        assert found.of(0).similarity > 0.4 and found.similarity == found.of(0).similarity
+        assert found.of(0).similarity > 0.25 and found.similarity == found.of(0).similarity
 
 
 def test_what_is_found_is_what_the_model_believes(models):

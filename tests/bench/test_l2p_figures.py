@@ -16,7 +16,7 @@ from noisewise.bench.datasets import Missing
 from noisewise.bench.hand_tuned import HandTuned, Trial, Tuned
 from noisewise.bench.store import read_rows, run_cells
 from noisewise.budget import Budget
-from noisewise.curator.curator import Released
+from noisewise.curator.facts import Released
 from noisewise.events import Gaussian
 from noisewise.learned.zoo import load
 from noisewise.methods.l2p import L2P

@@ -14,6 +14,7 @@ from noisewise import runs
 from noisewise.cli import main as entry
 from noisewise.cli.compare import read_public
 from noisewise.cli.main import app
+from noisewise.seal import NEEDED
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6", "--size", "1000"]
 QUICK = [*BUDGET, "--methods", "descent,pnsgd", "--repeats", "2", "--jobs", "1"]
@@ -102,7 +103,7 @@ def test_categories_become_columns_with_their_own_bounds(public):
 def run_folder(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    for name in runs.NEEDED:
+    for name in NEEDED:
         (folder / name).write_text("{}", encoding="utf-8")
     runs.reseal(folder)
     return folder

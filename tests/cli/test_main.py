@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -70,8 +71,27 @@ def test_help_of_each_command_has_an_example(command):
     assert f"Example: noisewise {' '.join(command)}" in told.output
 
 
-def test_version():
-    assert run("--version").output == f"noisewise {noisewise.__version__}\n"
+def test_version_says_which_kernels_are_in_use(monkeypatch, capsys):
+    monkeypatch.setenv("NOISEWISE_KERNELS", "reference")
+    assert run("--version").output == f"noisewise {noisewise.__version__} (kernels: reference)\n"
+    monkeypatch.delenv("NOISEWISE_KERNELS")
+    usual = "compiled" if importlib.util.find_spec("numba") else "reference"
+    assert run("--version").output == f"noisewise {noisewise.__version__} (kernels: {usual})\n"
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert run("--version").output.endswith("(kernels: reference)\n")
+    for wrong, reason in (("fast", "'reference' or 'compiled'"), ("compiled", "install numba")):
+        monkeypatch.setenv("NOISEWISE_KERNELS", wrong)
+        code, _, told = run_main(monkeypatch, capsys, "--version")
+        assert code == 2 and reason in told and told.count("\n") == 1
+
+
+def test_version_imports_neither_torch_nor_numba():
+    code = (
+        "import sys; from noisewise.cli.main import main; sys.argv = ['noisewise', '--version']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint({'torch', 'numba', 'numpy'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.endswith("\nset()\n")
 
 
 def test_no_arguments_and_unknown_commands_exit_with_2(monkeypatch, capsys):

@@ -21,6 +21,7 @@ import torch
 from scipy import stats
 
 from noisewise.curator.noise import POOL, Stream
+from noisewise.curator.words import LARGEST, USUAL
 
 N = 300_000
 RARE = 1e-4
@@ -86,6 +87,45 @@ def test_no_value_comes_twice_across_calls_and_pools():
     assert right_scale(together, 1.0)
 
 
+def on_grid(count=N, seed=1, std=1e6) -> np.ndarray:
+    k, step = Stream(seed).on_grid(count, std)
+    return k * (step / std)
+
+
+def test_noise_on_the_grid_has_the_right_scale_shape_and_tails():
+    x = on_grid()
+    assert right_scale(x, math.sqrt(1 + (2.0**14 / 1e6) ** 2 / 12))
+    assert not right_scale(x, 1.01)
+    assert not right_scale(x, 0.99)
+    assert right_tails(x)
+    jitter = np.random.default_rng(0).uniform(-0.5, 0.5, N) * 2.0**14 / 1e6
+    assert stats.kstest(x + jitter, "norm").pvalue > RARE
+    assert stats.kstest(1.01 * x + 0.01 + jitter, "norm").pvalue < RARE
+
+
+@pytest.mark.parametrize("lag", [1, 2, 512, 1024, LARGEST, 2 * LARGEST])
+def test_draws_on_the_grid_do_not_know_each_other(lag):
+    """LARGEST apart lie the two halves of one pair: same radius, so their squares would show it."""
+    x = on_grid()
+    assert uncorrelated(x[:-lag], x[lag:])
+
+
+def test_requests_of_all_sizes_never_use_a_word_twice():
+    stream = Stream(2)
+    sizes = (1, 2, 3, 2 * USUAL - 1, 123, 2 * USUAL + 1, 5, 2 * LARGEST, 2 * LARGEST + 1, 123, 1, 123)
+    answers = [stream.on_grid(size, 2.0**56)[0] for size in sizes]
+    assert [len(answer) for answer in answers] == list(sizes)
+    used = [stream._secret.take(size)[0].copy() for size in (1, USUAL, 7, LARGEST, USUAL, 1)]
+    words = np.concatenate(used)
+    assert len(np.unique(words)) == len(words)
+    numbers = [stream._secret.take(size)[1] for size in (3, USUAL, 5, LARGEST, 2)]
+    assert all(
+        later >= number + size
+        for number, later, size in zip(numbers, numbers[1:], (3, USUAL, 5, LARGEST), strict=False)
+    )
+    assert right_scale(np.concatenate(answers) / 32, 1.0 + 1 / 32**2 / 24)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [10, POOL + 10])
 def test_noise_is_added_before_scaling_and_the_total_is_left_alone(size, dtype):
@@ -97,25 +137,6 @@ def test_noise_is_added_before_scaling_and_the_total_is_left_alone(size, dtype):
     assert torch.equal(total, torch.arange(size, dtype=dtype))
 
 
-def test_uniforms_are_uniform_down_to_their_last_bits_and_never_zero():
-    u = Stream(4).uniform(N)
-    assert u.min() > 0
-    assert u.max() <= 1
-    assert stats.kstest(u, "uniform").pvalue > RARE
-    low_bits = ((u * 2.0**52).astype(np.int64) & 0xFF).astype(int)
-    assert stats.chisquare(np.bincount(low_bits, minlength=256)).pvalue > RARE
-    assert stats.kstest(u**1.02, "uniform").pvalue < RARE
-    assert stats.chisquare(np.bincount(low_bits // 2 * 2, minlength=256)).pvalue < RARE
-
-
-def test_gumbel_draws_are_gumbel_and_not_laplace_exponential_or_mirrored():
-    g = Stream(5).gumbel(N)
-    assert np.isfinite(g).all()
-    assert stats.kstest(g, "gumbel_r").pvalue > RARE
-    for wrong in (-g, 1.05 * g, np.random.default_rng(0).laplace(size=N)):
-        assert stats.kstest(wrong, "gumbel_r").pvalue < RARE
-
-
 def test_the_same_seed_gives_the_same_stream_and_another_another():
     assert np.array_equal(normals(100, seed=7), normals(100, seed=7))
     assert not np.intersect1d(normals(100, seed=7), normals(100, seed=8)).size
@@ -123,12 +144,17 @@ def test_the_same_seed_gives_the_same_stream_and_another_another():
     assert Stream(0).simulation
 
 
+def test_the_same_seed_draws_the_same_of_every_kind_and_another_another():
+    for kind, draw in KINDS.items():
+        assert np.array_equal(draw(Stream(7)), draw(Stream(7))), kind
+        assert not np.array_equal(draw(Stream(7)), draw(Stream(8))), kind
+
+
 def test_private_streams_differ_and_say_that_they_are_no_simulation():
     one, other = Stream(), Stream()
     assert not one.simulation
     draws = [stream.noised(torch.zeros(1000), 1.0).numpy() for stream in (one, other, one, other)]
     assert len(np.unique(np.concatenate(draws))) == 4000
-    assert not np.intersect1d(one.uniform(1000), other.uniform(1000)).size
 
 
 @pytest.mark.parametrize(
@@ -169,27 +195,65 @@ def in_a_child(compute) -> bytes:
     return answer
 
 
+KINDS = {
+    "normal": lambda stream: stream.noised(torch.zeros(50), 1.0).numpy(),
+    "grid": lambda stream: stream.on_grid(50, 2.0**50)[0],
+    "poisson": lambda stream: stream.each_with_probability(0.1, 1000),
+    "subset": lambda stream: stream.subset(50, 1000),
+    "choice": lambda stream: [stream.choose(np.zeros(100, dtype=np.int64), 1.0) for _ in range(40)],
+}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("warm", [0, 100], ids=["fresh", "with draws in the pool"])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("normal"),
-        "uniform",
-    ],
-)
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_forked_child_does_not_repeat_its_parents_noise(kind, warm):
     def next_draws(stream):
-        draws = stream.noised(torch.zeros(50), 1.0).numpy() if kind == "normal" else stream.uniform(50)
-        return np.asarray(draws).tobytes()
+        return np.asarray(KINDS[kind](stream)).tobytes()
 
     private, seeded = Stream(), Stream(9)
     for stream in (private, seeded):
         stream.noised(torch.zeros(warm), 1.0)
+        stream.on_grid(warm, 1.0)
     child, parent = in_a_child(lambda: next_draws(private)), next_draws(private)
-    assert len(child) == len(parent) == 400
-    assert not np.intersect1d(np.frombuffer(child), np.frombuffer(parent)).size
+    assert len(child) >= 300
+    assert len(parent) >= 300
+    assert child != parent
+    if kind == "normal":
+        assert not np.intersect1d(np.frombuffer(child), np.frombuffer(parent)).size
     assert in_a_child(lambda: next_draws(seeded)) == next_draws(seeded)  # a simulation does: the check can see it
+
+
+def test_a_forked_child_has_other_continuations_too():
+    """The bits that decide rare draws come from a key of their own: it is replaced as well."""
+
+    def next_bits(stream):
+        stream.on_grid(1, 1.0)
+        return stream._secret.more(np.arange(4)).tobytes()
+
+    private = Stream()
+    assert in_a_child(lambda: next_bits(private)) != next_bits(private)
+
+
+def test_threads_draw_from_the_grid_what_one_thread_would():
+    """Whatever the order, the words that four threads use are those of one thread, each once."""
+    stream, answers = Stream(3), []
+    threads = [
+        threading.Thread(target=lambda: answers.extend(stream.on_grid(2, 2.0**56)[0] for _ in range(500)))
+        for _ in range(4)
+    ]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    single = Stream(3)
+    expected = sorted(tuple(single.on_grid(2, 2.0**56)[0]) for _ in range(2000))
+    assert sorted(tuple(answer) for answer in answers) == expected
 
 
 def test_threads_never_share_a_draw():
@@ -199,7 +263,7 @@ def test_threads_never_share_a_draw():
         try:
             for _ in range(1500):
                 answers.append(stream.noised(torch.zeros(4), 1.0).numpy())
-                stream.uniform(4)
+                stream.subset(4, 100)
         except Exception as error:
             errors.append(error)
 

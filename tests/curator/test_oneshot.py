@@ -15,7 +15,7 @@ from scipy import integrate, stats
 from noisewise.accounting.gdp import delta_of
 from noisewise.budget import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective, oneshot
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.curator.noise import Stream
 from noisewise.curator.objective import Terms, _pair_mu, minimiser, terms
 from noisewise.curator.oneshot import (
@@ -31,6 +31,7 @@ from noisewise.curator.oneshot import (
 from noisewise.events import ApproximateDP, Gaussian
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.records import records_of
 
 ADJACENCIES = ("add_remove", "replace_one")
 LOSSES = {
@@ -66,6 +67,11 @@ class Purse:
 
 def model_for(loss, features=3):
     return Linear(features, loss, 3 if loss.task == "classes" else 1)
+
+
+def float_rows(model, X, y):
+    """Rows as walks and minimisers see them."""
+    return records_of(model, X, y).float_rows()
 
 
 def facts_for(model, adjacency="add_remove", size=10.0, row_bound=1.0, epsilon=1.0, delta=1e-6):
@@ -111,7 +117,7 @@ def test_one_record_moves_the_last_iterate_of_a_descent_by_no_more_than_its_sens
         walk = Descent(start, int(rng.choice([1, 2, 10, 40])), eta, 1.0, l2, radius)
         unit = descent_unit(walk, facts, size) * (2 if adjacency == "replace_one" else 1)
         ends = [
-            descend(walk, model, model.lay_out(*data), facts, size) for data in neighbours(model, n, adjacency, rng)
+            descend(walk, model, float_rows(model, *data), facts, size) for data in neighbours(model, n, adjacency, rng)
         ]
         moved = float((ends[0] - ends[1]).norm())
         assert moved <= unit
@@ -125,7 +131,7 @@ def test_the_sensitivity_of_a_descent_is_reached_and_half_of_it_is_not_enough():
     facts = facts_for(model, "replace_one", 4.0)
     walk = Descent(torch.zeros(1), 3, 0.01, 1.0)
     X = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
-    a, b = (descend(walk, model, model.lay_out(X, torch.tensor([1.0, 1, 1, y])), facts, 4.0) for y in (1.0, -1.0))
+    a, b = (descend(walk, model, float_rows(model, X, torch.tensor([1.0, 1, 1, y])), facts, 4.0) for y in (1.0, -1.0))
     moved, unit = float((a - b).norm()), descent_unit(walk, facts, 4.0)
     assert unit == pytest.approx(0.01 * 3 / 4, rel=1e-5)
     assert 1.999 * unit < moved <= 2 * unit
@@ -136,7 +142,8 @@ def test_the_sensitivity_of_the_squared_loss_is_reached_at_the_edge_of_a_small_b
     facts = facts_for(model, "replace_one", 4.0)
     walk = Descent(start, 1, 0.001, 1.0, radius=0.01)
     a, b = (
-        descend(walk, model, model.lay_out(torch.tensor([[x]]), torch.tensor([-1.0])), facts, 4.0) for x in (0.0, 1.0)
+        descend(walk, model, float_rows(model, torch.tensor([[x]]), torch.tensor([-1.0])), facts, 4.0)
+        for x in (0.0, 1.0)
     )
     assert 0.99 < float((a - b).norm()) / descent_unit(walk, facts, 4.0) <= 1
 
@@ -169,7 +176,7 @@ def test_a_wrong_size_breaks_the_sensitivity_without_the_weight_and_not_with_it(
     facts = facts_for(model, "add_remove", size)
 
     def moved():
-        ends = [descend(walk, model, model.lay_out(X[:m], y[:m]), facts, size) for m in (n, n + 1)]
+        ends = [descend(walk, model, float_rows(model, X[:m], y[:m]), facts, size) for m in (n, n + 1)]
         return float((ends[0] - ends[1]).norm())
 
     unit = descent_unit(walk, facts, size)
@@ -195,8 +202,10 @@ def test_the_weight_bounds_what_a_record_more_does_and_what_all_do(cap, size):
 
 def test_rows_and_labels_are_cut_inside():
     model = model_for(Logistic(), 2)
-    rows, labels = rows_of(model.lay_out(torch.tensor([[300.0, 400.0], [0.1, 0.0]]), torch.tensor([7.0, -1.0])), 0.5)
-    assert torch.allclose(rows, torch.tensor([[0.3, 0.4], [0.1, 0.0]], dtype=torch.float64), atol=1e-6)
+    rows, labels = rows_of(
+        float_rows(model, torch.tensor([[300.0, 400.0], [0.1, 0.0]]), torch.tensor([7.0, -1.0])), 0.5
+    )
+    assert torch.allclose(rows, torch.tensor([[0.3, 0.4], [0.1, 0.0]], dtype=torch.float64), atol=1e-4)
     assert labels.tolist() == [1.0, -1.0]
 
 
@@ -206,7 +215,7 @@ def test_slopes_and_steps_keep_their_bounds(name):
     model, rng = model_for(LOSSES[name]), np.random.default_rng(2)
     facts = facts_for(model, "replace_one", row_bound=1.5)
     for _ in range(300):
-        X, y = rows_of(model.lay_out(*some_rows(model, 1, rng, reach=rng.choice([0.3, 1.5, 9.0]))), 1.5)
+        X, y = rows_of(float_rows(model, *some_rows(model, 1, rng, reach=rng.choice([0.3, 1.5, 9.0]))), 1.5)
         a, b = (torch.tensor(rng.normal(size=model.dimension)) for _ in range(2))
         a, b = a * 2 / a.norm(), b * rng.choice([2.0, 0.1]) / b.norm()
         L, M = bounds(facts, 2.0)
@@ -246,7 +255,7 @@ def test_one_pass_is_no_easier_to_tell_apart_than_promised(l2):
 
     def ends(label, noise_multiplier, seed):
         walk = OnePass(torch.zeros(1), torch.zeros(3, 1), torch.ones(3), 0.005, noise_multiplier, l2)
-        batch, stream = model.lay_out(torch.tensor([[1.0]]), torch.tensor([label])), Stream(seed)
+        batch, stream = float_rows(model, torch.tensor([[1.0]]), torch.tensor([label])), Stream(seed)
         return np.array([float(walk_once(walk, model, batch, facts, stream)) for _ in range(walks)])
 
     def advantage(noise_multiplier):
@@ -292,10 +301,10 @@ def test_the_closed_form_for_a_replaced_record_is_the_integral():
 def test_the_solver_reaches_gamma_for_any_records_and_any_b(name):
     model, rng = model_for(LOSSES[name], 4), np.random.default_rng(3)
     for n, lam, b_size in [(0, 1.0, 5.0), (3, 0.01, 30.0), (500, 0.1, 5.0), (500, 1e-3, 1e3), (500, 100.0, 0.0)]:
-        batch = model.lay_out(*some_rows(model, n, rng))
+        batch = float_rows(model, *some_rows(model, n, rng))
         facts = facts_for(model, size=100.0)
         b, start = torch.tensor(rng.normal(size=4)) * b_size, torch.tensor(rng.normal(size=4))
-        chosen = Terms(0.1, 0.1, 0.1, lam, b_size, 1e-9, 0.0)
+        chosen = Terms(0.1, 0.1, 0.1, lam, b_size, 1e-9, 0.0, 1.0)
         theta = minimiser(b, chosen, start, model, batch, facts)
         rows, labels = rows_of(batch, 1.0)
         assert float((gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b).norm()) <= 1e-9
@@ -346,7 +355,9 @@ def test_the_answers_carry_the_promised_noise_and_are_paid_as_promised():
     model = model_for(Logistic())
     walk = Descent(torch.zeros(3), 5, 0.5, 3.0, 0.1)
     curator, draws = room(model), []
-    exact = descend(walk, model, model.lay_out(*some_rows(model, 50, np.random.default_rng(0))), curator.facts, 50.0)
+    exact = descend(
+        walk, model, float_rows(model, *some_rows(model, 50, np.random.default_rng(0))), curator.facts, 50.0
+    )
     for _ in range(2000):
         answer = curator.last_iterate(walk)
         draws.append((answer.value.double() - exact).numpy() / answer.noise_std)
@@ -398,7 +409,7 @@ REFUSED = {
     ),
     "a function": (lambda: room(model_for(Logistic())).last_iterate(lambda X: X), "frozen data"),
     "an objective that is none": (lambda: room(model_for(Logistic())).minimise(A_WALK), "PerturbedObjective"),
-    "wrong start": (lambda: room(model_for(Logistic())).last_iterate(replace(A_WALK, start=torch.zeros(4))), "theta"),
+    "wrong start": (lambda: room(model_for(Logistic())).last_iterate(replace(A_WALK, start=torch.zeros(4))), "start"),
 }  # fmt: skip
 
 

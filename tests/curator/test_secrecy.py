@@ -21,6 +21,8 @@ from noisewise.train import Records
 VALUE, ROWS = 123456.75, 7919
 SECRETS = ("123456", "1.2345", "7919")
 PUBLIC = {
+    "arithmetic",
+    "ask",
     "change_basis",
     "in_first_basis",
     "last_iterate",

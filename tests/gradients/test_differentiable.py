@@ -11,7 +11,7 @@ from noisewise.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
 
 FEATURES, CLASSES, N, COPIES = 4, 3, 37, 3
 SMOOTH = ("logistic", "huber_hinge", "squared", "softmax")
-CLIPS = [(0.05, 0.02, 0.3), (0.4, 1.0, 0.7), (50.0, 1e3, 20.0)]
+CLIPS = [(0.05, 0.02, 0.3), (0.4, 0.97, 0.7), (50.0, 1e3, 20.0)]
 
 
 def outputs(loss):
@@ -27,7 +27,7 @@ MODELS = [
         MLP((FEATURES, *hidden, outputs(LOSSES[name])), LOSSES[name], activation)
         for hidden in ((5,), (5, 3))
         for name in SMOOTH
-        for activation in ("tanh", "sigmoid", "softplus")
+        for activation in ("tanh", "sigmoid", "softplus", "relu")
     ),
 ]
 SMOOTH_MODELS = [model for model in MODELS if model.loss.name != "hinge"]

@@ -76,6 +76,17 @@ def test_a_home_that_does_not_exist_is_no_obstacle():
     assert done.stdout.split() == ["2", "None"]
 
 
+def test_what_is_kept_is_dropped_when_any_kernel_changes(monkeypatch):
+    kernels.jit(add)(2, 3)
+    again = kernels.jit(add)
+    assert again(2, 3) == 5
+    assert sum(again.stats.cache_hits.values()) == 1
+    monkeypatch.setattr(kernels, "_sources", lambda: b"a neighbour's constant was changed")
+    changed = kernels.jit(add)
+    assert changed(2, 3) == 5
+    assert sum(changed.stats.cache_hits.values()) == 0
+
+
 @pytest.mark.parametrize("name", ["_load_overload", "_save_overload"])
 def test_a_cache_that_fails_in_use_is_done_without(monkeypatch, tmp_path, name):
     from numba.core import caching

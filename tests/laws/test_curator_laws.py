@@ -1,326 +1,397 @@
-"""Sensitivities by search: no neighbour moves an answer further than stated, and the worst one nearly does."""
+"""Laws of every question, from the registry: no record moves a total further than its noise allows for, in integers.
+
+A question without cases cannot be registered, and one that is registered is found here: nobody keeps a list. Hostile rows
+and labels, far thetas, every model that a question fits, both relations, full and Poisson batches. The laws are shown to
+notice: whatever is halved (what a question says, what its terms make of it, what its noise is made of) breaks one.
+"""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from purse import with_purse
-from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy import stats
 
-import noisewise as nw
-from noisewise.curator import Correct, Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment, SquaredError
-from noisewise.curator.statistics import evaluate, fits, sensitivity, unit
-from noisewise.events import Gaussian, Poisson
+from noisewise.budget import Budget
+from noisewise.curator import QUESTIONS
+from noisewise.curator.columns import ColumnRecords
+from noisewise.curator.facts import facts_of
+from noisewise.curator.noise import Stream
+from noisewise.curator.questions import HowAsked, rebuilt
+from noisewise.events import BoundedRange
 from noisewise.gradients import MLP, Linear
-from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.records import records_of
+from noisewise.records.totals import Drawn, IntegerTotal
 
-CLIP = 0.7
-MODELS = [
-    *(Linear(3, loss) for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),
-    Linear(3, Softmax(), 4),
-    MLP((3, 4, 1), Logistic(), "softplus"),
-    MLP((3, 4, 3), Softmax(), "tanh"),
-]
-THETA = (0.1, -0.2, 0.3)
-STATISTICS = [Count(), SecondMoment(), CrossMoment(2.5), MinEigenvalue()]
-STATISTICS += [NormAtMost(0.4, THETA), Correct(THETA), SquaredError(THETA)]
+FEATURES, SIGMA, SIZE = 3, 2.5, 4.0
+MODELS = {
+    "logistic": Linear(FEATURES, Logistic()),
+    "hinge": Linear(FEATURES, Hinge()),
+    "huber": Linear(FEATURES, HuberHinge()),
+    "squared": Linear(FEATURES, Squared()),
+    "weighted": Linear(FEATURES, ClassWeighted(Logistic(), (0.25, 3.0))),
+    "softmax": Linear(FEATURES, Softmax(), 4),
+    "weighted softmax": Linear(FEATURES, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3),
+    "perceptron": MLP((FEATURES, 3, 1), Logistic(), "tanh"),
+    "relu perceptron": MLP((FEATURES, 3, 3), Softmax(), "relu"),
+}
 ADJACENCIES = ("add_remove", "replace_one")
-seeds = st.integers(0, 2**32 - 1)
-law = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+SAMPLINGS = (("full",), ("poisson", 0.5))
+HOWS = [(adjacency, sampling) for adjacency in ADJACENCIES for sampling in SAMPLINGS]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Thousands of tiny questions: waking a second thread for each costs more than it does."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+# --- data sets: a few others, and records that join them or take each other's place -----------------------------------
 
-
-def name(thing) -> str:
-    return f"{type(thing).__name__}-{thing.loss.name}" if hasattr(thing, "loss") else type(thing).__name__
-
-
-def some_records(model, rng, n):
-    scale = float(10 ** rng.uniform(-3, 6))
-    X = torch.from_numpy(rng.normal(size=(n, 3)) * scale).float()
-    if model.loss.task == "classes":
-        return X, torch.from_numpy(rng.integers(model.outputs, size=n))
-    if model.loss.task == "binary":
-        return X, torch.from_numpy(rng.choice([-1.0, 1.0], size=n)).float()
-    return X, torch.from_numpy(rng.normal(size=n) * scale).float()
-
-
-def neighbours(model, seed, adjacency):
-    """Two data sets and a theta: one record more at a random place, or one replaced."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(0, 30))
-    X, y = some_records(model, rng, n + 1)
-    theta = torch.from_numpy(rng.normal(size=model.dimension) * 10 ** rng.uniform(-3, 2)).float()
-    i = int(rng.integers(n + 1))
-    if adjacency == "add_remove":
-        keep = [j for j in range(n + 1) if j != i]
-        return (X, y), (X[keep], y[keep]), theta
-    other_X, other_y = X.clone(), y.clone()
-    new_X, new_y = some_records(model, rng, 1)
-    other_X[i], other_y[i] = new_X[0], new_y[0]
-    return (X, y), (other_X, other_y), theta
-
-
-def distance(a, b) -> float:
-    return float(torch.linalg.vector_norm(torch.as_tensor(a).double() - torch.as_tensor(b).double()))
-
-
-def clipped_sum(model, theta, records):
-    return model.clipped_sum(theta, model.lay_out(*records), CLIP)
-
-
-def clipped_after_the_sum(model, theta, records):
-    total = model.clipped_sum(theta, model.lay_out(*records), math.inf).double()
-    return total * min(1.0, len(records[0]) * CLIP / max(float(total.norm()), 1e-30))
-
-
-def stated(adjacency) -> float:
-    return CLIP if adjacency == "add_remove" else 2 * CLIP
-
-
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("model", MODELS, ids=name)
-@law
-@given(seed=seeds)
-def test_a_gradient_sum_and_its_norm_move_by_at_most_the_clip(model, adjacency, seed):
-    one, other, theta = neighbours(model, seed, adjacency)
-    a, b = clipped_sum(model, theta, one), clipped_sum(model, theta, other)
-    assert distance(a, b) <= stated(adjacency)
-    assert abs(float(a.double().norm()) - float(b.double().norm())) <= stated(adjacency)
-
-
-def test_the_search_finds_clipping_after_the_sum():
-    model = MODELS[0]
-    pairs = (neighbours(model, seed, "add_remove") for seed in range(200))
-    worst = max(
-        distance(clipped_after_the_sum(model, theta, one), clipped_after_the_sum(model, theta, other))
-        for one, other, theta in pairs
-    )
-    assert worst > 1.5 * CLIP
-
-
-@pytest.mark.parametrize("model", [m for m in MODELS if m.outputs == 1], ids=name)
-def test_the_worst_neighbours_reach_the_stated_sensitivity_of_the_gradient(model):
-    theta = model.start()
-    if isinstance(model, MLP):
-        theta[-5:] = 0  # scores are 0, so that the two labels pull equally in opposite directions
-    x, up, down = torch.full((1, 3), 50.0), torch.ones(1), -torch.ones(1)
-    nobody = (torch.zeros(0, 3), torch.zeros(0))
-    added = distance(clipped_sum(model, theta, (x, up)), clipped_sum(model, theta, nobody))
-    replaced = distance(clipped_sum(model, theta, (x, up)), clipped_sum(model, theta, (x, down)))
-    assert 0.99 * CLIP <= added <= CLIP
-    assert 0.99 * 2 * CLIP <= replaced <= 2 * CLIP
-
-
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("model", MODELS, ids=name)
-@law
-@given(seed=seeds)
-def test_clipped_loss_sums_move_by_at_most_the_bound_and_in_one_direction(model, adjacency, seed):
-    """add_remove: every candidate's sum goes up by 0 to B. replace_one: by at most B either way."""
-    one, other, theta = neighbours(model, seed, adjacency)
-    for candidate in (theta, -theta, 0 * theta):
-        sums = [model.losses(candidate, model.lay_out(*r)).double().clamp(0, 1.3).sum() for r in (one, other)]
-        moved = float(sums[0] - sums[1])
-        assert (-1e-5 if adjacency == "add_remove" else -1.3 - 1e-5) <= moved <= 1.3 + 1e-5
-
-
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("what", STATISTICS, ids=name)
-@law
-@given(seed=seeds)
-def test_a_statistic_moves_by_at_most_its_sensitivity(what, adjacency, seed):
-    for model in (MODELS[0], MODELS[3]):
-        one, other, _ = neighbours(model, seed, adjacency)
-        a, b = (evaluate(what, model.lay_out(*records), model) for records in (one, other))
-        assert distance(a, b) <= sensitivity(what, adjacency) * (1 + 1e-9)
-
-
-def rows(*values):
-    return torch.tensor(values, dtype=torch.float32)
-
-
-BASE = rows([0.0, 0.0, 1.0], [0.0, 1.0, 0.0])  # the first coordinate is where the smallest eigenvalue can grow
-WORST = {  # statistic -> (rows, labels) of two neighbours, for add_remove and replace_one
-    Count(): {"add_remove": ((rows([1, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0)))},
-    SecondMoment(): {
-        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
-        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([0, 9, 0]), rows(1))),
-    },
-    CrossMoment(2.5): {
-        "add_remove": ((rows([9, 0, 0]), rows(9)), (torch.zeros(0, 3), torch.zeros(0))),
-        "replace_one": ((rows([9, 0, 0]), rows(9)), (rows([9, 0, 0]), rows(-9))),
-    },
-    MinEigenvalue(): {
-        "add_remove": ((torch.cat([BASE, rows([9, 0, 0])]), rows(1, 1, 1)), (BASE, rows(1, 1))),
-        "replace_one": (
-            (torch.cat([BASE, rows([9, 0, 0])]), rows(1, 1, 1)),
-            (torch.cat([BASE, rows([0, 9, 0])]), rows(1, 1, 1)),
-        ),
-    },
-    NormAtMost(0.4, (0.0, 0.0, 0.0)): {
-        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
-        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([0, 0, 0]), rows(1))),
-    },
-    Correct((1.0, 0.0, 0.0)): {
-        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
-        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([9, 0, 0]), rows(-1))),
-    },
-    SquaredError((1.0, 0.0, 0.0)): {
-        "add_remove": ((rows([9, 0, 0]), rows(1)), (torch.zeros(0, 3), torch.zeros(0))),
-        "replace_one": ((rows([9, 0, 0]), rows(1)), (rows([9, 0, 0]), rows(-1))),
-    },
+LONG = 1e4
+POOL = [  # (row, label in units of the task); the last two labels are out of range where labels are classes
+    *(([side * LONG, 0.0, 0.0], label) for side in (1, -1) for label in (-1, 1)),
+    ([0.0, LONG, 0.0], 1),
+    ([0.3, 0.3, 0.3], -1),
+    ([-0.3, -0.3, -0.3], -1),
+    ([0.0, 0.0, 0.0], 1),
+    ([1e-40, -1e-40, 1e-40], 1),
+    ([1e11, -1e11, 1e11], -1),
+    ([math.nan, 1.0, 0.0], 1),
+    ([math.inf, 1.0, -math.inf], -1),
+    ([-0.9, 0.0, 0.0], 1),
+    ([0.5, -2.0, 7.0], math.nan),
+    ([0.5, 2.0, -7.0], -1e30),
+]
+BASES = {
+    "nobody": [],
+    "all pull one way": [([LONG, 0.0, 0.0], -1)] * 3,
+    "all pull the other way": [([LONG, 0.0, 0.0], 1)] * 3,
+    "one direction is free": [([0.0, LONG, 0.0], 1), ([0.0, 0.0, LONG], -1), ([math.nan] * 3, 1)],
 }
 
 
-@pytest.mark.parametrize("what", WORST, ids=name)
-def test_the_worst_neighbours_reach_the_stated_sensitivity_of_a_statistic(what):
-    model = Linear(3, Logistic())
-    for adjacency, (one, other) in WORST[what].items():
-        moved = distance(*(evaluate(what, model.lay_out(*records), model) for records in (one, other)))
-        assert moved == pytest.approx(sensitivity(what, adjacency), rel=5e-3)
+def tensors(model, records):
+    X = torch.tensor([row for row, _ in records], dtype=torch.float64).reshape(-1, FEATURES)
+    labels = [label for _, label in records]
+    if model.loss.task != "classes":
+        return X, torch.tensor(labels, dtype=torch.float64)
+    whole = [-5 if math.isnan(label) else {-1: 0, 1: model.outputs - 1}.get(label, 99) for label in labels]
+    return X, torch.tensor(whole, dtype=torch.int64)
 
 
-def test_a_statistic_is_what_its_name_says():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(20, 3)) * 2, rng.normal(size=20) * 3
-    X[4, 1], y[6] = math.nan, math.nan
-    clipped = X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
-    clipped[[4, 6]] = 0  # a missing feature or label masks the record
-    moment = clipped.T @ clipped
-    labels = np.clip(np.nan_to_num(y), -2.5, 2.5)
-    model = Linear(3, Logistic())
-    batch = model.lay_out(torch.from_numpy(X), torch.from_numpy(y).float())
-    expected = {
-        Count(): [20.0],
-        SecondMoment(): moment[np.triu_indices(3)],
-        CrossMoment(2.5): clipped.T @ labels,
-        MinEigenvalue(): np.linalg.eigvalsh(moment)[:1],
-    }
-    for what, value in expected.items():
-        assert np.allclose(evaluate(what, batch, model).numpy(), value, rtol=1e-5, atol=1e-6)
+def kept(kind, model, records):
+    """Records as the curator of such a question holds them."""
+    X, y = tensors(model, records)
+    if kind.__name__ == "Histograms":
+        return ColumnRecords(lambda: [X.numpy() / LONG], FEATURES)
+    return records_of(model, X, y)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=name)
-def test_a_count_of_right_answers_does_not_depend_on_company(model):
-    """Rows on the very boundary between classes, where a product's rounding would flip their answers."""
-    if model.loss.task == "regression":
-        pytest.skip("a regression has no classes")
-    rng = np.random.default_rng(1)
-    theta = tuple(rng.normal(size=model.dimension).tolist())
-    X = torch.from_numpy(rng.normal(size=(300, 3)))
-    direction = torch.from_numpy(rng.normal(size=3))
-    for _ in range(60):  # bisect along a line, row by row, to where the answer changes
-        near, far = X, X + direction
-        same = _answers(model, theta, (near + far) / 2) == _answers(model, theta, near)
-        X, direction = torch.where(same[:, None], (near + far) / 2, near), direction / 2
-    labels = torch.zeros(300, dtype=torch.long) if model.loss.task == "classes" else -torch.ones(300)
-    whole = model.lay_out(X, labels)
-    count = float(evaluate(Correct(theta), whole, model))
-    for left_out in (0, 1, 150, 299):
-        others = whole.take(torch.tensor([i for i in range(300) if i != left_out]))
-        assert abs(count - float(evaluate(Correct(theta), others, model))) == 0.5
+def terms(adjacency, sampling):
+    return HowAsked(adjacency, sampling, SIGMA, SIZE, FEATURES)
 
 
-def _answers(model, theta, X):
-    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), X.contiguous())
-    return scores.argmax(1) if scores.ndim == 2 else scores > 0
+def asked_of(kind, model):
+    """The cases of a question that fit a model, as a curator asks them."""
+    facts = facts_of(model, Budget(1.0, 1e-6), size=SIZE, row_bound=math.inf)
+    dimension = FEATURES if kind.__name__ == "Histograms" else model.dimension
+    found = []
+    for case in map(rebuilt, kind.cases(dimension)):
+        try:
+            if kind.__name__ != "Histograms":  # which are asked of columns, before there is a model
+                case.check(facts)
+        except ValueError:  # from public facts: this model has no such question
+            continue
+        found.append(case)
+    return found
 
 
-def test_right_answers_and_squared_errors_are_what_their_names_say():
-    X = rows([2, 0, 0], [-2, 0, 0], [0.5, 0, 0], [math.nan, 0, 0])
-    model = Linear(3, Logistic())
-    batch = model.lay_out(X, rows(1, 1, 1, 1))
-    assert float(evaluate(Correct((1.0, 0.0, 0.0)), batch, model)) == 0.5 - 0.5 + 0.5 - 0.5
-    errors = [0, 1, 0.25**2, 1]  # (clamped score - y)^2 / 4; a missing value counts as the largest
-    found = float(evaluate(SquaredError((1.0, 0.0, 0.0)), batch, model))
-    assert found == pytest.approx(sum(errors) - 2, abs=1e-6)
-    several = Linear(3, Softmax(), 2)
-    batch = several.lay_out(X[:3], torch.tensor([0, 0, 1]))
-    assert float(evaluate(Correct((1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), batch, several)) == 0.5 - 0.5 - 0.5
-    with pytest.raises(ValueError, match="one output"):
-        fits(SquaredError((0.0,) * 6), several)
-    with pytest.raises(ValueError, match="classifier"):
-        fits(Correct((0.0,) * 3), Linear(3, Squared()))
+COMBINATIONS = [(kind, model) for kind in QUESTIONS for model in MODELS if asked_of(QUESTIONS[kind], MODELS[model])]
 
 
-# --- sampling asks for more than the relation does --------------------------------------------------------------------
+class Neighbours:
+    """Totals of a base, and of a base with each record of the pool: in integers that do not overflow."""
+
+    def __init__(self, case, model, base, how):
+        self.others = self._totals(case, model, BASES[base], how)
+        self.joined = [self._totals(case, model, [*BASES[base], record], how) for record in POOL]
+
+    @staticmethod
+    def _totals(case, model, records, how):
+        drawn = Drawn(None if how.sampling[0] == "full" else np.arange(len(records)), how.size)
+        return case.totals(kept(type(case), model, records), drawn, how)
+
+    @cache  # noqa: B019
+    def moved(self, relation):
+        """What one record does to the totals: for every pair of data sets, a list of integers for each total."""
+        ends = [[[int(v) for v in total.values] for total in totals] for totals in (self.others, *self.joined)]
+        pairs = [(ends[0], end) for end in ends[1:]]
+        if relation == "replaced":
+            pairs = [(one, other) for i, one in enumerate(ends[1:]) for other in ends[1 : 1 + i]]
+        return [
+            [[x - y for x, y in zip(a, b, strict=True)] for a, b in zip(one, other, strict=True)]
+            for one, other in pairs
+        ]
+
+    @cache  # noqa: B019
+    def squares(self, relation):
+        """The squared distances of all totals, for every pair."""
+        return {tuple(sum(v * v for v in part) for part in parts) for parts in self.moved(relation)}
+
+    @cache  # noqa: B019
+    def spread(self, relation):
+        """The most that the log-odds of two candidates move by, before they are scaled."""
+        return max(max(parts[0]) - min(parts[0]) for parts in self.moved(relation))
 
 
-def true_epsilon(one, other, delta) -> float:
-    """The least epsilon at which two densities on a line keep delta, by quadrature of the hockey stick both ways."""
-    t = np.linspace(-40, 40, 400_001)
-    p, q, width = one(t), other(t), t[1] - t[0]
+@cache
+def neighbours(kind, model, sampling):
+    """(case, neighbours) of every case and base: totals do not depend on the relation."""
+    how = terms("add_remove", sampling)
+    bases = ["nobody", "one direction is free"] if isinstance(MODELS[model], MLP) else list(BASES)
+    return [
+        (case, Neighbours(case, MODELS[model], base, how))
+        for case in asked_of(QUESTIONS[kind], MODELS[model])
+        for base in bases
+    ]
 
-    def log_delta(epsilon):
-        sticks = (np.maximum(a - math.exp(epsilon) * b, 0).sum() * width for a, b in ((p, q), (q, p)))
-        return math.log(max(*sticks, 1e-300)) - math.log(delta)
 
-    return brentq(log_delta, 1e-6, 30)
+# --- the law ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_quadrature_agrees_with_the_price_of_a_gradient_on_a_poisson_batch():
-    """A gradient's worst replacement goes from -C to +C: that is the pair that Poisson(Gaussian) is priced by."""
-    q, sigma = 0.05, 1.0
-    true = true_epsilon(
-        lambda t: (1 - q) * norm.pdf(t, 0, sigma) + q * norm.pdf(t, 1, sigma),
-        lambda t: (1 - q) * norm.pdf(t, 0, sigma) + q * norm.pdf(t, -1, sigma),
-        1e-5,
+class Recorder:
+    """A stream that adds no noise and writes down how much it was asked for."""
+
+    def __init__(self):
+        self.stds, self.scales = [], []
+
+    def on_grid(self, total, std):
+        self.stds.append(Fraction(std))
+        return total, 1.0
+
+    def choose(self, scores, scale):
+        self.scales.append(Fraction(scale))
+        return 0
+
+
+def noise_of(case, totals, how) -> Recorder:
+    stream = Recorder()
+    case.noised(totals, how, stream)
+    return stream
+
+
+def relations(how):
+    """What may differ between the two batches of two neighbours, and how far apart its event lets their means be, in
+    noise multipliers: under replace_one twice as far when one record takes another's place. A record of a Poisson batch
+    may also be absent from it."""
+    if how.adjacency == "add_remove":
+        return {"added": 1}
+    return {"replaced": 2} | ({"added": 1} if how.sampling[0] == "poisson" else {})
+
+
+def allowed(case, near: Neighbours, relation: str, apart: int, how: HowAsked) -> Fraction:
+    """The most that one record does, squared, as a share of what the event allows with the noise it has; exact."""
+    event, noise = case.event(how.noise), noise_of(case, near.others, how)
+    if isinstance(event, BoundedRange):
+        return (near.spread(relation) * noise.scales[0] / Fraction(event.epsilon)) ** 2
+    weights = [(Fraction(event.noise_multiplier) / (std * apart)) ** 2 for std in noise.stds]
+    return max(sum(v * w for v, w in zip(found, weights, strict=True)) for found in near.squares(relation))
+
+
+def stated(case, near: Neighbours, relation: str, apart: int, how: HowAsked) -> Fraction:
+    """The same as a share of what the question says about its first total, squared."""
+    total, says = near.others[0], case.moves(how)[relation == "replaced"]
+    most = Fraction(says) / Fraction(total.one) * total.ones * (1 + Fraction(1, 2**50))
+    if isinstance(case.event(how.noise), BoundedRange):
+        return (near.spread(relation) / most) ** 2
+    return max(found[0] for found in near.squares(relation)) / most**2
+
+
+def worst(kind, model, how, law=allowed) -> Fraction:
+    return max(
+        law(case, near, relation, apart, how)
+        for case, near in neighbours(kind, model, how.sampling)
+        for relation, apart in relations(how).items()
     )
-    priced = nw.epsilon(Poisson(q, Gaussian(sigma)), delta=1e-5, adjacency="replace_one")
-    assert true * 0.999 <= priced <= true * 1.02
 
 
-def test_a_smallest_eigenvalue_on_a_poisson_batch_costs_what_it_is_priced_at():
-    """Replace a row that moves the smallest eigenvalue by 0 by one that moves it by 1: in the batch with probability q."""
-    q, sigma = 0.05, 1.0
-    std, moved = (
-        sigma * unit(MinEigenvalue(), "replace_one", ("poisson", q)),
-        sensitivity(MinEigenvalue(), "add_remove"),
+def hows(kind):
+    return [terms(*how) for how in HOWS if kind != "Histograms" or how[1][0] == "full"]  # files are read whole
+
+
+@pytest.mark.parametrize("kind, model", COMBINATIONS)
+def test_no_record_moves_a_total_further_than_its_noise_allows_for(kind, model):
+    for how in hows(kind):
+        for law in (allowed, stated):
+            assert worst(kind, model, how, law) <= 1, (kind, model, how, law)
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_the_worst_records_come_near_to_what_is_allowed(kind):
+    """A bound that nothing comes near hides mistakes. A count does not move when a record is replaced."""
+    models = [model for name, model in COMBINATIONS if name == kind and not isinstance(MODELS[model], MLP)]
+    for how in hows(kind):
+        reached = math.sqrt(max(worst(kind, model, how) for model in models))
+        still = kind == "Count" and how == terms("replace_one", ("full",))
+        assert reached == 0 if still else 0.7 < reached <= 1, (kind, how, reached)
+
+
+def test_a_candidates_losses_move_in_one_direction_when_a_record_joins():
+    """What lets a choice under add_remove have the scale B/epsilon, not twice that."""
+    for model in MODELS:
+        for _, near in neighbours("Choice", model, ("full",)):
+            for (part,) in near.moved("added"):
+                assert len({v > 0 for v in part if v}) <= 1
+
+
+@pytest.mark.parametrize("kind, model", [(k, m) for k, m in COMBINATIONS if k not in ("Histograms", "MinEigenvalue")])
+def test_a_batch_is_summed_as_if_it_were_the_data_set(kind, model):
+    """Row numbers into many records give what these records alone give: their company does not matter."""
+    how, everyone = terms("add_remove", ("poisson", 0.5)), [*BASES["one direction is free"], *POOL]
+    batch = [0, 3, 4, 7, 9, 11, 14]
+    for case in asked_of(QUESTIONS[kind], MODELS[model]):
+        within = case.totals(kept(type(case), MODELS[model], everyone), Drawn(np.array(batch), how.size), how)
+        alone = case.totals(kept(type(case), MODELS[model], [everyone[i] for i in batch]), Drawn(None), how)
+        for one, other in zip(within, alone, strict=True):
+            assert one.values.tolist() == other.values.tolist() and (one.ones, one.one) == (other.ones, other.one)
+
+
+# --- the law notices --------------------------------------------------------------------------------------------------
+
+
+def noticed(kind, law=allowed) -> bool:
+    """Whether a law fails for a question, with linear models."""
+    models = [model for name, model in COMBINATIONS if name == kind and not isinstance(MODELS[model], MLP)]
+    return any(worst(kind, model, how, law) > 1 for model in models for how in hows(kind))
+
+
+@pytest.mark.parametrize("which", ["added", "replaced"])
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_the_law_catches_each_halved_unit(kind, which, monkeypatch):
+    """Noise follows from what a question says, so saying half of it breaks the law of the noise; the scale of a choice
+    does not, so there it breaks the law of what is said."""
+    law = stated if kind == "Choice" else allowed
+    assert not noticed(kind, law)
+    true = QUESTIONS[kind].moves
+
+    def halved(self, how):
+        added, replaced = true(self, how)
+        return (added / 2, replaced) if which == "added" else (added, replaced / 2)
+
+    monkeypatch.setattr(QUESTIONS[kind], "moves", halved)
+    still = (kind, which) == ("Count", "replaced")  # a count does not move then, and is charged for anyway
+    assert noticed(kind, law) != still
+
+
+@pytest.mark.parametrize("kind", [kind for kind in QUESTIONS if kind != "Choice"])
+def test_the_law_catches_terms_that_forget_a_factor(kind, monkeypatch):
+    """Half the unit; and no second look at a record that joins a Poisson batch, where a question needs one."""
+    true = HowAsked.unit
+    monkeypatch.setattr(HowAsked, "unit", lambda self, added, replaced: true(self, added, replaced) / 2)
+    assert noticed(kind)
+    monkeypatch.setattr(
+        HowAsked,
+        "unit",
+        lambda self, added, replaced: added if self.adjacency == "add_remove" else replaced / 2,
     )
-    true = true_epsilon(
-        lambda t: norm.pdf(t, 0, std), lambda t: (1 - q) * norm.pdf(t, 0, std) + q * norm.pdf(t, moved, std), 1e-5
-    )
-    assert true <= nw.epsilon(Poisson(q, Gaussian(sigma)), delta=1e-5, adjacency="replace_one")
+    joins = kind in ("Count", "SquaredLength", "SecondMoment", "MinEigenvalue")
+    assert noticed(kind) == joins
 
 
-class Purse:
-    name, adaptive, spent_fraction, events = "purse", True, 0.0, ()
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_the_law_catches_a_total_that_misstates_its_scale(kind, monkeypatch):
+    """Noise is added in whole numbers, so a total whose ``ones`` are half of what a record reaches gets half the noise."""
+    for model in [model for name, model in COMBINATIONS if name == kind]:
+        for sampling in {how.sampling for how in hows(kind)}:
+            for _, near in neighbours(kind, model, sampling):
+                halved = [IntegerTotal(t.values, Fraction(t.ones, 2), t.one, t.step) for t in near.others]
+                near.squares("added"), near.squares("replaced")  # of the true totals
+                monkeypatch.setattr(near, "others", halved)
+    assert noticed(kind)
 
-    def __init__(self, adjacency):
-        self.budget = nw.Budget(1.0, 1e-6, adjacency)
 
-    def spend(self, event):
-        pass
+def test_the_law_catches_a_choice_that_forgets_its_factor(monkeypatch):
+    true = QUESTIONS["Choice"].noised
+
+    def forgetful(self, totals, how, stream):
+        return true(self, totals, HowAsked("add_remove", how.sampling, how.noise, how.size, how.features), stream)
+
+    monkeypatch.setattr(QUESTIONS["Choice"], "noised", forgetful)
+    assert noticed("Choice")
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        CrossMoment(2.5),
-        NormAtMost(0.4, (0.0, 0.0, 0.0)),
-        Correct((0.0, 0.0, 0.0)),
-        SquaredError((0.0, 0.0, 0.0)),
-        *(pytest.param(what) for what in (SecondMoment(), MinEigenvalue())),
-    ],
-    ids=name,
-)
-def test_noise_on_a_poisson_batch_covers_one_record_joining(what):
-    curator = with_purse(
-        torch.ones(4, 3), torch.ones(4), model=Linear(3, Logistic()), meter=Purse("replace_one"), size=4.0, seed=0
-    )
-    answer = curator.statistic(what, noise_multiplier=2.0, sampling=("poisson", 0.5))
-    assert answer.noise_std >= 2.0 * sensitivity(what, "add_remove") * (1 - 1e-12)
+def test_the_search_finds_clipping_after_the_sum():
+    """Sums cut as a whole move by up to the number of records: the pool would show it."""
+    model, case = MODELS["logistic"], asked_of(QUESTIONS["Gradient"], MODELS["logistic"])[0]
+    loud = QUESTIONS["Gradient"](case.theta, 1e6)
+    moved = 0.0
+    for base in BASES.values():
+        ends = []
+        for records in (base, *([*base, record] for record in POOL)):
+            total = loud.total(kept(type(case), model, records), Drawn(), terms("add_remove", ("full",)))
+            whole = total.values * total.worth
+            most = len(records) * case.clip
+            ends.append(whole * min(1.0, most / max(float(np.linalg.norm(whole)), 1e-30)))
+        moved = max(moved, *(float(np.linalg.norm(end - ends[0])) for end in ends[1:]))
+    assert moved > 1.5 * case.clip
+
+
+# --- noise is really added, as much as the event promises -------------------------------------------------------------
+
+DRAWS = 3000
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_the_noise_that_is_added_has_the_deviation_that_the_event_promises(kind, adjacency):
+    """Error rate 1e-5 at fixed seeds; 15 % more or less noise is rejected."""
+    name = next(model for k, model in COMBINATIONS if k == kind)
+    model, how, stream = MODELS[name], terms(adjacency, ("full",)), Stream(7)
+    case = asked_of(QUESTIONS[kind], model)[0]
+    facts = facts_of(model, Budget(1.0, 1e-6, adjacency), size=SIZE, row_bound=math.inf)
+    totals = case.totals(kept(type(case), model, [*BASES["all pull one way"], *POOL]), Drawn(), how)
+    if isinstance(case.event(SIGMA), BoundedRange):
+        _chosen_as_promised(case, how, stream)
+        return
+    exact = case.exact(totals, how)
+    off = []
+    while len(off) * len(exact) < DRAWS:
+        off.append(case.flat(case.answer(case.noised(totals, how, stream), facts, how), facts, how) - exact)
+    squares, count = float(np.square(off).sum()), len(off) * len(exact)
+    promised = SIGMA * UNITS[kind][adjacency == "replace_one"]
+
+    def fits(std):
+        return 1e-5 < stats.chi2.cdf(squares / std**2, count) < 1 - 1e-5
+
+    assert fits(promised) and not fits(0.85 * promised) and not fits(1.15 * promised)
+    answer = case.answer(case.noised(totals, how, stream), facts, how)
+    size = 1 if not case.mean else SIZE**2 if getattr(case, "squared", False) else SIZE
+    assert answer.noise_std * size == pytest.approx(promised, rel=1e-5)
+
+
+UNITS = {  # what the docstrings prove, said again: (under add_remove, under replace_one) on a full batch
+    "Count": (1, 0.5),
+    "FirstMoment": (1, 1),
+    "SquaredLength": (1, 0.5),
+    "SecondMoment": (1, math.sqrt(0.5)),
+    "CrossMoment": (1, 1),
+    "MinEigenvalue": (1, 0.5),
+    "NormAtMost": (0.5, 0.5),
+    "Correct": (0.5, 0.5),
+    "SquaredError": (0.5, 0.5),
+    "Gradient": (0.5, 0.5),
+    "GradientNorm": (0.5, 0.5),
+    "Histograms": (math.sqrt(3), math.sqrt(1.5)),
+}
+
+
+def _chosen_as_promised(case, how, stream):
+    """P(first) / P(second) = exp(epsilon (difference of sums) / (stretch bound))."""
+    total = IntegerTotal(np.array([0, 1 << 29]), 1 << 30, 1.0)
+    first = sum(int(case.noised([total], how, stream)[0][0]) == 0 for _ in range(DRAWS))
+
+    def fits(stretch):
+        return stats.binomtest(first, DRAWS, 1 / (1 + math.exp(-SIGMA / 2 / stretch))).pvalue > 1e-5
+
+    stretch = 2 if how.adjacency == "replace_one" else 1
+    assert fits(stretch) and not fits(2 * stretch) and not fits(stretch / 2)

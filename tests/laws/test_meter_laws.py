@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from noisewise.accounting import gdp, rdp, zcdp
 from noisewise.accounting.calibrate import epsilon
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, meter_from
+from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, Terms, meter_from, open_meter
 from noisewise.events import ApproximateDP, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated, sampled
 
 law = settings(max_examples=30, deadline=None, derandomize=True)
@@ -33,7 +33,8 @@ COSTS = {
 
 
 def meter_for(budget, name, order):
-    return AdditiveMeter(budget, name, order=order)
+    """As every run gets it: opened by the trusted side from terms that a method could have named."""
+    return open_meter(budget, Terms.adaptive(name, order=order))
 
 
 # -- prices -----------------------------------------------------------------------------------------------------
@@ -120,7 +121,9 @@ def play(meter, moves):
 def test_no_sequence_of_choices_exceeds_the_cap(name, order, relation, moves, promise):
     budget = Budget(promise, 1e-6, relation)
     meter = meter_for(budget, name, order)
+    view = MeterView(meter)
     play(meter, moves)
+    assert (view.spent_fraction, view.events, view.budget) == (meter.spent_fraction, meter.events, budget)
     total = sum(count * Fraction(meter.currency.cost(leaf)) for leaf, count in meter.events.items())
     assert total <= Fraction(meter.currency.cap)
 
@@ -195,7 +198,7 @@ def test_tcdp_meters_keep_every_condition(asked, rate):
 def test_a_plan_meter_pays_for_its_plan_in_any_order_and_for_nothing_else(plan, data):
     price = epsilon(plan, delta=1e-5)
     assume(0 < price < 200)
-    meter = PlanMeter(Budget(price, 1e-5), plan)
+    meter = open_meter(Budget(price, 1e-5), Terms.plan(plan))
     order = data.draw(st.permutations(plan))
     for event in order:
         meter.spend(event)

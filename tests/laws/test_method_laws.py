@@ -12,13 +12,15 @@ import torch
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.budget import meter_from
+from noisewise.budget import Terms, meter_from, open_meter
 from noisewise.curator import Curator, PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.events import Repeated
 from noisewise.fitting import describe
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
+from noisewise.replay import kind_of
 from noisewise.report.statement import make_statement, verify
 from noisewise.train import Records, train
 
@@ -92,7 +94,7 @@ class Recorder:
 
         def ask(*args, **kwargs):
             answer = inside(*args, **kwargs)
-            self._answers.append((name, answer))
+            self._answers.append((kind_of(args[0]) if name == "ask" else name, answer))
             return answer
 
         return ask
@@ -109,10 +111,10 @@ class Replayer(Recorder):
 
         def ask(*args, **kwargs):
             asked, answer = self._answers.pop(0)
-            assert asked == name
+            assert asked == (kind_of(args[0]) if name == "ask" else name)
             inside(*args, **kwargs)
             if name == "release_size":  # facts hold the released size
-                self._curator._facts = replace(self._curator.facts, size=answer)
+                self._curator._Curator__facts = replace(self._curator.facts, size=answer)
             return answer
 
         return ask
@@ -147,6 +149,8 @@ def test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, ad
     assert result.steps >= 1
 
     assert meter.budget == budget
+    terms = a_method(name).terms(facts_of(model, budget, size=float(N) if size_is_public else None, row_bound=1.0))
+    assert type(terms) is Terms and open_meter(budget, terms).describe() == meter.describe()
     assert 0 < meter.spent_fraction <= 1
     assert Counter(line.event for line in result.trace) == meter.events
     assert len(result.trace) == len(answers) == sum(meter.events.values())
@@ -278,6 +282,7 @@ def test_sampled_runs_stay_within_their_budget(name, sampling, adjacency, answer
 
 
 def test_a_method_without_privacy_promises_nothing():
+    assert [name for name, kind in registry().items() if not kind.private] == ["nonprivate"]
     for name, kind in registry().items():
         if kind.private:
             continue

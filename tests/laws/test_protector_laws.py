@@ -21,7 +21,8 @@ import noisewise.train as loop
 from noisewise.accounting.gdp import mu_of
 from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.curator import Curator
-from noisewise.curator.curator import LEAST_CLIP
+from noisewise.curator.gradient import LEAST_CLIP, Gradient
+from noisewise.curator.questions import Sum
 from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
 from noisewise.gradients import MLP, Linear
@@ -185,7 +186,7 @@ def test_the_open_form_stops_where_nothing_is_left(kind, folder):
 def test_the_records_are_touched_only_after_paying(name, norm, folder, monkeypatch):
     """Every look at the records (a clipped sum, a statistic) has its own payment before it."""
     diary, model = [], MODELS[name]
-    pay, look, measure = AdditiveMeter.spend, type(model).clipped_sum, nw.curator.curator.evaluate
+    pay, look, measure = AdditiveMeter.spend, Gradient.totals, Sum.totals
 
     def noted(what, inside, before):
         def call(*args, **kwargs):
@@ -199,12 +200,13 @@ def test_the_records_are_touched_only_after_paying(name, norm, folder, monkeypat
         return call
 
     monkeypatch.setattr(AdditiveMeter, "spend", noted("pay", pay, before=False))
-    monkeypatch.setattr(type(model), "clipped_sum", noted("look", look, before=True))
-    monkeypatch.setattr(nw.curator.curator, "evaluate", noted("look", measure, before=True))
+    monkeypatch.setattr(Gradient, "totals", noted("look", look, before=True))
+    monkeypatch.setattr(Sum, "totals", noted("look", measure, before=True))
     path = saved(folder, norm_share=norm[0], squared_norm=norm[1])
     result = run(L2P(protector=path, steps=STEPS), model, size_is_public=False)
     assert diary == ["pay", "look"] * len(result.trace)
-    assert len(result.trace) == 3 + STEPS * (2 if norm[0] else 1)
+    asked = [line for line in result.trace if line.question in ("gradient", "gradient_norm")]
+    assert len(asked) == STEPS * (2 if norm[0] else 1)
 
 
 class Spied:

@@ -10,7 +10,7 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import Answer
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.events import Gaussian, Poisson
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic

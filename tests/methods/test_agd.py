@@ -10,7 +10,7 @@ import torch
 import noisewise as nw
 from noisewise.budget import currency, open_meter
 from noisewise.curator import Answer, Curator, PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.events import BoundedRange
 from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
@@ -53,7 +53,7 @@ def test_a_choice_costs_its_share_and_no_more(name, share):
 def test_staying_grows_the_budget_and_sharpens_the_gradient(monkeypatch):
     """When 0 always wins, theta stays, the known gradient's precision adds up, and no charge is made twice."""
     monkeypatch.setattr(
-        Curator, "choose", lambda self, thetas, **kw: self._meter.spend(BoundedRange(kw["epsilon"])) or 0
+        Curator, "choose", lambda self, _, **kw: self._Curator__desk.meter.spend(BoundedRange(kw["epsilon"])) or 0
     )
     method, (X, y, model) = Agd(steps=30, gamma=0.5), problem()
     curator = Curator(

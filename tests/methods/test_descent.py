@@ -11,7 +11,7 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import Curator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.data.basis import LEAST_SPREAD, deflating
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
@@ -47,8 +47,9 @@ def test_a_change_of_basis_is_a_change_of_coordinates(model):
     assert torch.allclose(model.scores(curator.in_first_basis(theta), X), scores, atol=1e-4, rtol=1e-4)
     fresh = curator_of((X.double() @ matrix).float(), y, model, epsilon=100.0)
     asked = {"clip": 0.5, "noise_multiplier": 1.0}
-    assert torch.allclose(curator.gradient(theta, **asked).value, fresh.gradient(theta, **asked).value, atol=1e-6)
-    assert curator.facts.row_bound == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)))
+    step = 0.01 / 16  # answers stand on a grid of at most a 32nd of the noise, 0.01; rounding may go the other way
+    assert torch.allclose(curator.gradient(theta, **asked).value, fresh.gradient(theta, **asked).value, atol=step)
+    assert curator.facts.row_bound == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)), rel=1e-5)
 
 
 def test_a_masked_row_stays_masked_in_another_basis():

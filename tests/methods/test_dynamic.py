@@ -8,7 +8,7 @@ import torch
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.dynamic import GAMMA, Dynamic, least_curvature

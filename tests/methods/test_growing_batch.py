@@ -9,7 +9,7 @@ import torch
 
 import noisewise as nw
 from noisewise.budget import Budget
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.events import Poisson, Repeated
 from noisewise.gradients import Linear
 from noisewise.losses import Logistic

@@ -14,7 +14,7 @@ import noisewise as nw
 import noisewise.train as loop
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.data.generated import census
 from noisewise.gradients import MLP, Linear
 from noisewise.learned import zoo
@@ -161,14 +161,15 @@ def test_public_rows_give_a_free_basis(zero):
 
 def test_the_steps_are_the_closed_form_of_zero_weights(zero, monkeypatch):
     """theta moves along what was released, in units of the clip norm, by n mu / T."""
-    answers, ask = [], Curator.gradient
+    answers, ask = [], Curator.ask
 
-    def spied(self, theta, **asked):
-        answer = ask(self, theta, **asked)
-        answers.append((theta.clone(), answer.value / asked["clip"]))
+    def spied(self, question, **how):
+        answer = ask(self, question, **how)
+        if question.name == "gradient":
+            answers.append((torch.from_numpy(question.theta), answer.value / question.clip))
         return answer
 
-    monkeypatch.setattr(Curator, "gradient", spied)
+    monkeypatch.setattr(Curator, "ask", spied)
     result = run(L2P(protector=zero, deflate=False))
     theta = torch.zeros(D, dtype=torch.float64)
     for asked_at, gradient in answers:

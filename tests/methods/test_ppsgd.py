@@ -11,7 +11,7 @@ import torch
 import noisewise as nw
 from noisewise.accounting import tcdp
 from noisewise.curator import PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.ppsgd import PpSgd, as_published, paper_ceiling, reuse

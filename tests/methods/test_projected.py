@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.events import Poisson
 from noisewise.gradients import Linear
 from noisewise.losses import LOSSES

@@ -9,7 +9,7 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic
 from noisewise.methods.dpsgd import DpSgd

@@ -7,7 +7,7 @@ import torch
 
 import noisewise as nw
 from noisewise.budget import open_meter
-from noisewise.curator.curator import facts_of
+from noisewise.curator.facts import facts_of
 from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.dpsgd import DpSgd

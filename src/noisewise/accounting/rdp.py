@@ -177,7 +177,8 @@ def poisson_gaussian_replace(rate: float, sigma: float, order: int) -> float:
             excess = np.where(small, 2 * np.sinh(np.where(small, z, 0.0)) * np.exp(log_join - log_q), np.expm1(log_r))
         return np.asarray(log_norm - 0.5 * x * z + log_q + _log_convex(excess, log_r, order))
 
-    low, high = -(12 * sigma + 1), order + 12 * sigma + 1
+    # r^a Q has its mode at about a where Q is mostly N(0, s^2) there, and at 2a - 1 where it is still N(-1, s^2).
+    low, high = -(12 * sigma + 1), 2 * order + 12 * sigma + 1
     total = _refined(log_integrand, low, high, min(sigma / 4, variance / 2))
     return float(np.logaddexp(0.0, total)) * _MARGIN / (order - 1)
 

@@ -26,7 +26,6 @@ from torch import Tensor
 from .. import _validate
 from ..curator import PublicCurator
 from ..gradients import MLP, Model
-from ..gradients.batches import SLACK
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -284,7 +283,7 @@ def _clipped_gradient(
         loss = model.loss.value(scores, torch.tensor([label], dtype=kind)).sum()
     (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
     length = torch.linalg.vector_norm(gradient)
-    return gradient * ((1 - SLACK) * clip / length.clamp(min=1e-30)).clamp(max=1)
+    return gradient * (clip / length.clamp(min=1e-30)).clamp(max=1)
 
 
 def _shown(row: Tensor, intercept: bool) -> tuple[float, ...]:

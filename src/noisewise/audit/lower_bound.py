@@ -23,7 +23,7 @@ import torch
 from .. import _validate
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
-from ..curator.curator import facts_of
+from ..curator.facts import facts_of
 from ..events import Adjacency, Gaussian
 from ..methods import Method, method_named
 from ..train import Records, train
@@ -243,7 +243,7 @@ class _Prepared:
         self.plan, worlds = plan, plan.worlds
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
         facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound)
-        self.terms, self.batches = plan.method.terms(facts), laid_out(worlds)
+        self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
         self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
         self.state = None
         if worlds.size is not None:  # else the first state depends on the size that was bought
@@ -281,7 +281,7 @@ class _Prepared:
     def run(self, world: int, number: int) -> tuple[float, ...]:
         """The scores of one training, in the order of ``SCORES``."""
         plan, worlds = self.plan, self.plan.worlds
-        witness = Witness(worlds, self.batches)
+        witness = Witness(worlds, self.records)
         result = train(
             Overheard(plan.method, witness, self.terms, self.state), plan.records(world), model=worlds.model,
             budget=plan.budget, public=self.public, theta=worlds.start, seed=_seed(plan.seed, world, number),

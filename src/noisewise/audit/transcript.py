@@ -27,18 +27,19 @@ import torch
 from torch import Tensor
 
 from ..budget import Terms
-from ..curator import Answer, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
+from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
 from ..curator.noise import Stream
 from ..curator.objective import Terms as ObjectiveTerms
 from ..curator.objective import terms as objective_terms
 from ..curator.oneshot import descend, gradient_sum, pass_noise, rows_of, walk_once
-from ..curator.options import checked_options
+from ..curator.questions import HowAsked, rebuilt
 from ..curator.sampling import expected_size, fixed_size
-from ..curator.statistics import SecondMoment, Statistic, evaluate
 from ..events import FULL, Sampling
-from ..gradients import Batch, Linear, clipped_sum_and_count
+from ..gradients import Linear
 from ..methods import Method
 from ..methods.size import size_noise
+from ..records import records_of
+from ..records.totals import Drawn
 from .canaries import Neighbours
 
 Floats = npt.NDArray[np.float64]
@@ -53,20 +54,20 @@ class Centres(NamedTuple):
     common: Floats
 
 
-def laid_out(worlds: Neighbours) -> list[Batch]:
-    """The rows of both worlds and, for replace_one, those that they share."""
+def laid_out(worlds: Neighbours) -> list[Any]:
+    """The records of both worlds and, for replace_one, those that they share."""
     rows = list(zip(worlds.X, worlds.y, strict=True))
     if len(worlds.y[0]) > worlds.common:
         rows.append((worlds.X[0][: worlds.common], worlds.y[0][: worlds.common]))
-    return [worlds.model.lay_out(X, y) for X, y in rows]
+    return [records_of(worlds.model, X, y) for X, y in rows]
 
 
 class Witness:
     """Adds up what the answers of one run say about which world it was."""
 
-    def __init__(self, worlds: Neighbours, batches: Sequence[Batch] | None = None) -> None:
+    def __init__(self, worlds: Neighbours, records: Sequence[Any] | None = None) -> None:
         self.model, self.common = worlds.model, worlds.common
-        self.batches = list(batches or laid_out(worlds))
+        self.records = list(records or laid_out(worlds))
         self.ratio = self.residual = self.change = 0.0
         self.answers = 0
         self._last: Floats | None = None
@@ -94,14 +95,13 @@ class Witness:
         self.answers += 1
 
     def centres(self, exact: Any) -> Centres:
-        """``exact(batch)`` in the three data sets; with one record less, the common rows are all there are."""
-        found = [np.asarray(exact(batch), dtype=np.float64) for batch in self.batches]
+        """``exact(records)`` in the three data sets; with one record less, the common rows are all there are."""
+        found = [np.asarray(exact(records), dtype=np.float64) for records in self.records]
         return Centres(found[0], found[1], found[-1] if len(found) == 3 else found[0])
 
     def move(self, matrix: Tensor) -> None:
         """The rows in another basis, as the curator has them from now on."""
-        for i, batch in enumerate(self.batches):
-            self.batches[i] = self.model.lay_out(self.model.rows(batch) @ matrix.double(), batch.y)
+        self.records = [records.in_basis(matrix.double().numpy()) for records in self.records]
 
     def _mixed(self, joined: float, apart: float, sampling: Sampling) -> float:
         match sampling:
@@ -116,7 +116,7 @@ class Witness:
         return float(np.logaddexp(math.log1p(-q) + apart, math.log(q) + joined)) if q > 0 else apart
 
 
-class Watched:
+class Watched(Asking):
     """A curator whose answers the witness hears; everything else is the curator's own."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
@@ -125,83 +125,33 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._curator, name)
 
-    def gradient(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL,
-                 **options: Any) -> Answer:  # fmt: skip
-        answer = self._curator.gradient(
-            theta, clip=clip, noise_multiplier=noise_multiplier, sampling=sampling, **options
-        )
-        model, size = self._witness.model, self._size(sampling)
-        value = answer.value.double() * size
-        if not any(option is not None for option in options.values()):
-            centres = self._witness.centres(lambda batch: model.clipped_sum(theta.float(), batch, clip))
-            self._witness.gradient(value.numpy(), centres, noise_multiplier * clip, sampling)
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer = self._curator.ask(question, noise=noise, sampling=sampling)
+        facts, asked = self._curator.facts, rebuilt(question)
+        how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features)
+
+        def exact(records: Any) -> Floats:
+            return asked.exact(asked.totals(records, Drawn(None, how.size), how), how)
+
+        centres = self._witness.centres(exact)
+        if asked.name == "choose":
+            self._witness.chosen(int(answer.value), centres, answer.noise_std, sampling)
             return answer
-        names = ("scale", "basis", "quantile_at", "count_noise_multiplier")
-        asked = checked_options(model, *(options.get(name) for name in names))
-        count_std = (asked.count_noise_multiplier or 1.0) / 2
-
-        def exact(batch: Batch) -> Tensor:
-            """The sum, and the count in units of the sum's noise: one vector with the same noise everywhere."""
-            total, count = clipped_sum_and_count(
-                model, theta.float(), batch, clip, threshold=asked.quantile_at, **asked.before_the_clip(model)
-            )
-            if count is None:
-                return total.double()
-            return torch.cat([total.double(), count.double() * (noise_multiplier * clip / count_std)])
-
-        if asked.scale is not None:
-            value = value / asked.scale
-        elif asked.basis is not None:
-            value = asked.basis.T @ value
-        if answer.below is not None:
-            count = (answer.below - 0.5) * size * (noise_multiplier * clip / count_std)
-            value = torch.cat([value, torch.tensor([count], dtype=torch.float64)])
-        self._witness.gradient(value.numpy(), self._witness.centres(exact), noise_multiplier * clip, sampling)
-        return answer
-
-    def gradient_norm(self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL,
-                      squared: bool = False) -> Answer:  # fmt: skip
-        answer = self._curator.gradient_norm(
-            theta, clip=clip, noise_multiplier=noise_multiplier, sampling=sampling, squared=squared
-        )
-        size, model = self._size(sampling), self._witness.model
-
-        def exact(batch: Batch) -> Tensor:
-            norm = torch.linalg.vector_norm(model.clipped_sum(theta.float(), batch, clip).double())[None]
-            return norm.clamp(max=size * clip).square() / size**2 if squared else norm / size
-
-        value = answer.value.double().numpy()[None]
-        self._witness.noised(value, self._witness.centres(exact), answer.noise_std, sampling)
-        return answer
-
-    def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
-        winner = self._curator.choose(thetas, loss_bound=loss_bound, epsilon=epsilon, sampling=sampling)
-        scale = loss_bound / epsilon * (2 if self._curator.facts.budget.adjacency == "replace_one" else 1)
-
-        def sums(batch: Batch) -> Tensor:
-            losses = [self._witness.model.losses(theta.float(), batch).double() for theta in thetas]
-            return torch.stack([torch.nan_to_num(loss, loss_bound).clamp(0, loss_bound).sum() for loss in losses])
-
-        self._witness.chosen(winner, self._witness.centres(sums), scale, sampling)
-        return winner
-
-    def statistic(self, what: Statistic, *, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
-        answer = self._curator.statistic(what, noise_multiplier=noise_multiplier, sampling=sampling)
-        value = answer.value
-        if isinstance(what, SecondMoment):
-            value = torch.masked_select(value, torch.ones_like(value, dtype=torch.bool).triu())
-        centres = self._witness.centres(lambda batch: evaluate(what, batch, self._witness.model))
-        self._witness.noised(value.double().flatten().numpy(), centres, answer.noise_std, sampling)
+        heard, std = asked.flat(answer, facts, how), how.noise * how.unit(*asked.moves(how))
+        if asked.name == "gradient":
+            self._witness.gradient(heard, centres, std, sampling)
+        else:
+            self._witness.noised(heard, centres, std, sampling)
         return answer
 
     def last_iterate(self, walk: Descent | OnePass) -> Answer:
         answer = self._curator.last_iterate(walk)
         model, facts, size, std = self._witness.model, self._curator.facts, self._size(FULL), answer.noise_std
         if isinstance(walk, Descent):
-            centres = self._witness.centres(lambda batch: descend(walk, model, batch, facts, size))
+            centres = self._witness.centres(lambda records: descend(walk, model, records.float_rows(), facts, size))
         else:
             quiet = cast(Stream, _Quiet())
-            centres = self._witness.centres(lambda batch: walk_once(walk, model, batch, facts, quiet))
+            centres = self._witness.centres(lambda records: walk_once(walk, model, records.float_rows(), facts, quiet))
             steps = self._witness.common + 1 + walk.passes * len(walk.public_rows)
             std = walk.step_size * pass_noise(walk, facts) * math.sqrt(steps)
         self._witness.noised(answer.value.double().numpy(), centres, std)
@@ -214,14 +164,14 @@ class Watched:
         )
         model, theta, start = self._witness.model, answer.value.double(), objective.start.double()
 
-        def log_density(batch: Batch) -> float:
-            rows, labels = rows_of(batch, self._curator.facts.row_bound)
+        def log_density(records: Any) -> float:
+            rows, labels = rows_of(records.float_rows(), self._curator.facts.row_bound)
             b = gradient_sum(model, theta, rows, labels) + chosen.strong_convexity * (theta - start)
             curvature = _curvature(model, theta, rows, labels)
             hessian = rows.T @ (rows * curvature[:, None]) + chosen.strong_convexity * torch.eye(len(theta)).double()
             return float(torch.logdet(hessian) - b.square().sum() / (2 * chosen.noise_std**2))
 
-        without, with_it = (log_density(batch) for batch in self._witness.batches[:2])
+        without, with_it = (log_density(records) for records in self._witness.records[:2])
         self._witness.ratio += with_it - without
         self._witness.answers += 1
         return answer
@@ -250,7 +200,7 @@ class Overheard(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
-            counts = self.witness.centres(lambda batch: [float(len(batch))])
+            counts = self.witness.centres(lambda records: [float(len(records))])
             self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier)
         return self.method.init(theta, facts, public) if self._state is None else self._state
 

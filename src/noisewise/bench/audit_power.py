@@ -23,6 +23,7 @@ from ..gradients import Linear
 from ..losses import Squared
 
 GOAL, SHARE = 0.7, 0.95
+AT_ONCE = 10_000  # questions to one curator
 FRESH = 10**9  # seeds of audits are smaller, so fresh runs have seeds of their own
 
 
@@ -31,14 +32,12 @@ def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) ->
     model, theta = Linear(1, Squared()), torch.zeros(1)
     # Each question is a run of its own and may spend the whole budget, so the meter of all of them is far larger.
     meter = AdditiveMeter(Budget(1e6, budget.delta, budget.adjacency), "gdp")
-    curator = Curator(
-        torch.ones(records, 1), torch.full((records,), -1e6), model=model, meter=meter, size=1.0, seed=seed
-    )
+    X, y = torch.ones(records, 1), torch.full((records,), -1e6)
     found = np.empty(runs)
-    for i in range(runs):
-        found[i] = curator.gradient(theta, clip=1.0, noise_multiplier=sigma).value[0]
-        if i % 1000 == 0:
-            curator._trace.clear()  # a line for each of millions of questions would fill the memory
+    for start in range(0, runs, AT_ONCE):  # a trace of millions of questions would fill the memory
+        curator = Curator(X, y, model=model, meter=meter, size=1.0, seed=seed * FRESH + start)
+        for i in range(start, min(start + AT_ONCE, runs)):
+            found[i] = curator.gradient(theta, clip=1.0, noise_multiplier=sigma).value[0]
     return found
 
 

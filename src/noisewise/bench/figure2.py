@@ -19,7 +19,7 @@ import numpy as np
 
 from ..budget import Budget, BudgetExhausted, open_meter
 from ..curator import Curator
-from ..curator.curator import Released, facts_of
+from ..curator.facts import Released, facts_of
 from ..learned.zoo import OutsideRange, fingerprint
 from ..methods import registry
 from .datasets import Missing

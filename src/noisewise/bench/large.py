@@ -37,7 +37,7 @@ RATE = 0.001  # of a Poisson batch
 QUESTIONS = 100  # about such batches
 LABELS = ("no", "yes")
 MEGABYTE = 1_000_000
-MOST_ANONYMOUS = 1000  # MB
+MOST_ANONYMOUS = 700  # MB
 LEAST_RATIO = 0.5
 IN_MEMORY = ("tmpfs", "ramfs")
 STATUS = Path("/proc/self/status")
@@ -292,7 +292,7 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
     from ..data.rows import read_rows
-    from ..gradients.batches import Mapped, in_memory
+    from ..records.grid import Mapped, in_memory
 
     encoder = Encoder(job.schema)
     scaling = Scaling(encoder.low, encoder.high, unit_rows=True)
@@ -344,8 +344,8 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
     from ..data.rows import read_rows
-    from ..gradients.batches import in_memory
     from ..methods.descent import Descent
+    from ..records.grid import in_memory
 
     pipe.recv()
     with Peak() as peak:

@@ -36,7 +36,8 @@ def predict(
 ) -> None:
     """Predict the target of new rows: one line each, with probabilities where the loss has them.
 
-    Columns that the model does not know are ignored; the target need not be there.
+    Columns that the model does not know are ignored; the target need not be there. In CSV a text that a spreadsheet
+    would run as a formula (it begins with =, +, -, @, a tab or a line end, and is no number) gets a ' in front.
 
     Example: [bold]noisewise predict run new.csv --out predictions.csv[/bold]
     """
@@ -58,7 +59,7 @@ def predict(
         print_json({"rows": len(table), "written": None if out is None else str(out),
                     "predictions": None if out is not None else table.to_dict(orient="list")})  # fmt: skip
     elif out is None:
-        table.to_csv(sys.stdout, index=False)
+        _without_formulas(table).to_csv(sys.stdout, index=False)
 
 
 def _predictions(estimator: Any, X: Any, target: str) -> pd.DataFrame:
@@ -72,6 +73,13 @@ def _predictions(estimator: Any, X: Any, target: str) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts that a spreadsheet shows instead of running them; the names begin with words of ours."""
+    from ..data.values import inert
+
+    return table.apply(lambda cells: cells if cells.dtype.kind in "biuf" else cells.map(inert))
+
+
 def _write(table: pd.DataFrame, out: Path) -> None:
     """All of the table or nothing."""
     from io import BytesIO
@@ -79,7 +87,10 @@ def _write(table: pd.DataFrame, out: Path) -> None:
     from ..atomic import write_atomically
 
     content = BytesIO()
-    table.to_csv(content, index=False) if out.suffix == ".csv" else table.to_parquet(content, index=False)
+    if out.suffix == ".csv":
+        _without_formulas(table).to_csv(content, index=False)
+    else:
+        table.to_parquet(content, index=False)
     try:
         write_atomically(out, content.getvalue())
     except OSError as error:
@@ -167,7 +178,7 @@ def _told_when_stopped(budget: Budget | None) -> Iterator[None]:
 def _store(X: Any) -> Any:
     """Where the curator lays rows out: in a mapped file when they are many."""
     from ..data.rows import IN_MEMORY
-    from ..gradients.batches import Mapped, in_memory
+    from ..records.grid import Mapped, in_memory
 
     return Mapped(Path(tempfile.gettempdir())) if X.numel() * X.element_size() > IN_MEMORY else in_memory
 

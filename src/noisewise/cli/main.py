@@ -47,12 +47,14 @@ def table_of(rows: list[dict[str, Any]], title: str) -> Table:
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    show: Annotated[
+        bool, typer.Option("--version", help="Print the version, which kernels are in use, and exit.")
+    ] = False,
 ) -> None:
     if show:
-        from .. import __version__
+        from .. import __version__, kernels
 
-        typer.echo(f"noisewise {__version__}")
+        typer.echo(f"noisewise {__version__} (kernels: {kernels.in_use()})")
         raise typer.Exit
 
 
@@ -114,18 +116,32 @@ def methods(json_output: JsonFlag = False) -> None:
 def speed(
     json_output: JsonFlag = False,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median of their ratios counts.")] = 15,
+    against: Annotated[
+        str, typer.Option(help="Other libraries to time as well, if installed: opacus, fastdp, or opacus,fastdp.")
+    ] = "",
 ) -> None:
-    """Time private training against the same training written in plain PyTorch, one thread.
+    """Time private training against the same training written in plain PyTorch, one thread, and the noise by itself.
 
-    Example: [bold]noisewise bench speed --json[/bold]
+    Seconds and ratios are of processor time, because other processes share the cores. The gain of a second thread is
+    measured by the clock on the wall, so it needs a core that is free.
+
+    Example: [bold]noisewise bench speed --against opacus --json[/bold]
     """
-    from ..bench.speed import speed_rows
+    from ..bench.peers import installed
+    from ..bench.speed import second_thread, speed_rows
 
-    rows = speed_rows(rounds=rounds, progress=errors.is_terminal)
+    peers, missing = installed([name.strip() for name in against.split(",") if name.strip()])
+    for line in missing:
+        errors.print(f"noisewise: {line}", highlight=False, markup=False, soft_wrap=True)
+    rows = speed_rows(rounds=rounds, against=peers, progress=errors.is_terminal)
+    threads = second_thread(rounds=rounds)
     if json_output:
-        print_json({"rows": rows})
-    else:
-        Console().print(table_of(rows, "Seconds per step against plain PyTorch (ratio below 1 is faster)"))
+        print_json({"rows": rows, "threads": threads})
+        return
+    Console().print(table_of(rows, "Processor seconds per step against plain PyTorch (ratio below 1 is faster)"))
+    typer.echo(
+        f"{threads['workload']} with a second thread: {threads['faster']:.2f} times faster by the clock on the wall"
+    )
 
 
 @bench.command()

@@ -166,7 +166,7 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
     A meter is made only when the size it may depend on is known, or private and so of no influence.
     """
     from ..budget import open_meter
-    from ..curator.curator import facts_of
+    from ..curator.facts import facts_of
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
     from ..losses import loss_named

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from .curator import Answer, Curator, Facts
+from . import columns, questions
+from .asking import Asking
+from .curator import Curator
+from .facts import Answer, Facts
+from .gradient import Choice, Gradient, GradientNorm
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass
 from .public import PublicCurator
+from .questions import QUESTIONS
 from .statistics import (
     Correct,
     Count,
@@ -16,11 +21,16 @@ from .statistics import (
     SecondMoment,
     SquaredError,
     SquaredLength,
-    Statistic,
 )
 
+assert columns  # its question is one of the room's
+questions.close()
+
 __all__ = [
+    "QUESTIONS",
     "Answer",
+    "Asking",
+    "Choice",
     "Correct",
     "Count",
     "CrossMoment",
@@ -28,6 +38,8 @@ __all__ = [
     "Descent",
     "Facts",
     "FirstMoment",
+    "Gradient",
+    "GradientNorm",
     "MinEigenvalue",
     "NoisyWalk",
     "NormAtMost",
@@ -37,5 +49,4 @@ __all__ = [
     "SecondMoment",
     "SquaredError",
     "SquaredLength",
-    "Statistic",
 ]

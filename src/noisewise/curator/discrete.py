@@ -35,6 +35,8 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
     The gaps between those that join are independent geometric draws. Above 1/2 those who stay away are drawn: their
     rate 1 - rate is a double then, without rounding.
     """
+    if not rate > 0:
+        raise ValueError(f"rate must be a probability above 0, not {rate!r}")
     if rate >= 1:
         return np.arange(of)
     if rate > 0.5:
@@ -86,6 +88,8 @@ def choose(words: Words, scores: NDArray[np.int64], scale: Fraction | float) -> 
     """The exponential mechanism: i with probability proportional to exp(-scores[i] scale), by its inverse CDF."""
     if not len(scores):
         raise ValueError("there is nothing to choose from: pass at least one score")
+    if not np.issubdtype(scores.dtype, np.integer):
+        raise TypeError("scores must be integers: exact sums, in units of their own grid")
     if not 0 <= scale < math.inf:
         raise ValueError(f"scale must be a finite number of at least 0, not {scale!r}")
     exact, least = Fraction(scale), int(np.min(scores))

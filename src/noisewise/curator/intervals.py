@@ -101,9 +101,9 @@ def _weight(x: Fraction, precision: int) -> tuple[int, int]:
 
 def chosen(word: int, more: More, exponents: Sequence[Fraction], depth: int) -> int | None:
     """The i with W_(i-1) <= U W < W_i, W_i the sum of the first weights exp(-x) and W of all; None if open."""
-    bits, precision = 64 * (depth + 1), 64 * (depth + 1)
+    bits = 64 * (depth + 1)
     u = continued(word, more, 0, depth)
-    each = weights(exponents, precision)
+    each = weights(exponents, bits + GUARD)
     least, most = sum(low for low, _ in each) * u, sum(high for _, high in each) * (u + 1)
     low_before = high_before = 0
     for i, (low, high) in enumerate(each):

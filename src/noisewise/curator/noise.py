@@ -7,8 +7,8 @@ twice cancels.
 All draws are exact: rounded Gaussian noise (:mod:`noisewise.curator.normal`) and secret choices
 (:mod:`noisewise.curator.discrete`) look at as many bits of their uniforms as decide them.
 
-:meth:`Stream.noised` adds noise in double precision, from 52-bit uniforms: tails reach 8.4 standard deviations, and the
-low bits leak a little (Mironov 2012). :meth:`Stream.on_grid` replaces it.
+:meth:`Stream.noised` adds noise in double precision, from 52-bit uniforms: tails reach 8.4 standard deviations, and low bits
+would tell something (Mironov 2012). It serves public rows, and the inside of walks and minimisers, whose end is put on a grid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from .normal import Sampler, grid
 from .words import Words
 
 POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
-UNIFORMS = 8192
 MANTISSA = 0x000FFFFFFFFFFFFF
 ONE_TO_TWO = 0x3FF0000000000000  # sign and exponent of a double in [1, 2)
 MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
@@ -55,7 +54,6 @@ class Stream:
         "_sampler",
         "_secret",
         "_uniform_halves",
-        "_uniforms",
         "_words",
         "_zeros",
         "simulation",
@@ -74,29 +72,11 @@ class Stream:
         self._normals = np.empty(POOL)
         self._normal_halves = torch.from_numpy(self._normals).view(2, -1).unbind()
         self._fresh = 0  # how many draws at the end of the pool are unused
-        self._uniforms = np.empty(0)
 
     def _never_forked(self) -> None:
         if self._fork != _forks[0] and not self.simulation:  # a child must not repeat its parent's noise
             self._secret, self._fork = Words(os.urandom(32)), _forks[0]
-            self._fresh, self._uniforms = 0, np.empty(0)
-
-    def uniform(self, count: int) -> NDArray[np.float64]:
-        """Independent uniforms on (0, 1], multiples of 2^-52."""
-        with self._lock:
-            return self._take_uniforms(count)
-
-    def _take_uniforms(self, count: int) -> NDArray[np.float64]:
-        self._never_forked()
-        if count > len(self._uniforms):
-            fresh = (
-                np.frombuffer(self._secret.stream.update(bytes(8 * max(count, UNIFORMS))), dtype=np.int64) & MANTISSA
-            )
-            fresh |= MINUS_TWO_TO_MINUS_ONE
-            self._uniforms = fresh.view(np.float64)
-            self._uniforms += 2.0
-        draws, self._uniforms = self._uniforms[:count], self._uniforms[count:]
-        return draws
+            self._fresh = 0
 
     def _refill(self) -> None:
         """A pool of standard normal draws: sqrt(-2 log u) times the cosine and sine of a random angle."""
@@ -135,10 +115,6 @@ class Stream:
             released[done : done + take] = draws
             done += take
         return answer
-
-    def gumbel(self, count: int) -> NDArray[np.float64]:
-        """Independent standard Gumbel draws."""
-        return -np.log(-np.log(np.minimum(self.uniform(count), 1 - 2.0**-53)))
 
     def on_grid(self, total: NDArray[np.int64] | int, std: float) -> tuple[NDArray[np.int64], float]:
         """(k, h): k = round((total + std N)/h) with independent standard normals N, exactly; the caller releases k h.

@@ -27,7 +27,7 @@ from ..kernels import compiled
 from .intervals import normal_rounded, until_decided
 from .words import LARGEST, Words
 
-SMALLEST_STD, LARGEST_STD = 2.0**-20, 2.0**56
+SMALLEST_STD, LARGEST_STD = 2.0**-21, 2.0**63
 NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -49,7 +49,7 @@ def grid(std: float) -> Grid:
     Totals are held within +-2^62 h (and +-2^62), so that k is an int64. That is a contraction: it adds no sensitivity.
     """
     if not SMALLEST_STD <= std <= LARGEST_STD:
-        raise ValueError(f"std must lie between 2^-20 and 2^56 in units of the total, not {std!r}: choose other units")
+        raise ValueError(f"std must lie between 2^-21 and 2^63 in units of the total, not {std!r}: choose other units")
     mantissa, exponent = math.frexp(std)
     shift = exponent - 6
     return Grid(shift, 64 * mantissa, 1 << min(62, 62 + shift))
@@ -58,9 +58,10 @@ def grid(std: float) -> Grid:
 class Sampler:
     """Draws rounded noise from secret words, with compiled kernels or the reference: both give the same numbers."""
 
-    __slots__ = ("_refined", "_rounded")
+    __slots__ = ("_refined", "_rounded", "_undecided")
 
     def __init__(self) -> None:
+        self._undecided = NOTHING  # room for the places of undecided draws
         if compiled():
             from ..kernels import normal_compiled
 
@@ -72,7 +73,7 @@ class Sampler:
 
     def on_grid(self, words: Words, total: NDArray[np.int64] | int, grid: Grid) -> NDArray[np.int64]:
         """k = round(total/h + std/h N) for every entry of the total; a number stands for that many zeros."""
-        exact, count = (NOTHING, total) if isinstance(total, int) else (total, len(total))
+        exact, count = (NOTHING, total) if isinstance(total, int) else (_plain(total), len(total))
         k = np.empty(count, dtype=np.int64)
         for start in range(0, count, 2 * LARGEST):
             part = slice(start, start + 2 * LARGEST)
@@ -82,14 +83,20 @@ class Sampler:
     def _draw(self, words: Words, total: NDArray[np.int64], grid: Grid, k: NDArray[np.int64]) -> None:
         pairs = (len(k) + 1) // 2
         drawn, number = words.take(pairs)
-        halves, undecided = drawn.view(np.int32), np.empty(len(k), dtype=np.int64)
-        std = np.float32(grid.std)
-        at = undecided[: self._rounded(halves, total, std, grid.shift, grid.bound, k, undecided)]
+        halves, std = drawn.view(np.int32), np.float32(grid.std)
+        if len(self._undecided) < len(k):
+            self._undecided = np.empty(len(k), dtype=np.int64)
+        at = self._undecided[: self._rounded(halves, total, std, grid.shift, grid.bound, k, self._undecided)]
         if len(at):
             more = words.more(number + at % pairs)
             at = at[: self._refined(at, halves, more, total, grid.std, grid.shift, grid.bound, k)]
             for j in at.tolist():
                 k[j] = _decided(words, number, halves, int(total[j]) if len(total) else 0, grid, j)
+
+
+def _plain(total: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The total as the kernels were compiled for: contiguous and writable (it is not written to)."""
+    return total if total.flags.c_contiguous and total.flags.writeable else total.copy()
 
 
 def _decided(words: Words, number: int, halves: NDArray[np.int32], total: int, grid: Grid, j: int) -> int:

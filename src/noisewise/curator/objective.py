@@ -12,11 +12,12 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.gdp import mu_of
-from ..gradients import Batch, Linear
+from ..gradients import Linear
+from ..records.totals import FloatRows
 from .oneshot import ROUNDING, bounds, gradient_sum, plain_fields, rows_of
 
 if TYPE_CHECKING:
-    from .curator import Facts
+    from .facts import Facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,7 @@ class Terms(NamedTuple):
     noise_std: float
     gamma: float
     output_std: float
+    output_multiplier: float
 
 
 OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
@@ -87,7 +89,7 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
     mu = mu_of(e_output, half)
     scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + float(objective.start.norm()))
     gamma = max(PRECISION * noise * mu / 2, FLOOR * scale)
-    return Terms(e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING)
+    return Terms(e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING, 1 / mu)
 
 
 def _pair_mu(e: float, delta: float) -> float:
@@ -100,16 +102,16 @@ def _pair_mu(e: float, delta: float) -> float:
     return low * (1 - 1e-9)
 
 
-def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, batch: Batch, facts: Facts) -> Tensor:
+def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, records: FloatRows, facts: Facts) -> Tensor:
     """theta with ||gradient|| <= gamma, by Newton's method with backtracking, however many rounds it takes.
 
     A step is halved until it lowers the objective by enough (Armijo), or the gradient where values differ by rounding
     only; the objective is strongly convex and smooth, so that happens and the method converges from anywhere. There is no other way out: an answer
     that told whether the solver had finished would depend on the records.
     """
-    rows, labels = rows_of(batch, facts.row_bound)
+    rows, labels = rows_of(records, facts.row_bound)
     _, M = bounds(facts)
-    lam, smooth, start = chosen.strong_convexity, len(batch) * M + chosen.strong_convexity, start.double()
+    lam, smooth, start = chosen.strong_convexity, len(rows) * M + chosen.strong_convexity, start.double()
 
     def gradient(theta: Tensor) -> Tensor:
         return gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b

@@ -19,11 +19,13 @@ import torch
 from torch import Tensor
 
 from .. import _validate
-from ..gradients import Batch, Linear
+from ..gradients import Linear
+from ..records import records_of
+from ..records.totals import FloatRows
 from .noise import Stream
 
 if TYPE_CHECKING:
-    from .curator import Facts
+    from .facts import Facts
 
 ROUNDING = 1 + 2.0**-20
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
@@ -122,10 +124,10 @@ def plain_fields(what: object, *names: str) -> None:
 def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
     r = facts.row_bound
-    if facts.dimension != facts.features * facts.outputs:
+    if not facts.linear:
         raise ValueError("model is not linear; its loss is not convex, which these proofs need: pass model='linear'")
-    if not math.isfinite(r):
-        raise ValueError("row_bound is infinite; pass rows of bounded norm and their bound")
+    if not 1e-100 <= r <= 1e100:
+        raise ValueError("row_bound is infinite or unusual; pass rows of bounded norm and their bound")
     if not math.isfinite(facts.smoothness):
         raise ValueError(f"loss {facts.loss!r} is not smooth; pass loss='huber_hinge', whose width says how smooth")
     if math.isfinite(facts.lipschitz):
@@ -135,11 +137,11 @@ def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> t
     return facts.smoothness * (r * (radius + start_norm) + 1) * r, facts.smoothness * r * r
 
 
-def rows_of(batch: Batch, row_bound: float) -> tuple[Tensor, Tensor]:
+def rows_of(records: FloatRows, row_bound: float) -> tuple[Tensor, Tensor]:
     """Rows of norm at most ``row_bound`` and labels, real ones within [-1, 1], in double precision."""
-    rows = batch.X.double() * batch.lengths.double()[:, None]
+    rows = records.rows.clone()
     rows *= (row_bound / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=row_bound)).clamp_(max=1)
-    return rows, batch.y.double().clamp_(-1, 1) if batch.y.is_floating_point() else batch.y
+    return rows, records.labels.clamp(-1, 1) if records.labels.is_floating_point() else records.labels
 
 
 def gradient_sum(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
@@ -166,7 +168,7 @@ def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
     if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `descend` is 2 or more
         raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
     shrink = walk.step_size * walk.l2
-    if shrink == 0:
+    if shrink < 1e-100:  # 1 - (1 - s)^T <= s T, without dividing numbers that have lost their digits
         unit = L * walk.step_size * walk.steps / size * ROUNDING
     else:
         series = 1.0 if shrink >= 1 else -math.expm1(walk.steps * math.log1p(-shrink))
@@ -191,12 +193,12 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
         )
 
 
-def descend(walk: Descent, model: Linear, batch: Batch, facts: Facts, size: float) -> Tensor:
+def descend(walk: Descent, model: Linear, records: FloatRows, facts: Facts, size: float) -> Tensor:
     """The exact last iterate. Private: never leaves without noise."""
-    rows, labels = rows_of(batch, facts.row_bound)
+    rows, labels = rows_of(records, facts.row_bound)
     _, M = bounds(facts, walk.radius, float(walk.start.norm()))
     cap = 2 * (1 / walk.step_size - walk.l2) / M
-    scale = weight(len(batch), size, cap, facts.budget.adjacency) / size
+    scale = weight(len(rows), size, cap, facts.budget.adjacency) / size
     start = walk.start.double()
     theta = start.clone()
     for _ in range(walk.steps):
@@ -226,13 +228,13 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     return noise
 
 
-def walk_once(walk: OnePass, model: Linear, batch: Batch, facts: Facts, stream: Stream) -> Tensor:
+def walk_once(walk: OnePass, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
     """The last iterate, noise included: it may be released."""
     start, eta = walk.start.double(), walk.step_size
     std = eta * pass_noise(walk, facts)
     theta, noises = start.clone(), _noises(stream, len(start), std)
-    public = rows_of(model.lay_out(walk.public_rows, walk.public_labels), facts.row_bound)
-    for rows, labels in (rows_of(batch, facts.row_bound), *[public] * walk.passes):
+    public = rows_of(records_of(model, walk.public_rows, walk.public_labels).float_rows(), facts.row_bound)
+    for rows, labels in (rows_of(records, facts.row_bound), *[public] * walk.passes):
         for i in range(len(rows)):
             gradient = gradient_sum(model, theta, rows[i : i + 1], labels[i : i + 1]) + walk.l2 * (theta - start)
             theta = _project(theta - eta * gradient + next(noises), start, walk.radius)

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from ..events import FULL, Sampling
-from ..gradients import Model, clipped_sum_and_count, leading_subspace, per_record
+from ..gradients import Linear, Model, clipped_sum_and_count, leading_subspace, per_record
 from ..gradients.batches import Source, in_new_basis
 from ..gradients.differentiable import clipped_means, mean_losses
-from .curator import Answer
+from .facts import Answer
+from .gradient import MOST_CLIP, Gradient
 from .noise import Stream
-from .options import checked_options
+from .questions import plain
 from .sampling import draw, expected_size
 
 
@@ -42,24 +43,26 @@ class PublicCurator:
         count_noise_multiplier: float | None = None,
     ) -> Answer:
         """The mean gradient at theta; without clip and noise it is the plain one."""
-        rows = draw(sampling, self.size, self.stream)
-        batch = self.batch if rows is None else self.batch.take(rows)
+        rows = draw(sampling, self.batch, self.stream)
+        batch = self.batch if rows is None else self.batch.take(torch.from_numpy(rows))
         size, std = expected_size(sampling, self.size), noise_multiplier * clip if noise_multiplier else 0.0
         if scale is None and basis is None and quantile_at is None:
             total = self.model.clipped_sum(theta, batch, clip)
             if not noise_multiplier:
                 return Answer((total / size).float(), 0.0)
             return Answer(self.stream.noised(total, std, scale=1 / size, dtype=torch.float32), std / size)
-        exact = quantile_at is not None and not count_noise_multiplier
-        tau = 1.0 if exact else count_noise_multiplier
-        options = checked_options(self.model, scale, basis, quantile_at, tau)
+        tau = 1.0 if quantile_at is not None and not count_noise_multiplier else count_noise_multiplier
+        bound = clip if math.isfinite(clip) else MOST_CLIP
+        asked = Gradient(*(plain(part) for part in (theta, bound, scale, basis, quantile_at, tau)))
+        linear = isinstance(self.model, Linear)
+        asked.check_options(self.model.dimension, linear=linear)
         total, count = clipped_sum_and_count(
-            self.model, theta, batch, clip, threshold=options.quantile_at, **options.before_the_clip(self.model)
+            self.model, theta, batch, clip, threshold=quantile_at, scale=scale, basis=basis if linear else None
         )
-        value = options.back(self.stream.noised(total, std, scale=1 / size), self.model)
+        value = asked.back(self.stream.noised(total, std, scale=1 / size).numpy(), linear=linear)
         if count is None:
             return Answer(value, std / size)
-        noise = 0.0 if exact or tau is None else tau / 2
+        noise = (count_noise_multiplier or 0.0) / 2
         return Answer(value, std / size, 0.5 + float(self.stream.noised(count, noise, scale=1 / size)[0]))
 
     def gradient_subspace(self, theta: Tensor, rank: int) -> Tensor:

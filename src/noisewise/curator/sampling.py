@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sized
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..events import Sampling
 from .noise import Stream
 
 
-def draw(sampling: Sampling, records: int, stream: Stream) -> Tensor | None:
+def draw(sampling: Sampling, records: Sized, stream: Stream) -> NDArray[np.int64] | None:
     """Secret row numbers of a fresh batch; None means every record.
 
     Poisson: each record joins independently. Fixed: rate * records rows, rounded down, every subset equally likely.
     """
     match sampling:
         case ("poisson", rate):
-            return torch.from_numpy(stream.each_with_probability(rate, records))
+            return stream.each_with_probability(rate, len(records))
         case ("fixed", rate):
-            return torch.from_numpy(stream.subset(fixed_size(rate, records), records))
+            return stream.subset(fixed_size(rate, len(records)), len(records))
     return None
 
 

@@ -1,225 +1,282 @@
-"""Statistics a curator answers: frozen data, never a function, because a function run on records could keep them.
+"""Statistics of the rows, and of how a model does on them: sums over records, each with its unit and its proof.
 
-Each statistic is a sum over records whose change is bounded for one record added or removed and for one replaced
-(``sensitivity``). Noise has standard deviation ``noise_multiplier * unit(...)`` with unit the sensitivity under
-add_remove and half of it under replace_one, which is what a ``Gaussian(noise_multiplier)`` event promises. A Poisson
-batch may hold the record or not, whatever the relation, so there a record's own contribution must not exceed the unit
-either.
-Rows are clipped to norm 1 first; a row that is not finite counts as zero.
+Rows are cut to norm 1 first; a row that is not finite counts as zero.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from ..events import FULL, Adjacency, Sampling
-from ..gradients import Batch, Model
-from ..gradients.batches import in_chunks
-from ..gradients.transformed import soft_count
+from ..records.linear import FINE, LABEL, ROW
+from ..records.totals import Drawn, Floats, Integers, IntegerTotal
+from .facts import Answer, Facts
+from .questions import LEAST_NORM, MOST_NORM, HowAsked, Records, Sum, fits, positive, question, vector
 
 
+@question
 @dataclass(frozen=True)
-class Count:
-    """How many records there are. Sensitivity: 1 added or removed; 0 replaced (charged as if it were 1)."""
+class Count(Sum):
+    """How many records there are. *Sensitivity*: 1 added or removed; 0 replaced (charged as if it were 1)."""
+
+    words: ClassVar[str] = "number of records"
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return IntegerTotal(np.array([drawn.count(len(records))]), 1, 1.0)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[Count]:
+        return [cls()]
 
 
+@question
 @dataclass(frozen=True)
-class FirstMoment:
-    """Sum of x: ||x|| <= 1, so 1 for add_remove and 2 for replace_one."""
+class FirstMoment(Sum):
+    """Sum of x, rows cut to norm 1. *Sensitivity*: ||x|| <= 1, so 1 for add_remove and 2 for replace_one."""
+
+    words: ClassVar[str] = "sum of the rows"
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 1.0, 2.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        parts = [rows.sum(0) for rows, _, _ in records.unit_rows(drawn)]  # integers below 2^53: exact
+        return IntegerTotal(_added(parts, records.columns), ROW, 1.0)
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        return Answer(torch.from_numpy(noisy[0]), self.noise_std(terms))
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[FirstMoment]:
+        return [cls()]
 
 
+@question
 @dataclass(frozen=True)
-class SquaredLength:
-    """Sum of ||x||^2: each term lies in [0, 1], so 1 for add_remove and 1 for replace_one."""
+class SquaredLength(Sum):
+    """Sum of ||x||^2, rows cut to norm 1. *Sensitivity*: each term lies in [0, 1], so 1 for both relations."""
+
+    words: ClassVar[str] = "sum of squared lengths of the rows"
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        parts = [(rows * rows).sum(1).astype(np.int64).sum()[None] for rows, _, _ in records.unit_rows(drawn)]
+        return IntegerTotal(_added(parts, 1), ROW * ROW, 1.0)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[SquaredLength]:
+        return [cls()]
 
 
+@question
 @dataclass(frozen=True)
-class SecondMoment:
-    """Sum of x x^T. ||x x^T||_F = ||x||^2 <= 1, so 1 for add_remove; for two unit rows u, v
-    ||u u^T - v v^T||_F^2 = 2 - 2 (u.v)^2 <= 2, so sqrt(2) for replace_one. The upper triangle is what is noised and
+class SecondMoment(Sum):
+    """Sum of x x^T, rows cut to norm 1. *Sensitivity*: ||x x^T||_F = ||x||^2 <= 1, so 1 for add_remove; for two unit rows
+    u, v ||u u^T - v v^T||_F^2 = 2 - 2 (u.v)^2 <= 2, so sqrt(2) for replace_one. The upper triangle is what is noised and
     then mirrored; its norm is at most the Frobenius norm."""
 
+    words: ClassVar[str] = "second moment of the rows"
 
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 1.0, math.nextafter(math.sqrt(2), 2)
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        upper = np.triu_indices(records.columns)
+        return IntegerTotal(_second_moment(records, drawn)[upper], ROW * ROW, 1.0)
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        matrix = np.zeros((facts.features, facts.features))
+        matrix[np.triu_indices(facts.features)] = noisy[0]
+        return Answer(torch.from_numpy(matrix + np.triu(matrix, 1).T), self.noise_std(terms))
+
+    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+        return np.asarray(answer.value.numpy()[np.triu_indices(facts.features)])
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[SecondMoment]:
+        return [cls()]
+
+
+@question
 @dataclass(frozen=True)
-class CrossMoment:
-    """Sum of x * y with y clamped to [-bound, bound]: ||x y|| <= bound, so bound and 2 * bound."""
+class CrossMoment(Sum):
+    """Sum of x y, rows cut to norm 1 and y to [-bound, bound]. *Sensitivity*: ||x y|| <= bound, so bound and 2 bound."""
 
     bound: float = 1.0
+    words: ClassVar[str] = "sum of the rows times their labels"
 
     def __post_init__(self) -> None:
-        _finite("CrossMoment.bound", self.bound)
+        positive("CrossMoment.bound", self.bound, 1e-12, 1e12)
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return self.bound, 2 * self.bound
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        parts = []
+        for rows, labels, _ in records.unit_rows(drawn):
+            share = np.minimum(np.maximum(labels.astype(np.float64) / self.bound, -1.0), 1.0)
+            parts.append((rows * np.rint(share * LABEL)[:, None]).sum(0))
+        return IntegerTotal(_added(parts, records.columns), ROW * LABEL, self.bound)
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        return Answer(torch.from_numpy(noisy[0]), self.noise_std(terms))
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[CrossMoment]:
+        return [cls(), cls(0.25), cls(30.0)]
 
 
+EIGENVALUE = 1 << 30
+
+
+@question
 @dataclass(frozen=True)
-class MinEigenvalue:
-    """Smallest eigenvalue of the sum of x x^T. Adding a row adds a positive semi-definite matrix of norm <= 1, which
-    moves every eigenvalue by 0 to 1 (Weyl). Replacing moves it by the difference of two such: at most 1."""
+class MinEigenvalue(Sum):
+    """Smallest eigenvalue of the sum of x x^T, rows cut to norm 1.
+
+    *Sensitivity*: adding a row adds a positive semi-definite matrix of norm <= 1, which moves every eigenvalue by 0 to 1
+    (Weyl). Replacing moves it by the difference of two such: at most 1. The matrix is exact, its eigenvalue comes from a
+    solver that is off by at most e, which is charged: the unit is 1 + 2e, with e = columns 2^-22 for at most 2^27 rows
+    (a backward-stable solver is off by about u columns times the norm, which is at most the number of rows)."""
+
+    words: ClassVar[str] = "smallest eigenvalue of the second moment"
+    bounded: ClassVar[str] = "eigenvalues come from a floating-point solver whose error is charged"
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 1.0 + 2 * self._error(terms), 1.0 + 2 * self._error(terms)
+
+    @staticmethod
+    def _error(terms: HowAsked) -> float:
+        return terms.features * 2.0**-22
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        moment = _second_moment(records, drawn) / float(ROW * ROW)
+        smallest = float(np.linalg.eigvalsh(moment)[0])
+        ones = math.ceil(EIGENVALUE * (1.0 + 2 * self._error(terms)))
+        return IntegerTotal(np.array([math.floor(smallest * EIGENVALUE)]), ones, self.moves(terms)[0], 1 / EIGENVALUE)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[MinEigenvalue]:
+        return [cls()]
 
 
+@question
 @dataclass(frozen=True)
-class NormAtMost:
-    """Sum over records of a ramp in the gradient norm at theta: +1/2 below 0.9 thresholds, -1/2 above 1.1. Each term lies
-    in [-1/2, 1/2]: 1/2 for add_remove, 1 for replace_one. (A count that jumps at the threshold would not keep that: one
-    record more can change how others are rounded.) A gradient that is not finite counts as above the threshold.
-    ``theta`` is a tuple of floats."""
+class NormAtMost(Sum):
+    """Sum over records of a ramp in the gradient norm at theta: +1/2 below 0.9 thresholds, -1/2 above 1.1. *Sensitivity*:
+    each term lies in [-1/2, 1/2]: 1/2 for add_remove, 1 for replace_one. A gradient that is not finite counts as above the
+    threshold. ``theta`` is a tuple of floats."""
 
     threshold: float
     theta: tuple[float, ...]
+    words: ClassVar[str] = "how many gradients are short"
 
     def __post_init__(self) -> None:
-        _finite("NormAtMost.threshold", self.threshold)
-        _plain_theta("NormAtMost.theta", self.theta)
+        positive("NormAtMost.threshold", self.threshold, LEAST_NORM, MOST_NORM)
+        vector("NormAtMost.theta", self.theta)
+
+    def check(self, facts: Facts) -> None:
+        fits(self.name, self.theta, facts)
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 0.5, 1.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return records.short(drawn, np.array(self.theta), self.threshold)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[NormAtMost]:
+        return [cls(0.3, (0.1,) * dimension), cls(1e-3, (0.0,) * dimension), cls(1.0, (1e20,) * dimension)]
 
 
+@question
 @dataclass(frozen=True)
-class Correct:
-    """Sum over records of +1/2 where the model at theta picks the record's class, -1/2 where not: 1/2 for add_remove, 1
-    for replace_one. The count jumps, so every row is scored by itself, in double precision: its company cannot change how
-    it is rounded. A row that is not finite counts as wrong. Labels are class numbers, or -1 and +1."""
+class Correct(Sum):
+    """Sum over records of +1/2 where the model at theta picks the record's class, -1/2 where not. *Sensitivity*: 1/2 for
+    add_remove, 1 for replace_one. The count jumps, so scores are exact or do not depend on a row's company. A row that is
+    not finite counts as wrong. Labels are class numbers, or -1 and +1."""
 
     theta: tuple[float, ...]
+    words: ClassVar[str] = "number of right answers"
 
     def __post_init__(self) -> None:
-        _plain_theta("Correct.theta", self.theta)
+        vector("Correct.theta", self.theta)
+
+    def check(self, facts: Facts) -> None:
+        if facts.task == "regression":
+            raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
+        fits(self.name, self.theta, facts)
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 0.5, 1.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        count = 0
+        for scores, labels, alive in records.scored(drawn, np.array(self.theta)):
+            right = scores.argmax(1) == labels if scores.ndim == 2 else (scores > 0) == (labels > 0)
+            finite = np.isfinite(scores).reshape(len(alive), -1).all(1)
+            count += int(np.where(right & alive & finite, 1, -1).sum())
+        return IntegerTotal(np.array([count]), 1, 0.5)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[Correct]:
+        return [cls((0.3,) * dimension), cls((-1e20,) * dimension)]
 
 
+@question
 @dataclass(frozen=True)
-class SquaredError:
-    """Sum over records of (clamp(score, -1, 1) - clamp(y, -1, 1))^2 / 4 - 1/2, each in [-1/2, 1/2]: 1/2 for add_remove, 1
-    for replace_one. Rows are scored by themselves as above; one that is not finite counts as the largest error."""
+class SquaredError(Sum):
+    """Sum over records of (clamp(score, -1, 1) - clamp(y, -1, 1))^2 / 4 - 1/2, each in [-1/2, 1/2]. *Sensitivity*: 1/2 for
+    add_remove, 1 for replace_one. A row that is not finite counts as the largest error."""
 
     theta: tuple[float, ...]
+    words: ClassVar[str] = "sum of squared errors"
 
     def __post_init__(self) -> None:
-        _plain_theta("SquaredError.theta", self.theta)
+        vector("SquaredError.theta", self.theta)
+
+    def check(self, facts: Facts) -> None:
+        if facts.outputs > 1:
+            raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
+        fits(self.name, self.theta, facts)
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return 0.5, 1.0
+
+    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        total = 0
+        for scores, labels, alive in records.scored(drawn, np.array(self.theta)):
+            away = np.minimum(np.maximum(scores, -1), 1) - np.minimum(np.maximum(labels, -1), 1)
+            share = np.where(alive & np.isfinite(scores), away * away / 4 - 0.5, 0.5)
+            total += int(np.rint(share * (2 * FINE)).astype(np.int64).sum())
+        return IntegerTotal(np.array([total]), FINE, 0.5)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[SquaredError]:
+        return [cls((0.3,) * dimension)]
 
 
-def _plain_theta(name: str, theta: object) -> None:
-    if type(theta) is not tuple or any(type(entry) is not float for entry in theta):
-        raise ValueError(f"{name} must be a tuple of plain floats, e.g. tuple(theta.tolist())")
+def _added(parts: Sequence[NDArray[Any]], length: int) -> Integers:
+    total = np.zeros(length, np.int64)
+    for part in parts:
+        total += part.astype(np.int64)
+    return total
 
 
-def _finite(name: str, value: object) -> None:
-    if type(value) not in (float, int) or not 0 < value < math.inf:  # type: ignore[operator]
-        raise ValueError(f"{name} must be a plain finite number > 0")
-
-
-AtTheta = NormAtMost | Correct | SquaredError
-Statistic = Count | FirstMoment | SquaredLength | SecondMoment | CrossMoment | MinEigenvalue | AtTheta
-
-
-def sensitivity(what: Statistic, adjacency: Adjacency) -> float:
-    """Largest change, in Euclidean norm, that one record can make to the statistic."""
-    replaced = adjacency == "replace_one"
-    match what:
-        case Count() | MinEigenvalue() | SquaredLength():
-            return 1.0
-        case FirstMoment():
-            return 2.0 if replaced else 1.0
-        case SecondMoment():
-            return math.sqrt(2) if replaced else 1.0
-        case CrossMoment(bound):
-            return 2 * bound if replaced else bound
-        case NormAtMost() | Correct() | SquaredError():
-            return 1.0 if replaced else 0.5
-
-
-def unit(what: Statistic, adjacency: Adjacency, sampling: Sampling = FULL) -> float:
-    """The C of the event ``Gaussian(noise std / C)`` under the relation in force and on the batch that is drawn."""
-    added = sensitivity(what, "add_remove")
-    if adjacency == "add_remove":
-        return added
-    replaced = sensitivity(what, "replace_one") / 2
-    return max(added, replaced) if sampling[0] == "poisson" else replaced
-
-
-def fits(what: Statistic, model: Model) -> bool:
-    """Whether the question is one that can be asked of this model."""
-    if isinstance(what, Correct) and model.loss.task == "regression":
-        raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
-    if isinstance(what, SquaredError) and model.outputs > 1:
-        raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
-    return not isinstance(what, AtTheta) or len(what.theta) == model.dimension
-
-
-def evaluate(what: Statistic, batch: Batch, model: Model) -> Tensor:
-    """The exact statistic as a flat double-precision vector (upper triangle for a matrix). Private: never leaves."""
-    match what:
-        case Count():
-            return torch.tensor([float(len(batch))], dtype=torch.float64)
-        case FirstMoment():
-            return in_chunks(batch, lambda part: _clipped_rows(part, model).sum(0))
-        case SquaredLength():
-            return in_chunks(batch, lambda part: _clipped_rows(part, model).square().sum()[None])
-        case SecondMoment():
-            moment = _second_moment(batch, model)
-            return torch.masked_select(moment, torch.ones_like(moment, dtype=torch.bool).triu())
-        case CrossMoment(bound):
-            return in_chunks(batch, lambda part: _cross_moment(part, model, bound))
-        case MinEigenvalue():
-            eigenvalues: Tensor = torch.linalg.eigvalsh(_second_moment(batch, model))
-            return eigenvalues[:1]
-        case NormAtMost(threshold, theta):
-            norms = model.norms(torch.tensor(theta, dtype=torch.float32), batch)
-            alive = torch.isfinite(norms) if batch.valid is None else torch.isfinite(norms) & batch.valid
-            return soft_count(norms, alive, threshold)[None]
-        case Correct(theta):
-            return in_chunks(batch, lambda part: _correct(part, model, theta).sum()[None])
-        case SquaredError(theta):
-            return in_chunks(batch, lambda part: _squared_errors(part, model, theta).sum()[None])
-
-
-def shaped(what: Statistic, noisy: Tensor, features: int) -> Tensor:
-    """A released flat vector in the statistic's own shape: symmetric matrix, vector or number."""
-    match what:
-        case SecondMoment():
-            upper = torch.ones(features, features, dtype=torch.bool).triu()
-            matrix = torch.zeros(features, features, dtype=torch.float64).masked_scatter(upper, noisy)
-            return matrix + matrix.triu(1).T
-        case CrossMoment() | FirstMoment():
-            return noisy
-        case _:
-            return noisy[0]
-
-
-def _clipped_rows(batch: Batch, model: Model) -> Tensor:
-    """Rows of norm at most 1, in double precision."""
-    rows = model.rows(batch)
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norms.clamp_(min=1)
-
-
-def _second_moment(batch: Batch, model: Model) -> Tensor:
-    def moment(part: Batch) -> Tensor:
-        rows = _clipped_rows(part, model)
-        return rows.T.mm(rows)
-
-    return in_chunks(batch, moment)
-
-
-def _cross_moment(batch: Batch, model: Model, bound: float) -> Tensor:
-    labels = torch.nan_to_num(batch.y.double(), nan=0.0).clamp_(-bound, bound)
-    return (_clipped_rows(batch, model) * labels[:, None]).sum(0)
-
-
-def _correct(batch: Batch, model: Model, theta: tuple[float, ...]) -> Tensor:
-    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), model.rows(batch))
-    right = scores.argmax(1) == batch.y if scores.ndim == 2 else (scores > 0) == (batch.y > 0)
-    return torch.where(right & _alive(batch, scores), 0.5, -0.5).double()
-
-
-def _squared_errors(batch: Batch, model: Model, theta: tuple[float, ...]) -> Tensor:
-    scores = model.scores_by_row(torch.tensor(theta, dtype=torch.float64), model.rows(batch))
-    errors = (scores.clamp(-1, 1) - batch.y.double().clamp(-1, 1)).square() / 4 - 0.5
-    return torch.where(_alive(batch, scores), errors.clamp(-0.5, 0.5), 0.5)
-
-
-def _alive(batch: Batch, scores: Tensor) -> Tensor:
-    """Records whose score is a number and that were not masked when they were laid out."""
-    finite = torch.isfinite(scores)
-    alive = finite.all(1) if scores.ndim == 2 else finite
-    return alive if batch.valid is None else alive & batch.valid
+def _second_moment(records: Records, drawn: Drawn) -> Integers:
+    """Exact: a chunk's products are integers below 2^53 in all."""
+    total = np.zeros((records.columns, records.columns), np.int64)
+    for rows, _, _ in records.unit_rows(drawn):
+        total += (rows.T @ rows).astype(np.int64)
+    return total

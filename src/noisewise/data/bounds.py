@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..budget import Budget, Meter
+from ..budget import AdditiveMeter, Budget, PlanMeter
 from ..choice import choose_meter
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
@@ -46,7 +46,7 @@ class Purchase:
 
     schema: Schema
     columns: tuple[Column, ...]
-    meter: Meter
+    meter: AdditiveMeter | PlanMeter
 
     def bounds(self, source: Source, *, seed: int | None = None, progress: Share | None = None) -> Schema:
         """The schema with its missing bounds, bought from ``source``."""

@@ -75,7 +75,9 @@ class Source:
         """
         stream = self._batches(columns, progress)
         while True:
-            with our_words(f"{self.files[0].path}: cannot be read; write it anew"):  # Arrow quotes the row it stumbles on
+            with our_words(
+                f"{self.files[0].path}: cannot be read; write it anew"
+            ):  # Arrow quotes the row it stumbles on
                 batch = next(stream, None)
             if batch is None:
                 return

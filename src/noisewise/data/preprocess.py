@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import plain
+
 Floats = NDArray[np.float64]
 WAYS_OUT = (
     "pass bounds=(low, high) or one pair per column, or schema={'column': (low, high), ...}; "
@@ -47,7 +49,7 @@ class Scaling:
         rows = np.empty((len(X), self.features))
         rows[:, :-1] = np.clip((bounded - centre) / reach, -1, 1)  # rounding of extreme bounds must not reach further
         rows[:, -1] = 1.0
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True) if self.unit_rows else math.sqrt(self.features)
+        rows /= plain.lengths(rows)[:, None] if self.unit_rows else math.sqrt(self.features)
         return rows
 
 

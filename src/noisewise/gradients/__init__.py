@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .batches import SLACK, Batch
+from .batches import Batch
 from .layers import MLP
 from .linear import Linear
 from .transformed import clipped_sum_and_count, leading_subspace, per_record
 
 Model = Linear | MLP
 
-__all__ = ["MLP", "SLACK", "Batch", "Linear", "Model", "clipped_sum_and_count", "leading_subspace", "per_record"]
+__all__ = ["MLP", "Batch", "Linear", "Model", "clipped_sum_and_count", "leading_subspace", "per_record"]

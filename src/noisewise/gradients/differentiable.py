@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch
+from .batches import Batch
 from .layers import ACTIVATIONS, MLP
 from .linear import Linear
 
 
 def clipped_means(model: Linear | MLP, thetas: Tensor, batch: Batch, clip: Tensor) -> Tensor:
     """Mean gradient at each row of ``thetas`` (R, dimension), records clipped to the entries of ``clip`` (R,)."""
-    bound = (1 - SLACK) * clip
+    bound = clip
     if isinstance(model, MLP):
         return _perceptron(model, thetas, batch, bound)
     slopes = _slopes(model.loss, linear_scores(model, thetas, batch), batch.y)
@@ -95,6 +95,8 @@ def _activated(name: str, z: Tensor) -> Tensor:
             return torch.tanh(z)
         case "sigmoid":
             return torch.sigmoid(z)
+        case "relu":
+            return torch.relu(z)
     return torch.nn.functional.softplus(z)
 
 
@@ -105,6 +107,8 @@ def _derivative(name: str, a: Tensor) -> Tensor:
             return 1 - a.square()
         case "sigmoid":
             return a * (1 - a)
+        case "relu":
+            return (a > 0).to(a.dtype)
     return -torch.expm1(-a)
 
 

@@ -3,6 +3,10 @@
 A Linear layer with input a and output gradient b has the per-record gradient b a^T (weights) and b (bias), of squared
 norm ||b||^2 (||a||^2 + 1). Summed over the layers that is the squared norm of a record's whole gradient, known before
 any weight gradient is formed; then (w * b)^T a is the clipped sum of the layer.
+
+The sums here are in floating point, for public records and for meta-training: a product rounds a row differently in other
+company, and at a kink (relu, hinge) one record more can flip the slopes of many others. Private sums are those of
+``perceptron_exact``.
 """
 
 from __future__ import annotations
@@ -20,16 +24,15 @@ from scipy.special import expit
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, in_chunks, in_memory, lay_out, row_by_row, safe_sum
+from .batches import Batch, Source, in_chunks, lay_out, row_by_row, weighted_sum
 
 aten = torch.ops.aten
 Activation = tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
-# Smooth ones only. A product rounds a row differently in other company; at a kink (relu, hinge) one record more could flip
-# the slopes of many others and move the sum by several clip norms.
 ACTIVATIONS: dict[str, Activation] = {  # the function, and (output gradient, value) -> input gradient
     "softplus": (torch.nn.functional.softplus, lambda b, a: b.mul_(torch.expm1(-a).neg_())),
     "tanh": (torch.tanh_, aten.tanh_backward),
     "sigmoid": (torch.sigmoid_, aten.sigmoid_backward),
+    "relu": (torch.relu_, lambda b, a: aten.threshold_backward(b, a, 0)),
 }
 
 # The same, one entry at a time: torch computes the last few entries of a tensor by another routine than the rest.
@@ -37,6 +40,7 @@ BY_ENTRY: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "softplus": lambda z: np.logaddexp(0.0, z),
     "tanh": lambda z: 2 * expit(2 * z) - 1,
     "sigmoid": expit,
+    "relu": lambda z: np.maximum(z, 0.0),
 }
 
 
@@ -52,12 +56,7 @@ class MLP:
         if len(self.sizes) < 2 or min(self.sizes) < 1:
             raise ValueError(f"sizes is {self.sizes!r}; pass the units of each layer, e.g. (784, 20, 2)")
         if self.activation not in ACTIVATIONS:
-            smooth = (
-                " (relu has a kink, where rounding would break the sensitivity)" if self.activation == "relu" else ""
-            )
-            raise ValueError(f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}{smooth}")
-        if not math.isfinite(self.loss.smoothness):
-            raise ValueError(f"loss is {self.loss}, whose slope jumps; for an MLP pass a smooth one, e.g. huber_hinge")
+            raise ValueError(f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}")
         if (self.outputs > 1) != (self.loss.task == "classes"):
             raise ValueError(
                 f"sizes end in {self.outputs} for the loss {self.loss}; softmax has one per class, others one"
@@ -117,10 +116,10 @@ class MLP:
         scores = row_by_row(X, last_weights) + last_bias
         return scores[:, 0] if self.outputs == 1 else scores
 
-    def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
+    def lay_out(self, X: Tensor | Source, y: Tensor) -> Batch:
         """Records as the formulas below want them: rows as they are, and their lengths."""
         classes = self.outputs if self.loss.task == "classes" else None
-        return lay_out(X, y, unit_rows=False, classes=classes, store=store, columns=self.features)
+        return lay_out(X, y, unit_rows=False, classes=classes, columns=self.features)
 
     def rows(self, batch: Batch) -> Tensor:
         """The rows of a batch, in double precision."""
@@ -166,7 +165,7 @@ class MLP:
     def _weighted_sum(self, book: tuple[list[Tensor], list[Tensor], Tensor], batch: Batch, clip: float) -> Tensor:
         """The clipped sum of a book, whose output gradients it uses up."""
         inputs, gradients, norms = book
-        factors = ((1 - SLACK) * clip / norms).clamp_(max=1)[:, None]
+        factors = (clip / norms).clamp_(max=1)[:, None]
         alive = torch.isfinite(norms)
         if batch.valid is not None:
             alive &= batch.valid
@@ -178,12 +177,7 @@ class MLP:
                 weighted.masked_fill_(dead, 0)
                 a = a if a is batch.X else a.masked_fill(dead, 0)
             out, into = b.shape[1], a.shape[1]
-            safe_sum(
-                weighted,
-                a,
-                doubled=batch.doubled if a is batch.X else None,
-                into=total.narrow(0, at, out * into).view(out, into),
-            )
+            total.narrow(0, at, out * into).view(out, into).copy_(weighted_sum(weighted, a))
             at += out * into
             torch.sum(weighted, 0, dtype=total.dtype, out=total.narrow(0, at, out))
             at += out

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .batches import SLACK, Batch, Source, Store, in_chunks, in_memory, lay_out, row_by_row, safe_sum
+from .batches import Batch, Source, in_chunks, lay_out, row_by_row, weighted_sum
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
 
@@ -54,10 +54,10 @@ class Linear:
         """Scores that do not depend on a row's company, not even by rounding."""
         return row_by_row(X, theta if self.outputs == 1 else theta.view(self.outputs, self.features))
 
-    def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Batch:
+    def lay_out(self, X: Tensor | Source, y: Tensor) -> Batch:
         """Records as the formulas below want them: unit rows u and lengths r, x = r u."""
         classes = self.outputs if self.loss.task == "classes" else None
-        return lay_out(X, y, unit_rows=True, classes=classes, store=store, columns=self.features)
+        return lay_out(X, y, unit_rows=True, classes=classes, columns=self.features)
 
     def rows(self, batch: Batch) -> Tensor:
         """The rows x = r u of a batch, in double precision."""
@@ -104,10 +104,10 @@ class Linear:
 
     def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         coefficients = self._coefficients(theta, batch)
-        bound = (1 - SLACK) * clip
+        bound = clip
         if self.outputs == 1:
             coefficients.clamp_(-bound, bound)
         elif math.isfinite(clip):
             norms = torch.linalg.vector_norm(coefficients, dim=1, keepdim=True)
             coefficients.mul_(bound / norms.clamp_(min=bound))
-        return safe_sum(coefficients, batch.X, doubled=batch.doubled).flatten()
+        return weighted_sum(coefficients, batch.X).flatten()

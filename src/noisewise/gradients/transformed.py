@@ -22,7 +22,7 @@ import math
 import torch
 from torch import Tensor
 
-from .batches import SLACK, Batch, in_chunks, safe_sum
+from .batches import Batch, in_chunks, weighted_sum
 from .layers import MLP
 from .linear import Linear
 
@@ -65,7 +65,7 @@ def _linear(
     c = model.slopes(theta, batch).view(len(batch), model.outputs)
     alive = _alive(torch.isfinite(c).all(1), batch)
     c = c.masked_fill(~alive[:, None], 0.0)
-    bound = (1 - SLACK) * clip
+    bound = clip
     if basis is not None:
         near = c.double().mul_(_factors(torch.linalg.vector_norm(c, dim=1, dtype=torch.float64), FAR * bound))
         rows, blocks = batch.X.double(), basis.double().view(model.outputs, model.features, -1)
@@ -74,11 +74,11 @@ def _linear(
         return (inside * _factors(norms, bound)).sum(0), norms, alive
     if scale is None:
         norms = torch.linalg.vector_norm(c, dim=1)
-        return safe_sum(c * _factors(norms, bound), batch.X, doubled=batch.doubled).flatten(), norms, alive
+        return weighted_sum(c * _factors(norms, bound), batch.X).flatten(), norms, alive
     per_output = scale.float().view(model.outputs, model.features)
     lengths = torch.stack([torch.linalg.vector_norm(batch.X / row, dim=1) for row in per_output], dim=1)
     norms = torch.linalg.vector_norm(c * lengths, dim=1)
-    total = safe_sum(c * _factors(norms, bound), batch.X, doubled=batch.doubled).flatten()
+    total = weighted_sum(c * _factors(norms, bound), batch.X).flatten()
     return total / per_output.flatten().double(), norms, alive
 
 
@@ -100,7 +100,7 @@ def _factors(norms: Tensor, bound: float) -> Tensor:
 def soft_count(norms: Tensor, alive: Tensor, threshold: float) -> Tensor:
     """Sum of a ramp from +1/2 for short to -1/2 for long norms: a count that would jump could jump for many by rounding."""
     ramp = ((threshold - norms.double()) / (2 * RAMP * threshold)).clamp_(-0.5, 0.5)
-    return torch.where(alive, ramp, -0.5).sum().mul_(1 - SLACK)  # the slack covers what rounding does to norms
+    return torch.where(alive, ramp, -0.5).sum()
 
 
 def per_record(model: Linear | MLP, theta: Tensor, batch: Batch) -> Tensor:

@@ -8,45 +8,42 @@ they do not decide. U = (w + u)/2^32 and A = (pi/2) (floor(v/4) + a)/2^30, u and
 which is Box and Muller's transform with the circle as four quarters around the axes: two independent standard normals.
 Here all is computed in float32 at the middle of both intervals (u = a = 1/2).
 
-*Error.* Beside its two end words the radius is off by at most 2^-21.5 R + 2^-26 and the sine and cosine by 2^-23.1,
-whatever the bits to come are: found over all 2^32 words and all angles, against double precision (RADIUS and WAVE
-round that up). Words w within ``SMALL`` = 2^17 of either end are not decided here, as u matters too much there.
-Three products and one sum round by 2^-24 each relative to the radius, the scale by 2^-24, so with s < 64
+*Error.* Over all words w at least ``SMALL`` = 2^17 from either end the computed radius r differs from R by at most
+2^-21.6 r + 2^-26.1, and over all angles cosine and sine by at most 2^-23.12, whatever the bits to come are: found by
+going through all 2^32 words and 2^30 angles in double precision. Words nearer to an end, where u matters more, are not
+decided here. The scale, two products and a sum round by 2^-24 of the radius each, so that with s < 64 the scale
 
-    |computed - exact| <= (RADIUS + WAVE + 5 * 2^-24) s R + E0 <= ERROR s R + 2^-19,
+    |computed - exact| <= (2^-21.6 + 2^-23.12 + 4 * 2^-24) s r + E0 <= ERROR s r + 2^-19,
 
-where E0 = 64 * 2^-26 (the radius) + 3 * 2^-25 (the offset's conversion, its part of the sum, the test's own sum).
+where E0 = 64 * 2^-26.1 (the radius) + 3 * 2^-25 (the offset's conversion, its part of the sum, the test's own sum).
 A draw is decided if its distance to the nearest integer plus this bound stays below 1/2.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 F32, I32 = np.float32, np.int32
 HALF, ONE, TWO = F32(0.5), F32(1), F32(2)
-RADIUS, WAVE = 2.0**-21.4, 2.0**-23.1
-ERROR = F32(2.0**-20.4)  # at least RADIUS + WAVE + 5 * 2^-24
+RADIUS, RADIUS_FLOOR, WAVE = 2.0**-21.6, 2.0**-26.1, 2.0**-23.12  # the errors above
+ERROR = F32(2.0**-20.4)
 LIMIT = F32(0.5 - 2.0**-19)
-SMALL = I32(2**17)
+SMALL = F32(2.0**17)
 FAR = F32(2.0**22)  # the radius of words that are not decided here: ERROR * FAR > 1/2
 
-# log(1 + t) = t - t^2/2 + t^3 P(t) between sqrt(1/2) and sqrt(2), and sine and cosine up to pi/4 (Cephes, S. Moshier)
-LOG = tuple(
-    F32(c)
-    for c in (
-        *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
-        *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
-    )
-)
+# -2 log m = s P(s^2) with s = (m - 1)/(m + 1), between sqrt(1/2) and sqrt(2), to 2^-29 of itself
+LOG = tuple(F32(c) for c in (-0.5975832066, -0.7995457388, -1.3333355649, -4.0))
+# sine and cosine up to pi/4 (Cephes, S. Moshier)
 SINE = tuple(F32(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1))
 COSINE = tuple(F32(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
-LN2_HIGH, LN2_LOW = F32(0.693359375), F32(-2.12194440e-4)
-SQRT_HALF_BITS, MANTISSA = I32(0x3F3504F3), I32(0x007FFFFF)
-WHOLE, UNIT = F32(2.0**32), F32(2.0**-32)
+SQRT_HALF, MANTISSA = I32(0x3F3504F3), I32(0x007FFFFF)  # the bits of sqrt(1/2), and of any mantissa
+WHOLE_SQRT_HALF = I32(SQRT_HALF + (32 << 23))  # the bits of 2^32 sqrt(1/2)
+WHOLE, MINUS_UNIT = F32(2.0**32), F32(-(2.0**-32))
+MINUS_TWO_LN2 = F32(-2 * math.log(2))
 NEAR_ONE = F32(0.292 * 2.0**32)  # 1 - U below 0.292: log(1 - x) from x itself, which is more precise
 ANGLE = F32(math.pi / 2 / 2**30)
 MAGIC = F32(1.5 * 2**23)  # adding and subtracting it rounds to the nearest integer
@@ -56,22 +53,20 @@ def radii(words: NDArray[np.int32]) -> NDArray[np.float32]:
     """sqrt(-2 log U) for U = (w + 1/2)/2^32, w the words read as unsigned numbers."""
     upper = words < 0
     end = (words ^ (words >> I32(31))).astype(np.float32) + HALF  # U 2^32, or (1 - U) 2^32 in the upper half
-    bits = np.where(upper, WHOLE - end, end).view(np.int32) - SQRT_HALF_BITS
-    e = ((bits >> I32(23)) - I32(32)).astype(np.float32)
-    t = ((bits & MANTISSA) + SQRT_HALF_BITS).view(np.float32) - ONE
-    t = np.where(upper & (end < NEAR_ONE), -(end * UNIT), t)
-    y, z = np.full_like(t, LOG[0]), t * t
-    for c in LOG[1:]:
-        y = y * t + c
-    y = y * t * z + e * LN2_LOW - HALF * z
-    return np.sqrt(((t + y) + e * LN2_HIGH) * -TWO)
+    bits = np.where(upper, WHOLE - end, end).view(np.int32) - WHOLE_SQRT_HALF
+    e = (bits >> I32(23)).astype(np.float32)
+    m = ((bits & MANTISSA) + SQRT_HALF).view(np.float32)
+    t = np.where(upper & (end < NEAR_ONE), end * MINUS_UNIT, m - ONE)
+    s = t / (t + TWO)
+    z = s * s
+    return np.sqrt((((LOG[0] * z + LOG[1]) * z + LOG[2]) * z + LOG[3]) * s + e * MINUS_TWO_LN2)
 
 
 def waves(words: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cosine and sine of the angle (pi/2) (floor(v/4) + 1/2)/2^30, which lies within pi/4 of zero."""
-    a = ((words >> I32(2)).astype(np.float32) + HALF) * ANGLE
+    a: Any = ((words >> I32(2)).astype(np.float32) + HALF) * ANGLE
     z = a * a
-    cosine: NDArray[np.float32] = ((COSINE[0] * z + COSINE[1]) * z + COSINE[2]) * z * z - HALF * z + ONE
+    cosine = ((COSINE[0] * z + COSINE[1]) * z + COSINE[2]) * z * z - HALF * z + ONE
     return cosine, ((SINE[0] * z + SINE[1]) * z + SINE[2]) * z * a + a
 
 
@@ -98,7 +93,7 @@ def rounded(
     """
     pairs = len(words) // 2
     scaled = radii(words[:pairs]) * std
-    radius = np.where((words[:pairs] ^ (words[:pairs] >> I32(31))) < SMALL, FAR, scaled)
+    radius = np.where(np.abs(words[:pairs] + HALF) < SMALL, FAR, scaled)
     cosine, sine = waves(words[pairs:])
     s, c = sine * radius, cosine * np.where(words[pairs:] & I32(1), -radius, radius)
     swap = (words[pairs:] & I32(2)) != 0

@@ -29,7 +29,7 @@ from .. import _validate
 from ..budget import Terms
 from ..choice import choose_terms
 from ..curator import Curator, Facts, PublicCurator
-from ..curator.curator import LEAST_CLIP
+from ..curator.gradient import LEAST_CLIP
 from ..learned.fast import fast
 from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.clips import longest_step, typical_clip

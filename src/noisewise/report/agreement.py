@@ -44,6 +44,9 @@ MECHANISMS = {
     "choose": BoundedRange,
     "PerturbedObjective": ApproximateDP,
 }
+ITS_OWN = (  # questions whose unit depends on what only they know
+    *("Correct", "CrossMoment", "NormAtMost", "SquaredError", "histograms", "Descent", "OnePass", "PerturbedObjective"),
+)
 UNITS = {  # of statistics whose unit is a number: added or removed, and half of what a replaced record moves
     "Count": (1.0, 0.5),
     "FirstMoment": (1.0, 1.0),
@@ -154,12 +157,20 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
         raise _Contradiction("the size was bought, but no question of trace.json is a count")
     shares = [0.0, *(row["spent"] for row in rows)]
     rising = all(low <= high for low, high in pairwise(shares))
-    if not rising or not _same(shares[-1], training_meter(statement).spent_fraction):
+    if not rising or not _same(shares[-1], _spent(statement, len(rows))):
         raise _Contradiction("what trace.json says was spent is not what its events cost")
     count_share = statement["method"]["settings"].get("count_share")
     for number, (row, event) in enumerate(zip(rows, events, strict=True), 1):
         if not _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share):
             raise _Contradiction(f"question {number} of trace.json has another noise or clip than its event")
+
+
+def _spent(statement: Mapping[str, Any], answers: int) -> float:
+    """The share of the budget that all answers took; that of a plan needs no second pricing."""
+    meter = statement["meter"]
+    if meter["meter"] == "plan":
+        return float(answers / sum(item["count"] for item in meter["plan"]))
+    return training_meter(statement).spent_fraction
 
 
 def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float | None, count_share: Any) -> bool:
@@ -174,8 +185,10 @@ def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float 
         poisson = isinstance(event, Poisson)
         unit = added if adjacency == "add_remove" else max(added, replaced) if poisson else replaced
         return isinstance(mechanism, Gaussian) and _close(std, mechanism.noise_multiplier * unit)
+    if question in ITS_OWN:
+        return True
     if question not in ("gradient", "gradient_norm", "choose"):
-        return True  # its unit depends on what only the question knows
+        return False  # no such question
     if clip is None:
         return False
     if isinstance(mechanism, BoundedRange):

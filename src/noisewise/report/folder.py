@@ -151,7 +151,7 @@ def _document(path: Path, contents: Mapping[str, bytes], name: str, kind: type, 
     if name not in contents and missing is not _REQUIRED:
         return missing
     try:
-        document = json.loads(contents[name])
+        document = json.loads(contents[name], parse_int=_whole)
     except (ValueError, RecursionError):
         raise ValueError(f"{file} is not a JSON document; pass a run folder as noisewise wrote it") from None
     if not isinstance(document, kind):
@@ -159,6 +159,13 @@ def _document(path: Path, contents: Mapping[str, bytes], name: str, kind: type, 
             f"{file} is not a JSON {'object' if kind is dict else 'array'}; pass a run folder of noisewise"
         )
     return document
+
+
+def _whole(digits: str) -> int:
+    """A whole number that a float can hold: charts and words compute with floats."""
+    if len(digits) > 300:
+        raise ValueError("a number is beyond reason")
+    return int(digits)
 
 
 def _rows(rows: Any, fields: Mapping[str, tuple[type, ...]], file: Path) -> list[Mapping[str, Any]]:

@@ -20,8 +20,15 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 def report_page(run: Path) -> str:
-    """The report of a run folder as one HTML document."""
-    folder = read_run(Path(run))
+    """The report of a run folder as one HTML document; a folder that cannot be drawn is a ValueError."""
+    try:
+        return _page(read_run(Path(run)))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError):  # 10^400 is a number in JSON
+        pass
+    raise ValueError(f"{run}: holds a number or a field that cannot be shown; pass a run folder as noisewise wrote it")
+
+
+def _page(folder: RunFolder) -> str:
     style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
     title = f"Privacy report: {words.shorten(folder.run['target'], 60)}"
     head = tag(

@@ -61,6 +61,8 @@ def plus_minus(value: float, half: float) -> str:
     >>> plus_minus(-0.06712, 0.8208), plus_minus(1234.5, 56.7), plus_minus(1.0, 1e-9)
     ('-0.07 ± 0.82', '1,234 ± 57', '1 ± 10⁻⁹')
     """
+    if not math.isfinite(half):
+        return f"{number(value)} ± {number(half)}"
     digits = 1 - math.floor(math.log10(half))
     if -6 <= digits <= 6:
         return f"{value:,.{max(digits, 0)}f} ± {half:,.{max(digits, 0)}f}"

@@ -1,0 +1,60 @@
+"""The shapes in which methods ask: thin, each one question handed to :meth:`Asking.ask`.
+
+A curator, one that also keeps what it released, one that answers from a tape, and one whose answers an auditor hears all
+share them, and differ in ``ask`` alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..events import FULL, Sampling
+from .facts import Answer
+from .gradient import Choice, Gradient, GradientNorm
+from .questions import plain
+
+
+class Asking(ABC):
+    """Whoever answers questions. Each answer draws its own batch and is charged before it is computed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        """The answer to one question; ``noise`` is the noise multiplier, or the epsilon of a choice."""
+
+    def gradient(
+        self,
+        theta: Tensor,
+        *,
+        clip: float,
+        noise_multiplier: float,
+        sampling: Sampling = FULL,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+        quantile_at: float | None = None,
+        count_noise_multiplier: float | None = None,
+    ) -> Answer:
+        """The noised mean of clipped gradients at theta: :class:`~noisewise.curator.gradient.Gradient`."""
+        options = [plain(part) for part in (scale, basis, quantile_at, count_noise_multiplier)]
+        return self.ask(Gradient(plain(theta), plain(clip), *options), noise=noise_multiplier, sampling=sampling)
+
+    def gradient_norm(
+        self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
+    ) -> Answer:
+        """Its norm, or the square: :class:`~noisewise.curator.gradient.GradientNorm`."""
+        question = GradientNorm(plain(theta), plain(clip), bool(squared))
+        return self.ask(question, noise=noise_multiplier, sampling=sampling)
+
+    def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
+        """The index of a candidate with a small loss: :class:`~noisewise.curator.gradient.Choice`."""
+        question = Choice(tuple(plain(theta) for theta in thetas), plain(loss_bound))
+        return int(self.ask(question, noise=epsilon, sampling=sampling).value)
+
+    def statistic(self, what: Any, *, noise_multiplier: float, sampling: Sampling = FULL) -> Answer:
+        """One of the statistics of :mod:`noisewise.curator.questions`, as a noised sum over the batch."""
+        return self.ask(what, noise=noise_multiplier, sampling=sampling)

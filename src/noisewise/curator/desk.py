@@ -1,0 +1,88 @@
+"""Where every question is answered: spend, total, noise, log, in this order and nowhere else."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..budget import AdditiveMeter, MeterView, PlanMeter
+from ..events import Event, rebuilt, sampled
+from ..records.totals import Drawn
+from .facts import Answer, Facts, Released
+from .noise import Stream
+from .questions import MOST_NOISE, HowAsked, plain
+from .sampling import draw
+
+_sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
+
+
+class Desk:
+    """Records, the meter that pays for what is asked of them, the stream of noise, and what was released."""
+
+    __slots__ = ("_lock", "_within", "meter", "records", "stream", "trace", "view")
+
+    def __init__(self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream) -> None:
+        self.records, self.meter, self.stream = records, meter, stream
+        self.view = MeterView(meter)
+        self._lock, self._within = threading.Lock(), 0
+        self.trace: list[Released] = []
+
+    def answer(self, asked: Any, how: HowAsked, facts: Facts | None) -> Answer:
+        """The answer to a question that was rebuilt and checked. A refused charge touches nothing."""
+        event = _sampled(how.sampling, asked.event(how.noise))
+        with self.closed():
+            self.meter.spend(event)
+            drawn = Drawn(draw(how.sampling, self.records, self.stream), how.size)
+            totals = asked.totals(self.records, drawn, how)
+            answer: Answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
+            self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
+        return answer
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """One question at a time, and nobody listens: no setting of a library that a stranger left behind is in force.
+
+        An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
+        handed the rows; another default precision would change how they are kept.
+        """
+        if self._within == threading.get_ident():
+            raise RuntimeError("a question is being answered; ask the next one when it is done")
+        if torch._C._len_torch_dispatch_stack():
+            raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
+        with self._lock, np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+            self._within, usual = threading.get_ident(), torch.get_default_dtype()
+            if usual is not torch.float32:
+                torch.set_default_dtype(torch.float32)
+            try:
+                yield
+            finally:
+                self._within = 0
+                if usual is not torch.float32:
+                    torch.set_default_dtype(usual)
+
+    def released(self) -> tuple[Released, ...]:
+        """The trace with events of its own: whoever changes one changes nothing here."""
+        return tuple(line._replace(event=rebuilt(line.event)) for line in self.trace)
+
+    def log(self, question: str, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
+        """A line of the trace, made of what was released."""
+        length = None
+        if norm:
+            value = answer.value.numpy()
+            length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
+        self.trace.append(Released(question, event, clip, answer.noise_std, length, self.meter.spent_fraction))
+
+
+def checked_noise(noise: Any) -> float:
+    """A plain number that noise can have."""
+    value = plain(noise)
+    if type(value) is not float or not 0 < value <= MOST_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    return value

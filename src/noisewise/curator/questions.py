@@ -1,0 +1,223 @@
+"""What a curator answers: frozen data, never a function, because a function run on records could keep them.
+
+Everything about a question stands in its class: its exact total over a batch, its unit with the proof, the shape of its
+answer, its words in a report, and cases for the laws that every question must pass. The unit is the C of the event
+Gaussian(noise std / C): the most that one record moves the total by under add_remove, half of the most that replacing one
+does under replace_one. A Poisson batch may hold the record or not, whatever the relation, so there a record's own part
+must not exceed the unit either.
+
+A question is answered only if its type is registered here, exactly; it is rebuilt from plain numbers before it is priced,
+and only that copy is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..events import Adjacency, Gaussian, Mechanism, Sampling
+from ..records.totals import Drawn, Floats, IntegerTotal
+from .facts import Answer, Facts
+from .noise import Stream
+
+Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
+
+
+class Records(Protocol):
+    """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them."""
+
+    @property
+    def columns(self) -> int: ...
+    @property
+    def linear(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
+    def vectors(
+        self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
+    ) -> IntegerTotal: ...
+    def short(
+        self,
+        drawn: Drawn,
+        theta: Floats,
+        threshold: float,
+        *,
+        scale: Floats | None = None,
+        basis: Floats | None = None,
+    ) -> IntegerTotal: ...
+    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal: ...
+    def unit_rows(self, drawn: Drawn) -> Parts: ...
+    def scored(self, drawn: Drawn, theta: Floats) -> Parts: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HowAsked:
+    """How a question is asked: the relation, the batch, the noise, how many records are expected, how many columns."""
+
+    adjacency: Adjacency
+    sampling: Sampling
+    noise: float
+    size: float
+    features: int
+
+    def unit(self, added: float, replaced: float) -> float:
+        """The C of Gaussian(noise std / C), from the most that a record added and a record replaced moves a total by."""
+        if self.adjacency == "add_remove":
+            return added
+        return max(added, replaced / 2) if self.sampling[0] == "poisson" else replaced / 2
+
+
+MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
+LEAST_NORM, MOST_NORM = 1e-30, 1e30  # of a threshold for norms
+
+Q = TypeVar("Q", bound=type[Any])
+_known: dict[str, type[Any]] = {}
+_closed: list[bool] = []
+QUESTIONS: Mapping[str, type[Any]] = MappingProxyType(_known)
+FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
+
+
+def question(kind: Q) -> Q:
+    """Register a question. It must say how much one record moves it, and bring cases for the laws."""
+    for needed in ("moves", "total", "answer", "words", "cases"):
+        own = getattr(kind, needed, None)
+        if not own or (needed != "answer" and own is getattr(Sum, needed, None)):
+            raise TypeError(f"{kind.__name__} has no {needed}; a question brings everything about itself")
+    if not kind.cases(2):
+        raise TypeError(f"{kind.__name__} has no cases; the laws would pass it by")
+    if _closed or not kind.__module__.startswith("noisewise.curator."):
+        raise TypeError(f"{kind.__name__} is not defined in the curator's room; a question lives there, with its proof")
+    _known[kind.__name__] = kind
+    FIELDS[kind] = tuple(field.name for field in fields(kind))
+    return kind
+
+
+def close() -> None:
+    """No question is registered from now on: called when the room is complete."""
+    _closed.append(True)
+
+
+def rebuilt(asked: object) -> Any:
+    """The same question made anew from plain numbers; what is not exactly a registered type is refused by name.
+
+    A subclass could say one bound to the clamp and another to the noise, and so could a number that is not a plain one.
+    """
+    kind = type(asked)
+    if QUESTIONS.get(kind.__name__) is not kind:
+        raise TypeError(f"{kind.__name__} is not a question; pass frozen data, one of {', '.join(QUESTIONS)}")
+    return kind(*[plain(getattr(asked, name)) for name in FIELDS[kind]])
+
+
+def plain(value: Any) -> Any:
+    """A plain float, bool, tuple or array of floats; a copy, so that nobody else holds it."""
+    kind = type(value)
+    if value is None or kind is bool or kind is float:
+        return value
+    if isinstance(value, np.ndarray):
+        entries = value if kind is np.ndarray else np.asarray(value)
+        return np.array(entries, dtype=np.float32 if entries.dtype == np.float32 else np.float64)
+    if isinstance(value, Tensor):
+        bare = value.detach() if kind is Tensor else value.detach().as_subclass(Tensor)
+        if type(bare) is not Tensor or bare.layout != torch.strided or bare.is_complex():
+            raise TypeError("pass a plain, real torch.Tensor, not a subclass")
+        return plain((bare if bare.is_cpu else bare.cpu()).numpy())
+    if isinstance(value, float | int | np.number):
+        return float(value)
+    if type(value) in (tuple, list):
+        return tuple(plain(entry) for entry in value)
+    raise TypeError(f"{type(value).__name__} is not plain data; pass numbers, tensors or tuples of them")
+
+
+def released(
+    total: IntegerTotal, multiplier: float, unit: float, stream: Stream, *, over: float = 1.0, dtype: Any = np.float64
+) -> Floats:
+    """The total with Gaussian noise of standard deviation multiplier * unit, rounded onto a public grid, exactly.
+
+    In integers: ``unit`` is unit/one * ones, and what is added has at least multiplier times that as its deviation
+    (the three products round by less than 2^-51, and the last factor is more). ``over``: what the answer is divided by.
+    """
+    std = multiplier * (unit / total.one) * total.ones * (1 + 2.0**-49)
+    whole, grid = stream.on_grid(total.values, std)
+    noisy: Floats = whole.astype(dtype)
+    noisy *= noisy.dtype.type(grid * total.worth / over)
+    return noisy
+
+
+class Sum:
+    """What questions answered by one noised sum have in common."""
+
+    words: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
+    bounded: ClassVar[str] = ""  # what is not exact about the total, but charged for
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__dict__.get("name", cls.__name__)
+
+    def check(self, facts: Facts) -> None:
+        """Refuse, from public facts, what cannot be asked of this model."""
+
+    def event(self, noise: float) -> Mechanism:
+        return Gaussian(noise)
+
+    def unit(self, terms: HowAsked) -> float:
+        """The C of its event, from what the question says about one record."""
+        return terms.unit(*self.moves(terms))  # type: ignore[attr-defined]
+
+    def noise_std(self, terms: HowAsked) -> float:
+        """The standard deviation of the noise on each coordinate of what is released."""
+        return terms.noise * self.unit(terms)
+
+    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
+        return [released(totals[0], terms.noise, self.unit(terms), stream)]
+
+    def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
+        return [self.total(records, drawn, terms)]  # type: ignore[attr-defined]
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        return Answer(torch.tensor(float(noisy[0][0]), dtype=torch.float64), self.noise_std(terms))
+
+    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+        """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
+        return np.asarray(answer.value.double().numpy()).reshape(-1)
+
+    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+        """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
+        return totals[0].values.astype(np.float64) * totals[0].worth
+
+
+def vector(name: str, theta: object) -> None:
+    """Refuse what is not a flat vector of numbers below 1e30 (NaN is not)."""
+    entries = theta if isinstance(theta, np.ndarray) else np.array(theta if type(theta) is tuple else [math.nan])
+    if entries.ndim != 1 or (len(entries) and not (float(entries.min()) > -1e30 and float(entries.max()) < 1e30)):
+        raise ValueError(f"{name} must be a flat vector of finite numbers below 1e30, e.g. tuple(theta.tolist())")
+
+
+def flat(name: str, theta: object) -> None:
+    """Refuse what is not an array, a flat vector of usual numbers."""
+    if not isinstance(theta, np.ndarray):
+        raise ValueError(f"{name} is no array or tensor; pass a flat one")
+    vector(name, theta)
+
+
+def fits(name: str, theta: Sequence[float] | Floats, facts: Facts) -> None:
+    if len(theta) != facts.dimension:
+        raise ValueError(f"theta of {name} must have {facts.dimension} entries")
+
+
+def shaped(name: str, theta: object, facts: Facts) -> None:
+    if not isinstance(theta, np.ndarray) or theta.shape != (facts.dimension,):
+        shape = getattr(theta, "shape", ())
+        raise ValueError(f"{name} has shape {shape}; pass a flat tensor of {facts.dimension}")
+
+
+def positive(name: str, value: object, least: float = 0.0, most: float = math.inf) -> None:
+    if type(value) not in (float, int) or not least <= value <= most or not 0 < value < math.inf:  # type: ignore[operator]
+        raise ValueError(f"{name} is not a plain number from {least:g} to {most:g}; pass one that is")

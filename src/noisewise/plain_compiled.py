@@ -1,0 +1,48 @@
+"""The compiled form of :mod:`noisewise.plain`: the same steps for one entry after the other, so the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import kernels
+from .plain import EXP_TERMS, LEAST, LN2_HIGH, LN2_LOW, LOG2_E, LOG_TERMS, SQRT_HALF
+
+Floats = NDArray[np.float64]
+
+
+@kernels.jit
+def exp(x: Floats, out: Floats) -> None:
+    for i in range(len(x)):
+        bounded = max(x[i], LEAST)
+        k = np.floor(bounded * LOG2_E + 0.5)
+        rest = (bounded - k * LN2_HIGH) - k * LN2_LOW
+        value = EXP_TERMS[0]
+        for t in range(1, 10):
+            value = value * rest + EXP_TERMS[t]
+        out[i] = value * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+
+
+@kernels.jit
+def squared_lengths(rows: Floats, out: Floats) -> None:
+    for i in range(len(rows)):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total = total + rows[i, j] * rows[i, j]
+        out[i] = total
+
+
+@kernels.jit
+def log(x: Floats, out: Floats) -> None:
+    for i in range(len(x)):
+        bits = np.float64(x[i]).view(np.int64)
+        k = np.float64(((bits >> 52) & 0x7FF) - 1022)
+        m = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FE0000000000000).view(np.float64)
+        if m < SQRT_HALF:
+            m, k = m + m, k - 1.0
+        s = (m - 1.0) / (m + 1.0)
+        squared = s * s
+        value = LOG_TERMS[0]
+        for t in range(1, 12):
+            value = value * squared + LOG_TERMS[t]
+        out[i] = value * s + (k * LN2_LOW + k * LN2_HIGH)

@@ -1,0 +1,214 @@
+"""Forward and backward passes of a perceptron in which a record never notices its company.
+
+A float product may round a row differently in a matrix of other height, and elementwise functions of torch treat the last
+few entries of a tensor by other instructions. So rows run on one thread, in chunks padded to a height that is a multiple of
+16, and elementwise functions on whole multiples of 64 entries. That this is enough here and now is *tested* before a height
+is used (``perceptron_selftest``): made-up rows must give the same bits at every place, beside rows of zeros and rows that
+are not finite, and in every height as in the public one that belongs to the expected size of a batch. A height that fails
+is not used (a greater one is); where the public one fails, products run in whole numbers of 15 bits in double precision,
+which are exact in any order; and where even those passes fail, questions are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..gradients.layers import ACTIVATIONS, MLP
+from .perceptron_reference import digits_for, spread_for
+
+aten = torch.ops.aten
+STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently
+TALLEST = 512
+TINY, HALF = np.float32(2.0**-130), np.float32(0.5)
+WHOLE = 64  # entries; no vector loop of torch leaves a rest of such a tensor
+
+# (output gradient, value): turns the first into the input gradient, in place.
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "softplus": ACTIVATIONS["softplus"][1],
+    "tanh": lambda b, a: aten.tanh_backward.grad_input(b, a, grad_input=b),
+    "sigmoid": lambda b, a: aten.sigmoid_backward.grad_input(b, a, grad_input=b),
+    "relu": lambda b, a: aten.threshold_backward.grad_input(b, a, 0, grad_input=b),
+}
+
+
+def up_to(count: int, step: int) -> int:
+    """The next multiple of ``step``."""
+    return -(-count // step) * step
+
+
+def height_for(expected: int) -> int:
+    """The public height of chunks for batches of about ``expected`` records."""
+    return min(up_to(max(math.ceil(expected + 3 * math.sqrt(expected)), 1), STEP), TALLEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The tensors of a pass over ``height`` rows. Flat ones end at a multiple of 64 entries."""
+
+    height: int
+    inputs: list[Tensor]
+    flat_inputs: list[Tensor]
+    slopes: list[Tensor]
+    flat_slopes: list[Tensor]
+    scores: Tensor
+    padded_scores: Tensor  # of a multiple of 64 rows
+    labels: Tensor
+
+
+class Desk:
+    """Memory for passes over chunks of at most ``tallest`` rows, used again and again by one thread."""
+
+    def __init__(self, model: MLP, tallest: int) -> None:
+        self.model, self.tallest = model, tallest
+        self.input_at, self.slope_at = _places(model.sizes[:-1], tallest), _places(model.sizes[1:], tallest)
+        self.inputs, self.slopes = torch.zeros(self.input_at[-1]), torch.zeros(self.slope_at[-1])
+        rows = up_to(tallest, WHOLE)
+        self.scores = torch.zeros(rows, model.outputs)
+        self.labels = torch.zeros(rows, dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
+        self.product = torch.zeros(max(into * out for into, out in pairwise(model.sizes)))
+        self._views: dict[int, Views] = {}
+        inputs, slopes = self.inputs.numpy(), self.slopes.numpy()
+        self.rows, self.marks = inputs[: tallest * model.features].reshape(tallest, -1), self.labels.numpy()
+        self.arrays = (  # as the compiled kernel wants them
+            np.array(model.sizes, np.uint64), np.array([digits_for(width) for width in model.sizes]),
+            np.array([spread_for(into, out) for into, out in pairwise(model.sizes)]),
+            inputs, inputs.view(np.int32), np.array(self.input_at, np.uint64),
+            slopes, slopes.view(np.int32), np.array(self.slope_at, np.uint64),
+        )  # fmt: skip
+
+    def views(self, height: int) -> Views:
+        if height not in self._views:
+            sizes, padded = self.model.sizes, self.scores[: up_to(height, WHOLE)]
+            self._views[height] = Views(
+                height,
+                _matrices(self.inputs, self.input_at, sizes[:-1], height),
+                _flat(self.inputs, self.input_at, sizes[:-1], height),
+                _matrices(self.slopes, self.slope_at, sizes[1:], height),
+                _flat(self.slopes, self.slope_at, sizes[1:], height),
+                self.scores[:height],
+                padded[:, 0] if self.model.outputs == 1 else padded,
+                self.labels[: len(padded)],
+            )
+        return self._views[height]
+
+
+def _places(widths: tuple[int, ...], rows: int) -> list[int]:
+    return list(accumulate((up_to(rows * width, WHOLE) for width in widths), initial=0))
+
+
+def _matrices(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    """Each layer's first ``rows`` rows."""
+    return [flat[at : at + rows * width].view(rows, width) for at, width in zip(places, widths, strict=False)]
+
+
+def _flat(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    return [flat[at : at + up_to(rows * width, WHOLE)] for at, width in zip(places, widths, strict=False)]
+
+
+_local = threading.local()
+
+
+def desk_for(model: MLP, tallest: int) -> Desk:
+    """This thread's desk; the last one is kept."""
+    desk: Desk | None = getattr(_local, "desk", None)
+    if desk is None or desk.tallest != tallest or not (desk.model is model or desk.model == model):
+        desk = _local.desk = Desk(model, tallest)
+    return desk
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it, torch runs on one thread, keeps no books for autograd, and tiny numbers are not flushed to zero.
+
+    Flushing is a setting of each thread, so that a record could meet either one.
+    """
+    threads, flushed = torch.get_num_threads(), TINY * HALF == 0
+    if threads != 1:
+        torch.set_num_threads(1)
+    if flushed:
+        torch.set_flush_denormal(False)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if flushed:
+            torch.set_flush_denormal(True)
+        if threads != 1:
+            torch.set_num_threads(threads)
+
+
+Layer = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
+
+
+def layers_of(model: MLP, theta: Tensor) -> list[Layer]:
+    """The layers of theta in single precision, at an address as every other theta has: products may look at it."""
+    plain = theta.detach().to(torch.float32).contiguous()
+    if plain.data_ptr() % 64 != 0:
+        plain = plain.clone()
+    return [(weights, weights.T, bias) for weights, bias in model.layers(plain)]
+
+
+def forward(model: MLP, layers: list[Layer], views: Views, *, exactly: bool) -> None:
+    """Fills in the inputs of all layers but the first, and the scores."""
+    product = _whole_product if exactly else _float_product
+    activate, _ = ACTIVATIONS[model.activation]
+    *hidden, last = layers
+    for number, layer in enumerate(hidden, 1):
+        flat = views.flat_inputs[number]
+        product(views.inputs[number - 1], layer, views.inputs[number])
+        value = activate(flat)
+        if value is not flat:
+            flat.copy_(value)
+    product(views.inputs[-1], last, views.scores)
+
+
+def backward(model: MLP, layers: list[Layer], views: Views, *, exactly: bool) -> None:
+    """Fills in the output gradients of all layers, from the scores."""
+    product = _whole_product if exactly else _float_product
+    slopes = model.loss.slope(views.padded_scores, views.labels)
+    views.slopes[-1].copy_(slopes.view(len(slopes), -1)[: views.height])
+    for number in range(len(layers) - 1, 0, -1):
+        weights, transposed, _ = layers[number]
+        product(views.slopes[number], (transposed, weights, None), views.slopes[number - 1])
+        BACKWARD[model.activation](views.flat_slopes[number - 1], views.flat_inputs[number])
+
+
+def _float_product(rows: Tensor, layer: Layer, into: Tensor) -> None:
+    """rows @ weights^T + bias."""
+    _, transposed, bias = layer
+    if bias is None:
+        torch.mm(rows, transposed, out=into)
+    else:
+        torch.addmm(bias, rows, transposed, out=into)
+
+
+def _whole_product(rows: Tensor, layer: Layer, into: Tensor) -> None:
+    """The same of rows and weights rounded to whole numbers of 15 bits: exact in double precision up to 2^22 columns."""
+    weights, _, bias = layer
+    left, places = _in_whole(rows.numpy())
+    flat, (place,) = _in_whole(weights.reshape(1, -1).numpy())
+    product = (torch.from_numpy(left) @ torch.from_numpy(flat).view(weights.shape).T).numpy()
+    with np.errstate(over="ignore"):
+        into.copy_(torch.from_numpy(np.ldexp(product, -(places + place)[:, None]).astype(np.float32)))
+    if bias is not None:
+        into.add_(bias)
+    into[torch.from_numpy(~np.isfinite(rows.numpy()).all(axis=1))] = math.nan
+
+
+def _in_whole(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Whole numbers of 15 bits and the power of two of each row; rows that are not finite become zeros."""
+    peaks = (rows.view(np.int32) & 0x7FFFFFFF).max(axis=1, initial=0)
+    good = peaks < 0x7F800000
+    places = 14 + 127 - np.maximum(np.where(good, peaks, 0) >> 23, 1)
+    return np.rint(np.ldexp(np.where(good[:, None], rows, 0).astype(np.float64), places[:, None])), places

@@ -1,0 +1,69 @@
+"""Exact totals: integers, and what they stand for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IntegerTotal:
+    """A sum over records in integers. Private: it never leaves the curator without noise.
+
+    A record's part of it has norm at most ``ones``, which stands for the real number ``one``: that is what a question's
+    unit is measured in. A whole number stands for ``one / ones`` unless ``step`` says otherwise.
+    """
+
+    values: Integers
+    ones: int
+    one: float
+    step: float | None = None
+
+    @property
+    def worth(self) -> float:
+        """What the integer 1 stands for."""
+        return self.one / self.ones if self.step is None else self.step
+
+    def __add__(self, other: IntegerTotal) -> IntegerTotal:
+        return IntegerTotal(self.values + other.values, self.ones, self.one, self.step)
+
+
+class Drawn(NamedTuple):
+    """The records that a question sees: row numbers in order, None for all; and how many were expected, which is public."""
+
+    rows: Integers | None = None
+    expected: float = math.inf
+
+    def count(self, records: int) -> int:
+        """How many they are, out of so many ``records``. Private."""
+        return records if self.rows is None else len(self.rows)
+
+
+class FloatRows(NamedTuple):
+    """Rows and labels in double precision, for walks and minimisers, which are iterations of floats. Private."""
+
+    rows: Tensor
+    labels: Tensor
+
+
+def clipped(vectors: Floats, lengths: Floats, clip: float, ones: int) -> Integers:
+    """Rows as integers of norm at most ``ones``, which stands for ``clip``: shortened, then truncated toward zero.
+
+    Truncation makes no entry larger, so only the rounding of lengths could break the bound; it is checked in integers, and
+    a row that broke it would count as zero.
+    """
+    most = ones * (1 - 2.0**-40)
+    factor = np.where(lengths > clip, most / np.maximum(lengths, clip), most / clip)
+    real = vectors * factor[:, None]
+    whole = np.where(np.abs(real) <= ones, real, 0.0).astype(np.int64)  # truncates; false for NaN
+    fits = np.isfinite(lengths) & ((whole * whole).sum(1) <= ones * ones)
+    whole[~fits] = 0
+    return whole

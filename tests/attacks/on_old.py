@@ -1,0 +1,68 @@
+"""``make attacks-old``: the attacks of this folder, run on the commit where they worked. Each must fail there.
+
+Attacks that never worked are marked ``@pytest.mark.guard(reason)`` and left out. Arguments go to pytest, e.g. ``-k verify``.
+A file that cannot even be imported there, or a fixture that breaks, shows nothing: that is an error and not a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+OLD = "e835328"
+ROOT = Path(__file__).resolve().parents[2]
+HELPERS = ("conftest.py", "desk.py")  # of tests/, which attacks may use
+MARKERS = "markers=guard(reason): an attack that never worked"
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="noisewise-old-") as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(clone)], check=True)
+        subprocess.run(["git", "-C", str(clone), "checkout", "--quiet", "--detach", OLD], check=True)
+        shutil.rmtree(clone / "tests" / "attacks", ignore_errors=True)
+        shutil.copytree(ROOT / "tests" / "attacks", clone / "tests" / "attacks")
+        for name in HELPERS:
+            shutil.copy(ROOT / "tests" / name, clone / "tests" / name)
+        outcomes = attacked(clone, Path(folder) / "outcomes.xml")
+    for test, found in sorted(outcomes.items()):
+        print(f"{found:8} {test}")
+    repelled = [test for test, found in outcomes.items() if found != "failed"]
+    print(f"{len(outcomes) - len(repelled)} of {len(outcomes)} attacks fail on {OLD}, as they should")
+    return 0 if outcomes and not repelled else 1
+
+
+def attacked(clone: Path, report: Path) -> dict[str, str]:
+    """What became of each attack with the sources of the clone."""
+    environment = os.environ | {"PYTHONPATH": str(clone / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    where = "import noisewise; print(noisewise.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", where], env=environment, cwd=clone, capture_output=True, text=True, check=True
+    )
+    if not found.stdout.startswith(str(clone)):
+        raise SystemExit(
+            f"noisewise comes from {found.stdout.strip()}, not from the clone; run this with .venv/bin/python"
+        )
+    quiet = ["-m", "pytest", "tests/attacks", "-q", "--tb=no", "--continue-on-collection-errors"]
+    command = [sys.executable, *quiet, "-m", "not guard", "-o", MARKERS, f"--junitxml={report}", *sys.argv[1:]]
+    done = subprocess.run(command, env=environment, cwd=clone, stdout=sys.stderr)
+    if not report.exists():
+        raise SystemExit(f"pytest stopped with {done.returncode}")
+    return {
+        f"{case.get('classname')}::{case.get('name')}": outcome(case)
+        for case in ElementTree.parse(report).iter("testcase")
+    }
+
+
+def outcome(case: ElementTree.Element) -> str:
+    kinds = {"failure": "failed", "error": "error", "skipped": "skipped"}
+    return next((kinds[part.tag] for part in case if part.tag in kinds), "passed")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
