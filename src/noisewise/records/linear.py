@@ -21,7 +21,6 @@ from ..arithmetic import Arithmetic
 from . import reference
 from .grid import (
     BOUND,
-    CHUNK,
     Floats,
     GridRows,
     Integers,
@@ -41,6 +40,7 @@ RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, an
 PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
 NONE = np.empty(0, np.int64)
 TINY = 1e-100
+AT_ONCE = 1 << 21  # numbers
 EXACT = Arithmetic("exact", ("AES is pseudo-random",))
 
 
@@ -125,12 +125,11 @@ class LinearRecords:
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
         """The sum of losses cut to [0, bound] at each theta; one that is not finite counts as the bound."""
-        totals = np.zeros(len(thetas), np.int64)
+        totals, at = np.zeros(len(thetas), np.int64), self._fine(thetas)
         for here in self.parts(drawn):
-            labels, alive, directions = self.labels(here), self.rows.alive[here], self._directions(here)
-            for i, theta in enumerate(thetas):
-                values = self.loss.row_value(self._scores(here, directions, theta), labels)
-                totals[i] += int(cut_losses(values, alive, bound).sum())
+            labels, alive = self.labels(here), self.rows.alive[here]
+            for i, scores in enumerate(self._scores(here, *at)):
+                totals[i] += int(cut_losses(self.loss.row_value(scores, labels), alive, bound).sum())
         return IntegerTotal(totals, FINE, bound)
 
     def _matrix(self, theta: Floats) -> Floats:
@@ -145,14 +144,21 @@ class LinearRecords:
 
     def scores(self, here: Integers | slice, theta: Floats) -> Floats:
         """Scores of some records, from exact products of theta on a fine grid: (n,), or (n, outputs)."""
-        return self._scores(here, self._directions(here), theta)
+        return next(self._scores(here, *self._fine([theta])))
 
-    def _scores(self, here: Integers | slice, directions: Floats, theta: Floats) -> Floats:
-        matrix = self._matrix(theta)
-        grid = power_of_two_above(longest(matrix) / 2.0**36)
-        products = directions @ np.rint(matrix / grid).T
-        scores = products * (self.rows.reach[here].astype(np.float64) * grid)[:, None]
-        return scores[:, 0] if self.outputs == 1 else scores
+    def _fine(self, thetas: Sequence[Floats]) -> tuple[Floats, list[float]]:
+        """Thetas as columns of whole numbers of norm below 2^37, side by side, and the power of two that each counts."""
+        matrices = [self._matrix(theta) for theta in thetas]
+        grids = [power_of_two_above(longest(matrix) / 2.0**36) for matrix in matrices]
+        whole = [np.rint(matrix / grid) for matrix, grid in zip(matrices, grids, strict=True)]
+        return np.concatenate(whole).T, grids
+
+    def _scores(self, here: Integers | slice, whole: Floats, grids: Sequence[float]) -> Iterator[Floats]:
+        """Scores at each theta. A product of integers below 2^53 is exact, in whatever order it is summed."""
+        products, reach = self._directions(here) @ whole, self.rows.reach[here].astype(np.float64)
+        for i, grid in enumerate(grids):
+            scores = products[:, i * self.outputs : (i + 1) * self.outputs] * (reach * grid)[:, None]
+            yield scores[:, 0] if self.outputs == 1 else scores
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records: rows of norm at most 1 in whole numbers (``ROW`` stands for 1), labels, who is alive."""
@@ -196,12 +202,14 @@ class LinearRecords:
 
     def _height(self, theta: Floats, scale: Floats | None, basis: Floats | None) -> int:
         if scale is None and basis is None:
-            return CHUNK
+            return max(AT_ONCE // self.rows.columns, 256)
         width = len(theta) if basis is None else max(basis.shape[1], self.rows.columns)
         return max((1 << 20) // width, 16)
 
-    def parts(self, drawn: Drawn, height: int = CHUNK) -> Iterator[Integers | slice]:
+    def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
+        """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
         n = drawn.count(len(self))
+        height = height or max(AT_ONCE // self.rows.columns, 256)
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
