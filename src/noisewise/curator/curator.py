@@ -23,7 +23,7 @@ from ..records import records_of
 from ..records.grid import Store, in_memory
 from ..records.totals import IntegerTotal
 from .asking import Asking
-from .desk import Desk, checked_noise
+from .desk import Desk, checked_noise, unheard
 from .facts import Answer, Facts, Released, facts_of
 from .noise import Stream
 from .objective import PerturbedObjective, minimiser, terms
@@ -59,10 +59,6 @@ class Curator(Asking):
         seed: int | None = None,
         store: Store = in_memory,
     ) -> None:
-        if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
-            raise ValueError(
-                f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows"
-            )
         meter = checked_meter(meter)
         if size is None and meter.budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
@@ -71,7 +67,12 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
-        self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
+        with unheard():  # a method has named its terms by now, and may have left something behind
+            if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
+                raise ValueError(
+                    f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows"
+                )
+            self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
         self.__facts = facts_of(model, replace(meter.budget), size=size, row_bound=float(row_bound))

@@ -23,6 +23,26 @@ from .sampling import draw
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 
 
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Whatever touches rows does so in here: no setting of a library that a stranger left behind is in force.
+
+    An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
+    handed the rows; another default precision would change how they are kept.
+    """
+    if torch._C._len_torch_dispatch_stack():
+        raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
+    with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+        usual = torch.get_default_dtype()
+        if usual is not torch.float32:
+            torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            if usual is not torch.float32:
+                torch.set_default_dtype(usual)
+
+
 class Desk:
     """Records, the meter that pays for what is asked of them, the stream of noise, and what was released."""
 
@@ -47,25 +67,15 @@ class Desk:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """One question at a time, and nobody listens: no setting of a library that a stranger left behind is in force.
-
-        An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
-        handed the rows; another default precision would change how they are kept.
-        """
+        """One question at a time, and nobody listens: :func:`unheard`."""
         if self._within == threading.get_ident():
             raise RuntimeError("a question is being answered; ask the next one when it is done")
-        if torch._C._len_torch_dispatch_stack():
-            raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
-        with self._lock, np.errstate(all="ignore"), torch._C.DisableTorchFunction():
-            self._within, usual = threading.get_ident(), torch.get_default_dtype()
-            if usual is not torch.float32:
-                torch.set_default_dtype(torch.float32)
+        with self._lock, unheard():
+            self._within = threading.get_ident()
             try:
                 yield
             finally:
                 self._within = 0
-                if usual is not torch.float32:
-                    torch.set_default_dtype(usual)
 
     def released(self) -> tuple[Released, ...]:
         """The trace with events of its own: whoever changes one changes nothing here."""

@@ -1,0 +1,111 @@
+"""What a method can reach through the things that it shares with the curator, and through what it leaves behind.
+
+Public names only, so that the same file runs on older versions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from noisewise import budget as purses
+from noisewise.budget import Budget
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import Logistic, Softmax
+from noisewise.train import Records, train
+
+SECRET = 30  # private records; there are fewer public ones
+rng = np.random.default_rng(0)
+X = torch.tensor(rng.uniform(-0.5, 0.5, (SECRET, 3)), dtype=torch.float32)
+LABELS = torch.tensor(rng.integers(0, 2, SECRET))
+
+
+class Spy(TorchFunctionMode):
+    """Keeps every tensor as large as the private rows or labels that a function of torch is handed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen += [part for part in args if isinstance(part, torch.Tensor) and len(part) == SECRET]
+        return function(*args, **(kwargs or {}))
+
+
+class DeepSpy(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen += [part for part in args if isinstance(part, torch.Tensor) and len(part) == SECRET]
+        return function(*args, **(kwargs or {}))
+
+
+class Stranger:
+    """The least that a method must have; what it does to the room is up to its kinds."""
+
+    name, needs_public, private = "stranger", False, True
+
+    def settings(self):
+        return {}
+
+    def terms(self, facts):
+        self.before(facts)
+        return purses.Terms.adaptive("gdp")
+
+    def meter(self, facts):  # what older versions ask for
+        self.before(facts)
+        return purses.AdditiveMeter(facts.budget, "gdp")
+
+    def before(self, facts):
+        """What it does when it is asked for its terms."""
+
+    def init(self, theta, facts, public):
+        return theta
+
+    def total_steps(self):
+        return 1
+
+    def done(self, state):
+        return isinstance(state, tuple)
+
+    def step(self, state, private, public):
+        private.gradient(state, clip=1.0, noise_multiplier=private.meter.noise_for(0.5))
+        return (state,)
+
+    def finish(self, state, public):
+        return state[0]
+
+
+def runs(method, model, labels=LABELS, public=None):
+    rows = Records(X, labels, float(SECRET), 1.0)
+    try:
+        return train(method, rows, model=model, budget=Budget(1.0, 1e-6), public=public, seed=1)
+    except RuntimeError:
+        return None
+
+
+class Listening(Stranger):
+    """Leaves a mode of torch behind when it is asked for its terms, before the curator has the rows."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    def before(self, facts):
+        self.mode.__enter__()
+
+
+@pytest.mark.parametrize("spy", [Spy, DeepSpy])
+@pytest.mark.parametrize("model", [Linear(3, Logistic()), MLP((3, 2, 2), Softmax())])
+def test_a_mode_left_behind_with_the_terms_is_not_handed_the_rows(spy, model):
+    mode = spy()
+    labels = 2.0 * LABELS - 1 if isinstance(model, Linear) else LABELS
+    try:
+        runs(Listening(mode), model, labels)
+    finally:
+        mode.__exit__(None, None, None)
+    assert not mode.seen
