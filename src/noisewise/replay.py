@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, cast
 
@@ -138,7 +139,7 @@ class Recording(Asking):
         """What was kept, or None when it was too much."""
         if self._kept > self._most:
             return None
-        return Tape(model, start, self._facts, self._spent, tuple(self._entries))
+        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
 
 
 def kind_of(question: Any) -> str:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisewise import budget as purses
 from noisewise.budget import Budget
+from noisewise.curator import Descent, PublicCurator
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.train import Records, train
@@ -109,3 +110,51 @@ def test_a_mode_left_behind_with_the_terms_is_not_handed_the_rows(spy, model):
     finally:
         mode.__exit__(None, None, None)
     assert not mode.seen
+
+
+class Heard(Softmax):
+    """Keeps what it is shown of records."""
+
+    def slope(self, z, y):
+        seen.append(y)
+        return super().slope(z, y)
+
+
+class Weighed(Logistic):
+    kernel = None
+
+    def slope(self, z, y):
+        seen.append(y)
+        return super().slope(z, y)
+
+    def row_slope(self, z, y):
+        seen.append(y)
+        return super().row_slope(z, y)
+
+
+seen = []
+
+
+class Exchanging(Stranger):
+    """Puts a loss of its own into the model that it is handed with the public rows."""
+
+    needs_public = True
+
+    def init(self, theta, facts, public):
+        object.__setattr__(public.model, "loss", Heard() if public.model.outputs > 1 else Weighed())
+        return theta
+
+    def step(self, state, private, public):
+        seen.clear()
+        if public.model.outputs == 1:
+            private.last_iterate(Descent(torch.zeros(3), 2, 0.1, private.meter.noise_for(0.3)))
+        return super().step(state, private, public)
+
+
+@pytest.mark.parametrize("model", [Linear(3, Logistic()), MLP((3, 2, 2), Softmax())])
+def test_a_loss_put_into_the_public_model_is_not_shown_the_records(model):
+    labels = 2.0 * LABELS - 1 if isinstance(model, Linear) else LABELS
+    public = PublicCurator(X[:5].clone(), labels[:5].clone(), model=model)
+    assert runs(Exchanging(), model, labels, public) is not None
+    assert not seen
+    assert type(model.loss) in (Logistic, Softmax)

@@ -8,6 +8,7 @@ empty batch is answered with noise, and sums are divided by an expected size, ne
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -59,6 +60,7 @@ class Curator(Asking):
         seed: int | None = None,
         store: Store = in_memory,
     ) -> None:
+        model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
         if size is None and meter.budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ class PublicCurator:
     """Public rows behind the curator's questions, so that a method treats both alike. Never hand it private rows."""
 
     def __init__(self, X: Tensor | Source, y: Tensor, *, model: Model, seed: int | None = None) -> None:
-        self.model = model
-        self.batch = model.lay_out(X, y)
+        self.model = deepcopy(model)  # methods hold it, and nothing that they do to it may reach another run
+        self.batch = self.model.lay_out(X, y)
         self.stream = Stream(seed)
 
     @property
