@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -148,6 +149,20 @@ def test_the_sensitivity_of_the_squared_loss_is_reached_at_the_edge_of_a_small_b
     assert 0.99 < float((a - b).norm()) / descent_unit(walk, facts, 4.0) <= 1
 
 
+@pytest.mark.parametrize("multiplier", [1e7, 1e9])
+def test_rounding_parts_neighbours_by_no_more_than_is_charged(multiplier):
+    """Near 999 a theta moves in steps of 2^-43: the record that tips one moves it by far more than its share."""
+    model, size, n = Linear(1, Logistic()), 1000.0, 700
+    facts = facts_for(model, "add_remove", size)
+    walk = Descent(torch.tensor([999.0]), 1, 1.1 * 2.0**-33 * 999 * size / multiplier, multiplier)
+    rows = float_rows(model, torch.ones(n, 1), -torch.ones(n))
+    ends = [float(descend(walk, model, rows._replace(rows=rows.rows[:m], labels=rows.labels[:m]), facts, size))
+            for m in range(1, n)]  # fmt: skip
+    moved = max(abs(a - b) for a, b in pairwise(ends))
+    assert moved > 2 * walk.step_size / size, "exact arithmetic would move it by less"
+    assert moved <= descent_unit(walk, facts, size)
+
+
 def expanding():
     """Ten times the declared records at their common minimum, and one that pulls away: plain steps multiply by -9."""
     model, n, size = Linear(1, Squared()), 400, 40.0
@@ -234,11 +249,11 @@ def one_pass(model, rng, public=5, **more):
 def test_the_noise_of_one_pass_follows_from_the_public_steps_after_it():
     model, rng = model_for(Logistic()), np.random.default_rng(0)
     facts = facts_for(model, "replace_one")
-    assert pass_noise(one_pass(model, rng), facts) == pytest.approx(3.0 / math.sqrt(6), rel=1e-5)
-    assert pass_noise(one_pass(model, rng, passes=7), facts) == pytest.approx(3.0 / 6, rel=1e-5)
+    assert pass_noise(one_pass(model, rng), facts) == pytest.approx(3.0 / math.sqrt(6), rel=2e-5)
+    assert pass_noise(one_pass(model, rng, passes=7), facts) == pytest.approx(3.0 / 6, rel=2e-5)
     contraction = 1 - 0.5 * 0.2
     expected = 3.0 / math.sqrt(sum(contraction ** (-2 * j) for j in range(6)))
-    assert pass_noise(one_pass(model, rng, l2=0.2), facts) == pytest.approx(expected, rel=1e-5)
+    assert pass_noise(one_pass(model, rng, l2=0.2), facts) == pytest.approx(expected, rel=2e-5)
     long = pass_noise(one_pass(model, rng, l2=1.0, step_size=0.8, passes=500), facts)
     assert 0 < long < 1e-3
 
@@ -463,4 +478,4 @@ def test_a_tensor_that_lies_about_its_length_does_not_lower_the_noise():
     rows = torch.zeros(2, 3).as_subclass(Longer)
     walk = OnePass(torch.zeros(3), rows, torch.zeros(2), 0.1, 3.0)
     assert type(walk.public_rows) is torch.Tensor
-    assert pass_noise(walk, facts_for(model, "replace_one")) == pytest.approx(3.0 / math.sqrt(3), rel=1e-5)
+    assert pass_noise(walk, facts_for(model, "replace_one")) == pytest.approx(3.0 / math.sqrt(3), rel=2e-5)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 ROUNDING = 1 + 2.0**-20
+ROUNDED = 2.0**-18  # of the noise: more than rounding can part the ends of two walks by, see `not_lost`
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
@@ -174,13 +175,15 @@ def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
         series = 1.0 if shrink >= 1 else -math.expm1(walk.steps * math.log1p(-shrink))
         unit = L * series / walk.l2 / size * ROUNDING
     not_lost(walk, walk.noise_multiplier * unit, L, walk.steps)
-    return unit
+    return unit * (1 + walk.noise_multiplier * ROUNDED)
 
 
 def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
     """Refuse, from public facts, noise that is not a million times what rounding of a whole walk could amount to.
 
     Below that, a rounded walk could end in one of several places by the side it came from, and noise would not hide it.
+    Above it rounding is still felt where noise is many times the sensitivity, so it is charged: ``ROUNDED`` of the noise
+    is added to the sensitivity.
     """
     reach = min(walk.radius, L / walk.l2 if walk.l2 else math.inf, walk.step_size * L * steps)
     shrink = walk.step_size * walk.l2
@@ -225,7 +228,7 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     amplification = public_steps + 1 if growth == 1 else math.expm1(min(exponent, 20.0)) / (growth - 1)
     noise = walk.noise_multiplier * L / math.sqrt(amplification) * ROUNDING
     not_lost(walk, eta * noise, L, (facts.size or 1.0) + public_steps)
-    return noise
+    return noise * (1 + walk.noise_multiplier * ROUNDED)
 
 
 def walk_once(walk: OnePass, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
