@@ -65,6 +65,16 @@ def test_a_masked_row_stays_masked_in_another_basis():
     assert torch.allclose(values[0] * 40, values[1] * 39, atol=2e-5)
 
 
+def test_bases_of_both_precisions_follow_each_other():
+    """It once failed half-way: rows were longer and their bound was not."""
+    X, y = shifted(10, 3, 0)
+    curator = curator_of(X, y, Linear(4, Logistic()))
+    curator.change_basis(torch.eye(4))
+    curator.change_basis(1e6 * torch.eye(4, dtype=torch.float64))
+    assert curator.facts.row_bound >= 1e6
+    assert torch.equal(curator.in_first_basis(torch.ones(4)), torch.full((4,), 1e6))
+
+
 @pytest.mark.parametrize("matrix", [torch.eye(3), torch.full((4, 4), math.nan), torch.ones(4)])
 def test_a_wrong_basis_is_refused(matrix):
     X, y = shifted(10, 3, 0)

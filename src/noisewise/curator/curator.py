@@ -21,7 +21,7 @@ from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, ApproximateDP, Event, Gaussian, Sampling
 from ..gradients import Linear, Model
 from ..records import records_of
-from ..records.grid import Store, in_memory
+from ..records.grid import Store, in_memory, power_of_two_above
 from ..records.totals import IntegerTotal
 from .asking import Asking
 from .desk import Desk, checked_noise, unheard
@@ -168,16 +168,17 @@ class Curator(Asking):
             return self.__float_answer("PerturbedObjective", event, value, chosen.output_std)
 
     def __noised(self, end: Tensor, std: float, multiplier: float) -> Tensor:
-        """The end of a float iteration with exact noise: it is put on a grid of std 2^-28 first.
+        """The end of a float iteration with exact noise: it is put on a grid of about std 2^-28 first.
 
-        That moves each coordinate by at most half a step, so two neighbours by at most sqrt(d) steps more, which is
-        charged: noise grows by the factor 1 + multiplier sqrt(d) 2^-28.
+        The grid is a power of two, so that dividing by it is exact. Rounding moves each coordinate by at most half a
+        step, so two neighbours by at most sqrt(d) steps more, which is charged: noise grows by the factor
+        1 + multiplier sqrt(d) 2^-28.
         """
-        step = std / FINE_NOISE
+        step = power_of_two_above(std / FINE_NOISE) / 2
         whole = np.rint(np.clip(end.numpy() / step, -(2.0**62), 2.0**62)).astype(np.int64)
         wider = 1 + multiplier * math.sqrt(len(whole)) / FINE_NOISE
-        total = IntegerTotal(whole, round(FINE_NOISE), 1.0, step)
-        return torch.from_numpy(released(total, wider, 1.0, self.__desk.stream).astype(np.float32))
+        total = IntegerTotal(whole, 1, step)
+        return torch.from_numpy(released(total, wider, std, self.__desk.stream).astype(np.float32))
 
     def __float_answer(self, name: str, event: Event, value: Tensor, std: float) -> Answer:
         answer = Answer(value, std)
@@ -206,12 +207,12 @@ class Curator(Asking):
             raise ValueError(f"matrix must be a finite {features} x {features} matrix")
         if not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
-        with self.__desk.closed():
-            self.__desk.records = self.__desk.records.in_basis(entries, self.__store)
-        step = torch.from_numpy(entries)
-        self.__basis = step if self.__basis is None else self.__basis @ step
-        norm = float(np.linalg.norm(entries, 2)) * (1 + 2.0**-20)
-        self.__facts = replace(self.__facts, row_bound=self.__facts.row_bound * norm)
+        step = torch.from_numpy(entries.astype(np.float64))
+        basis = step if self.__basis is None else self.__basis @ step
+        norm = float(np.linalg.norm(step.numpy(), 2)) * (1 + 2.0**-20)
+        with self.__desk.closed():  # nothing that could fail comes after: rows, basis and bound change together
+            self.__desk.records = self.__desk.records.in_basis(step.numpy(), self.__store)
+            self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
