@@ -285,3 +285,15 @@ def test_a_seeded_run_is_the_same_with_either_arithmetic():
         return done.stdout
 
     assert fit("reference") == fit("compiled") != ""
+
+
+@pytest.mark.parametrize("columns", [1, 3, 40])
+def test_chunks_of_unit_rows_are_so_short_that_sums_of_their_squares_are_exact(columns):
+    """2^18 squares of 36 bits have 54, one more than a double: a sum of longer chunks would depend on their order."""
+    n = 1 << 18
+    X = torch.ones(n, columns) * torch.linspace(0.5, 1.0, n)[:, None] / columns**0.5
+    rows = grid.lay_out(X, torch.ones(n), columns=columns, classes=None)
+    chunks = [chunk for chunk, _, _ in LinearRecords(rows, Logistic()).unit_rows(Drawn())]
+    assert sum(map(len, chunks)) == n
+    assert max(map(len, chunks)) * linear.ROW**2 <= 2**53
+    assert max(map(len, chunks)) * linear.ROW * linear.LABEL <= 2**53

@@ -35,6 +35,7 @@ from .totals import Drawn, FloatRows, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector
 ROW = 1 << 18  # length of a row of norm 1 in statistics
+SUMMED = 1 << 16  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
 LABEL = 1 << 16
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
 PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
@@ -162,7 +163,7 @@ class LinearRecords:
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records: rows of norm at most 1 in whole numbers (``ROW`` stands for 1), labels, who is alive."""
-        for here in self.parts(drawn):
+        for here in self.parts(drawn, min(SUMMED, max((1 << 21) // self.rows.columns, 256))):
             yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]
 
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
