@@ -158,3 +158,21 @@ def test_a_loss_put_into_the_public_model_is_not_shown_the_records(model):
     assert runs(Exchanging(), model, labels, public) is not None
     assert not seen
     assert type(model.loss) in (Logistic, Softmax)
+
+
+class Profiling(Stranger):
+    """Asks with a profiler of torch on, which keeps the shape of every tensor."""
+
+    def __init__(self):
+        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)
+
+    def step(self, state, private, public):
+        with self.profiler:
+            return super().step(state, private, public)
+
+
+def test_a_profiler_is_not_told_how_many_records_there_are():
+    method = Profiling()
+    runs(method, MLP((3, 2, 2), Softmax()))
+    shapes = [shape for event in method.profiler.events() for shape in event.input_shapes]
+    assert not [shape for shape in shapes if SECRET in shape]

@@ -28,10 +28,14 @@ def unheard() -> Iterator[None]:
     """Whatever touches rows does so in here: no setting of a library that a stranger left behind is in force.
 
     An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
-    handed the rows; another default precision would change how they are kept.
+    handed the rows, and a profiler the shapes of batches; another default precision would change how rows are kept.
     """
     if torch._C._len_torch_dispatch_stack():
         raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
+    if torch._C._autograd._profiler_enabled():
+        raise RuntimeError(
+            "a profiler of torch is on, which would see how many records there are; stop it before asking"
+        )
     with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
         usual = torch.get_default_dtype()
         if usual is not torch.float32:
