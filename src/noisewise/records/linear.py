@@ -163,7 +163,7 @@ class LinearRecords:
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records: rows of norm at most 1 in whole numbers (``ROW`` stands for 1), labels, who is alive."""
-        for here in self.parts(drawn, min(SUMMED, max((1 << 21) // self.rows.columns, 256))):
+        for here in self.parts(drawn):
             yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]
 
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
@@ -203,14 +203,17 @@ class LinearRecords:
 
     def _height(self, theta: Floats, scale: Floats | None, basis: Floats | None) -> int:
         if scale is None and basis is None:
-            return max(AT_ONCE // self.rows.columns, 256)
+            return self._usual_height()
         width = len(theta) if basis is None else max(basis.shape[1], self.rows.columns)
         return max((1 << 20) // width, 16)
+
+    def _usual_height(self) -> int:
+        return min(SUMMED, max(AT_ONCE // self.rows.columns, 256))
 
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
         n = drawn.count(len(self))
-        height = height or max(AT_ONCE // self.rows.columns, 256)
+        height = height or self._usual_height()
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
