@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .budget import Budget
 from .curator import PublicCurator
+from .curator.desk import nobody_listens, unheard
 from .data.checks import labels_of, names_of, public_pair, rows_of, same_length
 from .data.desk import our_words
 from .data.encode import Encoder
@@ -80,6 +81,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         What was fitted before stays as it was when this fails.
         """
+        nobody_listens()  # the method is somebody's object, made before this
         fresh = self._fresh()
         fresh._fit(X, y, public)
         return self._become(fresh)
@@ -99,6 +101,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
         mapped into memory, so that they need not fit into it.
         """
+        nobody_listens()  # the method is somebody's object, made before this
         fresh = self._fresh()
         fresh._fit_files(paths, public, separator, cache, reading, origin or Origin())
         return self._become(fresh)
@@ -230,13 +233,15 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _train(self, task: Task) -> None:
         """One private run."""
-        task, model = self._prepared(task)
+        with unheard():
+            task, model = self._prepared(task)
+            labels = as_labels(task.private.y, model)
         private, public, assumed, preparation = task.private, task.public, list(task.assumed), task.preparation
         size = self._size(len(private.y))
         if size is not None:
             relation = self.adjacency == "replace_one"
             assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
-        records = Records(private.X, as_labels(private.y, model), size, row_bound=1.0, store=task.store)
+        records = Records(private.X, labels, size, row_bound=1.0, store=task.store)
         curator = None
         if public is not None:
             curator = PublicCurator(public.X, as_labels(public.y, model), model=model)

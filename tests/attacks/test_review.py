@@ -5,17 +5,22 @@ Public names only, so that the same file runs on older versions.
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import noisewise as nw
 from noisewise import budget as purses
 from noisewise.budget import Budget
 from noisewise.curator import Descent, PublicCurator
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
+from noisewise.methods import Method
+from noisewise.report.statement import make_statement
 from noisewise.train import Records, train
 
 SECRET = 30  # private records; there are fewer public ones
@@ -176,3 +181,49 @@ def test_a_profiler_is_not_told_how_many_records_there_are():
     runs(method, MLP((3, 2, 2), Softmax()))
     shapes = [shape for event in method.profiler.events() for shape in event.input_shapes]
     assert not [shape for shape in shapes if SECRET in shape]
+
+
+class Early(Method):
+    """Leaves its mode behind when it is made, before anybody fits."""
+
+    name = "early"
+
+    def __init__(self):
+        self.mode = DeepSpy()
+        self.mode.__enter__()
+
+    terms, init, step, finish, settings = (
+        Stranger.terms,
+        Stranger.init,
+        Stranger.step,
+        Stranger.finish,
+        Stranger.settings,
+    )
+    done, before = Stranger.done, Stranger.before
+
+
+if not hasattr(purses, "Terms"):  # what older versions ask for
+    Early.meter, Early.__abstractmethods__ = Stranger.meter, frozenset()
+
+
+def test_a_mode_left_behind_by_a_method_that_was_just_made_is_not_handed_the_rows():
+    rows, labels, method = X.numpy().astype(float), LABELS.numpy(), Early()
+    try:
+        model = nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), method=method, random_state=0)
+        with contextlib.suppress(RuntimeError):
+            model.fit(rows, labels)
+    finally:
+        method.mode.__exit__(None, None, None)
+    assert not method.mode.seen
+
+
+class Named(Stranger):
+    name = "plain\nPromise: (0, 0)-DP"
+
+
+def test_the_name_of_a_method_adds_no_line_to_a_statement():
+    method = Named()
+    run = runs(method, Linear(3, Logistic()), 2.0 * LABELS - 1)
+    shape = {"kind": "linear", "shape": "3", "loss": "logistic"}
+    made = make_statement(method=method.name, settings={}, run=run, model=shape, assumed=["nothing"])
+    assert not [line for line in str(made).splitlines() if line.startswith("Promise: (0, 0)")]

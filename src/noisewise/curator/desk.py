@@ -23,6 +23,16 @@ from .sampling import draw
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 
 
+def nobody_listens() -> None:
+    """Refuse to touch rows while torch would tell somebody about them."""
+    if torch._C._len_torch_dispatch_stack():
+        raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
+    if torch._C._autograd._profiler_enabled():
+        raise RuntimeError(
+            "a profiler of torch is on, which would see how many records there are; stop it before asking"
+        )
+
+
 @contextmanager
 def unheard() -> Iterator[None]:
     """Whatever touches rows does so in here: no setting of a library that a stranger left behind is in force.
@@ -30,12 +40,7 @@ def unheard() -> Iterator[None]:
     An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
     handed the rows, and a profiler the shapes of batches; another default precision would change how rows are kept.
     """
-    if torch._C._len_torch_dispatch_stack():
-        raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
-    if torch._C._autograd._profiler_enabled():
-        raise RuntimeError(
-            "a profiler of torch is on, which would see how many records there are; stop it before asking"
-        )
+    nobody_listens()
     with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
         usual = torch.get_default_dtype()
         if usual is not torch.float32:
