@@ -114,7 +114,7 @@ def make_statement(
         "events": events,
         "preparation": dict(preparation) if private and preparation is not None else None,
         "size": size,
-        "method": {"name": method, "settings": dict(settings)},
+        "method": {"name": " ".join(str(method).split()), "settings": dict(settings)},  # one line, which adds no other
         "model": dict(model),
         "hyper_parameters": hyper_parameters,
         "assumed": list(assumed),
