@@ -366,6 +366,14 @@ def room(model, adjacency="add_remove", row_bound=1.0, size=50.0, seed=1, n=50):
     return with_purse(X, y, model=model, meter=Purse(adjacency), size=size, row_bound=row_bound, seed=seed)
 
 
+def test_a_walk_with_more_noise_than_any_answer_survives_is_refused_before_it_is_paid():
+    curator = room(model_for(Logistic()))
+    with pytest.raises(ValueError, match="noise multiplier"):
+        curator.last_iterate(Descent(torch.zeros(3), 1, 0.1, 1e30))
+    assert not curator.trace
+    assert not curator.meter.paid
+
+
 def test_the_answers_carry_the_promised_noise_and_are_paid_as_promised():
     model = model_for(Logistic())
     walk = Descent(torch.zeros(3), 5, 0.5, 3.0, 0.1)

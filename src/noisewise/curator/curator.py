@@ -133,7 +133,7 @@ class Curator(Asking):
         if type(walk) not in (Descent, OnePass):
             raise TypeError(f"{type(walk).__name__} is not a walk; pass frozen data, Descent(...) or OnePass(...)")
         walk = _rebuilt_walk(walk, self.__facts.dimension)
-        size, event, facts = self.__known_size(), Gaussian(walk.noise_multiplier), self.__facts
+        size, event, facts = self.__known_size(), Gaussian(checked_noise(walk.noise_multiplier)), self.__facts
         std = (
             event.noise_multiplier * descent_unit(walk, facts, size)
             if isinstance(walk, Descent)
