@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from noisewise.losses import LOSSES, Hinge, HuberHinge, Logistic, Softmax, Squared, loss_named
+from noisewise.gradients import MLP, Linear
+from noisewise.losses import LOSSES, ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared, loss_named
 
 SCALAR = [Logistic(), Hinge(), HuberHinge(), HuberHinge(0.05), HuberHinge(3.0), Squared()]
 Z = torch.linspace(-8, 8, 1601, dtype=torch.float64)
@@ -104,3 +105,10 @@ def test_names_find_losses_and_a_wrong_one_is_refused_with_the_right_ones():
     for width in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="width"):
             HuberHinge(width)
+
+
+def test_weights_are_one_for_each_class():
+    for model in (lambda loss: Linear(3, loss, 4), lambda loss: MLP((3, 5, 4), loss)):
+        assert model(ClassWeighted(Softmax(), (1.0, 2.0, 3.0, 4.0))).outputs == 4
+        with pytest.raises(ValueError, match="2 for 4 classes"):
+            model(ClassWeighted(Softmax(), (1.0, 2.0)))

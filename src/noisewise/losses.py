@@ -274,6 +274,13 @@ class ClassWeighted:
         ]
 
 
+def check_weights(loss: Loss, outputs: int) -> None:
+    """Refuse weights that are not one for each class."""
+    weights = getattr(loss, "weights", None)
+    if weights is not None and len(weights) != max(outputs, 2):
+        raise ValueError(f"weights are {len(weights)} for {max(outputs, 2)} classes; pass one for each")
+
+
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Hinge(), HuberHinge(), Squared(), Softmax())}
 
 

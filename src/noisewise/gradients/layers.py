@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from ..losses import Loss
+from ..losses import Loss, check_weights
 from .batches import Batch, Source, in_chunks, lay_out, row_by_row, weighted_sum
 
 aten = torch.ops.aten
@@ -61,6 +61,7 @@ class MLP:
             raise ValueError(
                 f"sizes end in {self.outputs} for the loss {self.loss}; softmax has one per class, others one"
             )
+        check_weights(self.loss, self.outputs)
 
     @property
     def features(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..losses import Loss
+from ..losses import Loss, check_weights
 from .batches import Batch, Source, in_chunks, lay_out, row_by_row, weighted_sum
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
@@ -31,6 +31,7 @@ class Linear:
             raise ValueError(
                 f"outputs is {self.outputs} for the loss {self.loss}; softmax has one per class, others one"
             )
+        check_weights(self.loss, self.outputs)
 
     @property
     def dimension(self) -> int:
