@@ -1,7 +1,7 @@
 """Private records of a perceptron: exact integer sums, forward passes that do not depend on a record's company.
 
-Rows stand on the grid like those of a linear model; passes run in single precision on chunks of one public shape, tested
-before they are used (:mod:`noisewise.records.perceptron_selftest`), and what they give is put into integers.
+Rows stand on the grid like those of a linear model; passes run in single precision on padded chunks, every height of which is
+tested before it is used (:mod:`noisewise.records.perceptron_selftest`), and what they give is put into integers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ BOUNDED = Arithmetic(
     "bounded",
     (
         "AES is pseudo-random",
-        "a product of one constant shape gives a row the same bits in every place, as tested when the run began",
+        "products of single precision give a row the same bits in every place and in every chunk height that was used, "
+        "as tested before its first use",
     ),
 )
 
