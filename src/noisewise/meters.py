@@ -241,7 +241,7 @@ class PlanMeter(_NotCopied):
     False
     """
 
-    __slots__ = ("_accountant", "_budget", "_epsilon", "_events", "_plan", "_remaining")
+    __slots__ = ("_accountant", "_budget", "_epsilon", "_events", "_plan", "_remaining", "_total", "_used")
     adaptive = False
     name = "plan"
 
@@ -253,6 +253,7 @@ class PlanMeter(_NotCopied):
         self._budget = budget
         self._plan = counts
         self._remaining = Counter(counts)
+        self._total, self._used = counts.total(), 0
         self._events: Counter[Leaf] = Counter()
         self._accountant, self._epsilon = _price_of(tuple(counts.items()), budget.delta, budget.adjacency, accountant)
         if not self.epsilon <= budget.epsilon:
@@ -279,8 +280,7 @@ class PlanMeter(_NotCopied):
     @property
     def spent_fraction(self) -> float:
         """The share of the plan's events that were used; the whole plan stays charged."""
-        total = sum(self._plan.values())
-        return sum(self._events.values()) / total if total else 1.0
+        return self._used / self._total if self._total else 1.0
 
     @property
     def events(self) -> Counter[Leaf]:
@@ -300,9 +300,10 @@ class PlanMeter(_NotCopied):
         """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
         self._check_process()
         with self._lock:
-            if isinstance(event, Leaf) and self._remaining.get(event, 0) > 0:  # the common case: one planned mechanism
-                self._remaining[event] -= 1
+            if isinstance(event, Leaf) and (left := self._remaining.get(event, 0)) > 0:  # the common case
+                self._remaining[event] = left - 1
                 self._events[event] += 1
+                self._used += 1
                 return
             counts = leaves(event)
             if not counts <= self._remaining:
@@ -313,6 +314,7 @@ class PlanMeter(_NotCopied):
                 )
             self._remaining -= counts
             self._events.update(counts)
+            self._used += counts.total()
 
     def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
         """Refused: the noise of a plan is fixed beforehand."""

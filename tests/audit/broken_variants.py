@@ -21,7 +21,7 @@ import noisewise.curator.desk as room
 import noisewise.train as loop
 from noisewise.accounting import pld
 from noisewise.budget import Budget, Terms, open_meter
-from noisewise.curator import Curator
+from noisewise.curator import Asking, Curator
 from noisewise.curator.noise import Stream
 from noisewise.curator.sampling import expected_size
 from noisewise.events import BoundedRange, Gaussian, Repeated
@@ -41,9 +41,9 @@ def patched(*changes):
 
 def less_noise(share):
     """Every draw of noise is multiplied by ``share``, and choices are as much clearer, unknown to the meter."""
-    rounded, floats, choose = Stream.on_grid, Stream._add_noise, Stream.choose
+    rounded, floats, choose = Stream.released, Stream._add_noise, Stream.choose
     return patched(
-        (Stream, "on_grid", lambda s, total, std: rounded(s, total, share * std)),
+        (Stream, "released", lambda s, total, std, *worth: rounded(s, total, share * std, *worth)),
         (Stream, "_add_noise", lambda s, total, std, scale, dtype: floats(s, total, share * std, scale, dtype)),
         (Stream, "choose", lambda s, scores, scale: choose(s, scores, scale / Fraction(share))),
     )
@@ -75,6 +75,8 @@ def realised_batch_size():
         return rows
 
     class Realised(Curator):
+        gradient = Asking.gradient
+
         def ask(self, question, *, noise, sampling=("full",)):
             answer = super().ask(question, noise=noise, sampling=sampling)
             if question.name != "gradient":
@@ -100,14 +102,14 @@ def noise_reused():
     """Every answer is noised with the same draws."""
     rounded, kept = Stream.on_grid, {}
 
-    def again(self, total, std):
+    def again(self, total, std, worth, dtype=float):
         if kept.get("stream") is not self:
             kept.update(stream=self, noise=rounded(self, np.zeros(1024, np.int64), 2.0**40)[0] / 2.0**40)
         step = 2.0 ** math.floor(math.log2(std / 32))
         noise = kept["noise"][: len(total)] * 2.0**35 * std
-        return np.rint((total + noise) / step).astype(np.int64), step
+        return (np.rint((total + noise) / step) * (step * worth)).astype(dtype)
 
-    return patched((Stream, "on_grid", again))
+    return patched((Stream, "released", again))
 
 
 @dataclass(frozen=True)

@@ -273,3 +273,14 @@ def test_the_uniforms_of_the_slow_computation_are_uniform():
         float(n) for i, w in enumerate(words[:1000]) for n in slow_normals(int(w) >> 32, int(w) % 2**32, deep, i)
     ]
     assert stats.kstest(normals, "norm").pvalue > RARE
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 7, 3000, 140_001])
+def test_what_is_released_is_the_rounded_noise_times_its_worth(size, dtype):
+    total = np.arange(size, dtype=np.int64) * 12345
+    stream, other = Stream(4), Stream(4)
+    for _ in range(3):  # the room of draws is used again
+        k, step = other.on_grid(total, 2.0**20)
+        expected = k.astype(dtype) * dtype(step * 0.37)
+        assert np.array_equal(stream.released(total, 2.0**20, 0.37, dtype), expected)

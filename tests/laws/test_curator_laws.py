@@ -165,9 +165,9 @@ class Recorder:
     def __init__(self):
         self.stds, self.scales = [], []
 
-    def on_grid(self, total, std):
+    def released(self, total, std, worth, dtype=float):
         self.stds.append(Fraction(std))
-        return total, 1.0
+        return total * worth
 
     def choose(self, scores, scale):
         self.scales.append(Fraction(scale))

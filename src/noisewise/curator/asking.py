@@ -40,8 +40,8 @@ class Asking(ABC):
         count_noise_multiplier: float | None = None,
     ) -> Answer:
         """The noised mean of clipped gradients at theta: :class:`~noisewise.curator.gradient.Gradient`."""
-        options = [plain(part) for part in (scale, basis, quantile_at, count_noise_multiplier)]
-        return self.ask(Gradient(plain(theta), plain(clip), *options), noise=noise_multiplier, sampling=sampling)
+        question = Gradient.of(theta, clip, scale, basis, quantile_at, count_noise_multiplier)
+        return self.ask(question, noise=noise_multiplier, sampling=sampling)
 
     def gradient_norm(
         self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False

@@ -26,6 +26,7 @@ from ..records.totals import IntegerTotal
 from .asking import Asking
 from .desk import Desk, checked_noise, unheard
 from .facts import Answer, Facts, Released, facts_of
+from .gradient import Gradient
 from .noise import Stream
 from .objective import PerturbedObjective, minimiser, terms
 from .oneshot import Descent, NoisyWalk, OnePass, descend, descent_unit, pass_noise, walk_once
@@ -111,7 +112,26 @@ class Curator(Asking):
 
         *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
         """
-        asked = rebuilt(question)
+        return self.__asked(rebuilt(question), noise, sampling)
+
+    def gradient(
+        self,
+        theta: Tensor,
+        *,
+        clip: float,
+        noise_multiplier: float,
+        sampling: Sampling = FULL,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+        quantile_at: float | None = None,
+        count_noise_multiplier: float | None = None,
+    ) -> Answer:
+        """:meth:`Asking.gradient`, made of plain numbers here and so not rebuilt: training asks little else."""
+        asked = Gradient.of(theta, clip, scale, basis, quantile_at, count_noise_multiplier)
+        return self.__asked(asked, noise_multiplier, sampling)
+
+    def __asked(self, asked: Any, noise: float, sampling: Sampling) -> Answer:
+        """The answer to a question that nobody else holds."""
         asked.check(self.__facts)
         plainly = plain_sampling(sampling)
         if asked.mean:

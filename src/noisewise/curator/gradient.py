@@ -26,6 +26,7 @@ from .questions import (
     Sum,
     fits,
     flat,
+    plain,
     positive,
     question,
     released,
@@ -78,6 +79,11 @@ class Gradient(Sum):
     name: ClassVar[str] = "gradient"
     words: ClassVar[str] = "clipped gradient"
     mean: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, theta: object, clip: object, *options: object) -> Gradient:
+        """The question made of plain copies of what is given."""
+        return cls(plain(theta), plain(clip), *(None if part is None else plain(part) for part in options))
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)

@@ -18,7 +18,7 @@ import math
 import os
 import threading
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -122,11 +122,19 @@ class Stream:
         h is public, the power of two with std/64 < h <= std/32. The total is a vector of int64, or a number of zeros.
         """
         public = grid(std)
-        if not isinstance(total, int) and (total.dtype != np.int64 or total.ndim != 1):
-            raise TypeError("the total must be a vector of int64: exact sums, in units of their own grid")
+        if not isinstance(total, int):
+            _whole(total)
         with self._lock:
             self._never_forked()
             return self._sampler.on_grid(self._secret, total, public), public.step
+
+    def released(self, total: NDArray[np.int64], std: float, worth: float, dtype: Any = np.float64) -> NDArray[Any]:
+        """k h times ``worth``, what the whole number 1 stands for: :meth:`on_grid` as it leaves the curator."""
+        public = grid(std)
+        _whole(total)
+        with self._lock:
+            self._never_forked()
+            return self._sampler.scaled(self._secret, total, public, public.step * worth, dtype)
 
     def each_with_probability(self, rate: float, of: int) -> NDArray[np.int64]:
         """The numbers 0 .. of - 1, in order, that come up when each joins independently with probability ``rate``."""
@@ -150,3 +158,8 @@ class Stream:
         raise TypeError("a noise stream exists once: copying or saving it would use the same noise twice")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
+
+
+def _whole(total: NDArray[np.int64]) -> None:
+    if total.dtype != np.int64 or total.ndim != 1:
+        raise TypeError("the total must be a vector of int64: exact sums, in units of their own grid")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,18 +58,15 @@ def grid(std: float) -> Grid:
 class Sampler:
     """Draws rounded noise from secret words, with compiled kernels or the reference: both give the same numbers."""
 
-    __slots__ = ("_refined", "_rounded", "_undecided")
+    __slots__ = ("_refined", "_room", "_rounded", "_scaled", "_undecided")
 
     def __init__(self) -> None:
-        self._undecided = NOTHING  # room for the places of undecided draws
+        self._room = self._undecided = NOTHING  # for draws that are scaled, and for the places of undecided ones
         if compiled():
-            from ..kernels import normal_compiled
-
-            self._rounded, self._refined = normal_compiled.rounded, normal_compiled.refined
+            from ..kernels import normal_compiled as kernels
         else:
-            from ..kernels import normal
-
-            self._rounded, self._refined = normal.rounded, normal.refined
+            from ..kernels import normal as kernels  # type: ignore[no-redef]
+        self._rounded, self._refined, self._scaled = kernels.rounded, kernels.refined, kernels.scaled
 
     def on_grid(self, words: Words, total: NDArray[np.int64] | int, grid: Grid) -> NDArray[np.int64]:
         """k = round(total/h + std/h N) for every entry of the total; a number stands for that many zeros."""
@@ -79,6 +76,18 @@ class Sampler:
             part = slice(start, start + 2 * LARGEST)
             self._draw(words, exact[part], grid, k[part])
         return k
+
+    def scaled(self, words: Words, total: NDArray[np.int64], grid: Grid, factor: float, dtype: Any) -> NDArray[Any]:
+        """k times a number, in the precision given: k alone never leaves the room that it is drawn in."""
+        exact, answer = _plain(total), np.empty(len(total), dtype=dtype)
+        if len(self._room) < min(len(total), 2 * LARGEST):
+            self._room = np.empty(min(max(len(total), 1024), 2 * LARGEST), dtype=np.int64)
+        for start in range(0, len(total), 2 * LARGEST):
+            part = answer[start : start + 2 * LARGEST]
+            k = self._room[: len(part)]
+            self._draw(words, exact[start : start + len(part)], grid, k)
+            self._scaled(k, part.dtype.type(factor), part)
+        return answer
 
     def _draw(self, words: Words, total: NDArray[np.int64], grid: Grid, k: NDArray[np.int64]) -> None:
         pairs = (len(k) + 1) // 2

@@ -74,6 +74,7 @@ class HowAsked:
         return max(added, replaced / 2) if self.sampling[0] == "poisson" else replaced / 2
 
 
+LONG = 4096  # entries of a theta that is copied by torch
 MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
 LEAST_NORM, MOST_NORM = 1e-30, 1e30  # of a threshold for norms
 
@@ -127,6 +128,8 @@ def plain(value: Any) -> Any:
         bare = value.detach() if kind is Tensor else value.detach().as_subclass(Tensor)
         if type(bare) is not Tensor or bare.layout != torch.strided or bare.is_complex():
             raise TypeError("pass a plain, real torch.Tensor, not a subclass")
+        if bare.dtype is torch.float32 and bare.numel() >= LONG:
+            return bare.to("cpu", copy=True).numpy()  # a copy of torch's own, at an address that its products want
         return plain((bare if bare.is_cpu else bare.cpu()).numpy())
     if isinstance(value, float | int | np.number):
         return float(value)
@@ -144,10 +147,7 @@ def released(
     (the three products round by less than 2^-51, and the last factor is more). ``over``: what the answer is divided by.
     """
     std = multiplier * (unit / total.one) * total.ones * (1 + 2.0**-49)
-    whole, grid = stream.on_grid(total.values, std)
-    noisy: Floats = whole.astype(dtype)
-    noisy *= noisy.dtype.type(grid * total.worth / over)
-    return noisy
+    return stream.released(total.values, std, total.worth / over, dtype)
 
 
 class Sum:

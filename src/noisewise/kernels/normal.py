@@ -109,6 +109,12 @@ def rounded(
     return len(at)
 
 
+def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
+    """Writes k times the factor, both in the precision of the answer."""
+    answer[:] = k
+    answer *= factor
+
+
 def refined(
     at: NDArray[np.int64],
     words: NDArray[np.int32],

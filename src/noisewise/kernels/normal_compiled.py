@@ -180,4 +180,12 @@ def rounded(
     return found
 
 
+@jit
+def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
+    """The same in one pass."""
+    _widely()
+    for i in range(len(k)):
+        answer[i] = answer.dtype.type(k[i]) * factor
+
+
 refined = jit(normal.refined)

@@ -9,10 +9,12 @@ Each row is laid out by itself, from sums in one fixed order: its numbers depend
 
 from __future__ import annotations
 
+import importlib
 import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +161,9 @@ def _laid_out(
 
 def arithmetic() -> Any:
     """The module whose kernels are in use: compiled, or the reference; both give the same bits."""
-    if kernels.compiled():
-        from . import compiled
+    return _module("compiled" if kernels.compiled() else "reference")
 
-        return compiled
-    from . import reference
 
-    return reference
+@cache
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{__package__}.{name}")
