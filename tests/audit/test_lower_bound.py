@@ -14,7 +14,6 @@ import noisewise.cli.audit
 from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
 from noisewise.audit.lower_bound import _Plan, _Prepared, chosen, is_gaussian, judged
-from noisewise.bench import audit_power
 from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.cli.main import app
 from noisewise.events import ADJACENCIES, Gaussian, Poisson, Repeated
@@ -166,16 +165,6 @@ def test_power_grows_with_runs():
     assert powers[0] < 0.5 < 0.95 <= powers[-1]
 
 
-def test_the_power_of_a_real_gaussian_mechanism():
-    audit, seconds = audit_power.one_audit(1.0, 1e-5, 4000, seed=1)
-    assert audit.trials == 1000
-    assert 0 <= audit.lower_bound <= 1.0
-    assert seconds > 0
-    spread = audit_power.answers(nw.Budget(1.0, 1e-5), 2.0, 1, 2000, seed=5)
-    assert spread.mean() == pytest.approx(1.0, abs=0.2)
-    assert spread.std() == pytest.approx(2.0, rel=0.1)
-
-
 def run_command(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -229,13 +218,3 @@ def test_a_run_is_audited_at_its_own_promise_and_keeps_the_entry(tmp_path):
     runs.check_seal(folder)
     refused = run_command("audit", folder, "--epsilon", 1)
     assert "states its own promise" in str(refused.exception)
-
-
-def test_bench_audit_power_prints_its_row():
-    told = run_command("bench", "audit-power", "--audits", 2, "--runs", 400, "--jobs", 1, "--json")
-    assert told.exit_code == 0, told.output
-    (row,) = json.loads(told.stdout)["rows"]
-    assert row["audits"] == 2
-    assert {"reached", "median", "lowest_5_percent", "first_alarms", "false_violations", "seconds_per_audit"} <= set(
-        row
-    )

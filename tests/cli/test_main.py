@@ -17,7 +17,7 @@ from noisewise.cli.main import app
 from noisewise.events import Gaussian, Repeated, to_dict
 from noisewise.report.statement import FORMAT, derived_words
 
-COMMANDS = [["demo"], ["verify"], ["bench", "speed"], ["bench", "accounting"]]
+COMMANDS = [["demo"], ["verify"], ["methods"]]
 
 
 def run(*arguments: str):

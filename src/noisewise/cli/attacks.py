@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from .main import JsonFlag, errors, print_json, table_of
+from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
     from ..audit.membership import Membership
     from ..audit.roc import Rate
 
-attack: typer.Typer = typer.Typer(
+attack = typer.Typer(
     help="Attack models and gradients: who was in the data, what a gradient or a model gives away.",
     no_args_is_help=True,
 )
+app.add_typer(attack, name="attack")
 
 PEOPLE = (3, 5, 8)  # the digits whose writers become classes of their own
 Data = Annotated[

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .main import JsonFlag, app, bench, errors, print_json, table_of
+from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
     from ..audit.lower_bound import Audit
@@ -163,28 +163,3 @@ def _tell(found: Audit, power: float | None, folder: Path | None, plot: Path | N
     written += [f"{folder}/audit.json"] if folder else []
     if written:
         errors.print(f"written: {', '.join(written)}", highlight=False, soft_wrap=True)
-
-
-@bench.command("audit-power")
-def audit_power(
-    audits: Annotated[int, typer.Option(min=1, help="Audits to run.")] = 100,
-    runs: Annotated[int, typer.Option(min=8, help="Runs of each audit, half of them with the canary.")] = 40_000,
-    epsilon: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = EPSILON,
-    delta: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = DELTA,
-    jobs: Jobs = 2,
-    json_output: JsonFlag = False,
-) -> None:
-    """How near audits come to the truth for a correct Gaussian mechanism, asked through a real curator.
-
-    Example: [bold]noisewise bench audit-power --json[/bold]
-    """
-    from ..bench.audit_power import power_rows
-
-    with _bar("audits") as report:
-        rows = power_rows(epsilon=epsilon, delta=delta, runs=runs, audits=audits, jobs=jobs, progress=report)
-    if json_output:
-        print_json({"rows": rows})
-    else:
-        title = "Audits of a known epsilon"
-        shown = [{"what": key.replace("_", " "), "value": value} for row in rows for key, value in row.items()]
-        Console().print(table_of(shown, title))

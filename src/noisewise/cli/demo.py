@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..data.generated import Dataset, census, digits
-from ..estimators import PrivateClassifier
-from .main import errors, print_json
+from .main import JsonFlag, app, errors, print_json
+
+if TYPE_CHECKING:
+    from ..data.generated import Dataset
+    from ..estimators import PrivateClassifier
 
 BUDGETS = (0.1, 1.0, 8.0)
 DELTA = 1e-6
@@ -35,14 +38,27 @@ class Split:
 
 
 def splits() -> list[Split]:
+    from ..data.generated import census, digits
+
     table, images = census(CENSUS_ROWS), digits()
     return [
         Split(data, slice(0, int(0.8 * len(data.y))), slice(int(0.8 * len(data.y)), None)) for data in (table, images)
     ]
 
 
-def run_demo(*, json_output: bool, out: Path) -> None:
-    """Train, show the table and the statement of the census model at the middle budget, and write it down."""
+@app.command()
+def demo(
+    json_output: JsonFlag = False,
+    out: Annotated[Path, typer.Option(help="Folder to write the statement to, as JSON and text.")] = Path(
+        "noisewise-demo"
+    ),
+) -> None:
+    """Train on embedded data, private against non-private, at three budgets.
+
+    Example: [bold]noisewise demo --out my-demo[/bold]
+    """
+    from ..estimators import PrivateClassifier
+
     started = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
@@ -92,6 +108,7 @@ def run_demo(*, json_output: bool, out: Path) -> None:
 
 def write_files(out: Path) -> None:
     """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
+    from ..data.generated import census
     from ..data.schema import Column, Schema
 
     table = census(CENSUS_ROWS)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .main import print_json
+from .main import JsonFlag, app, print_json
 
 
 def method_rows() -> list[dict[str, Any]]:
@@ -28,8 +28,12 @@ def method_rows() -> list[dict[str, Any]]:
     ]
 
 
-def run_methods(*, json_output: bool) -> None:
-    """All rows as JSON, or a table for people."""
+@app.command()
+def methods(json_output: JsonFlag = False) -> None:
+    """List the training methods: what each does, what it needs, and its paper.
+
+    Example: [bold]noisewise methods --json[/bold]
+    """
     rows = method_rows()
     if json_output:
         print_json({"rows": rows})

@@ -12,15 +12,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .main import JsonFlag, errors, print_json
+from .main import JsonFlag, app, errors, print_json
 from .protector_text import held_out, in_words, listed, summary
 
 if TYPE_CHECKING:
     from ..learned.trained import Plan
 
-protector: typer.Typer = typer.Typer(
+protector = typer.Typer(
     help="Learned protectors: train them on public tasks, list, show, plot and evaluate them.", no_args_is_help=True
 )
+app.add_typer(protector, name="protector")
 
 Which = Annotated[str, typer.Argument(help="A protector in the package, e.g. linear, or a file.", metavar="NAME|FILE")]
 TaskFile = Annotated[

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .main import JsonFlag, errors, print_json
+from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
 
-schema: typer.Typer = typer.Typer(
+schema = typer.Typer(
     help="Schemas: what you declare about a table, so that nothing need be read from private rows.",
     no_args_is_help=True,
 )
+app.add_typer(schema, name="schema")
 
 DECLARED = "What is declared here is public: never look bounds or categories up in private rows."
 NO_TYPES = "A CSV has no types, only values, and those were not read: set the kind of every column."

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from .main import JsonFlag, errors, print_json, table_of
+from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
     from ..theory.problem import Problem
 
-theory: typer.Typer = typer.Typer(
+theory = typer.Typer(
     help="What theory promises: risk bounds, noise schedules, privacy-loss tails, accountants.", no_args_is_help=True
 )
+app.add_typer(theory, name="theory")
 
 SHOWN = 14  # rows of a table for people
 

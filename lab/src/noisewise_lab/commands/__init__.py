@@ -1,0 +1,8 @@
+"""The commands of ``noisewise bench``, which noisewise finds through the entry point of this package."""
+
+from __future__ import annotations
+
+from . import app, figures, large, studies, tables
+from .app import bench
+
+__all__ = ["app", "bench", "figures", "large", "studies", "tables"]

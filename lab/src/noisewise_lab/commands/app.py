@@ -1,0 +1,106 @@
+"""``noisewise bench``, with ``speed``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from noisewise.cli.main import JsonFlag, errors, print_json, table_of
+
+bench = typer.Typer(help="Measure: speed against plain PyTorch, and what accounting costs.", no_args_is_help=True)
+
+
+@contextmanager
+def watched(title: str, transient: bool = False) -> Iterator[Callable[[Any], None]]:
+    """A progress bar on standard error; what it is told is (done, total), or a line to print."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=transient) as progress:
+        task = progress.add_task(title, total=None)
+
+        def report(news: Any) -> None:
+            if isinstance(news, str):
+                errors.print(news, highlight=False, soft_wrap=True)
+            else:
+                progress.update(task, completed=news[0], total=news[1])
+
+        yield report
+
+
+@bench.command()
+def speed(
+    json_output: JsonFlag = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; the median of their ratios counts.")] = 15,
+    against: Annotated[
+        str, typer.Option(help="Other libraries to time as well, if installed: opacus, fastdp, or opacus,fastdp.")
+    ] = "",
+) -> None:
+    """Time private training against the same training written in plain PyTorch, one thread, and the noise by itself.
+
+    Seconds and ratios are of processor time, because other processes share the cores. The gain of a second thread is
+    measured by the clock on the wall, so it needs a core that is free.
+
+    Example: [bold]noisewise bench speed --against opacus --json[/bold]
+    """
+    from ..peers import installed
+    from ..speed import second_thread, speed_rows
+
+    peers, missing = installed([name.strip() for name in against.split(",") if name.strip()])
+    for line in missing:
+        errors.print(f"noisewise: {line}", highlight=False, markup=False, soft_wrap=True)
+    rows = speed_rows(rounds=rounds, against=peers, progress=errors.is_terminal)
+    threads = second_thread(rounds=rounds)
+    if json_output:
+        print_json({"rows": rows, "threads": threads})
+        return
+    Console().print(table_of(rows, "Processor seconds per step against plain PyTorch (ratio below 1 is faster)"))
+    typer.echo(
+        f"{threads['workload']} with a second thread: {threads['faster']:.2f} times faster by the clock on the wall"
+    )
+
+
+@bench.command()
+def accounting(json_output: JsonFlag = False) -> None:
+    """Time pricing 1,000 distinct noise levels, and calibration.
+
+    Example: [bold]noisewise bench accounting[/bold]
+    """
+    from ..pricing import pricing_rows
+
+    rows = pricing_rows()
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of(rows, "What accounting costs, in milliseconds"))
+
+
+@bench.command("audit-power")
+def audit_power(
+    audits: Annotated[int, typer.Option(min=1, help="Audits to run.")] = 100,
+    runs: Annotated[int, typer.Option(min=8, help="Runs of each audit, half of them with the canary.")] = 40_000,
+    epsilon: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="What the Gaussian mechanism promises and keeps.")] = 1e-5,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    json_output: JsonFlag = False,
+) -> None:
+    """How near audits come to the truth for a correct Gaussian mechanism, asked through a real curator.
+
+    Example: [bold]noisewise bench audit-power --json[/bold]
+    """
+    from ..audit_power import power_rows
+
+    with watched("audits", transient=True) as report:
+        rows = power_rows(
+            epsilon=epsilon, delta=delta, runs=runs, audits=audits, jobs=jobs,
+            progress=lambda done, total: report((done, total)),
+        )  # fmt: skip
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        title = "Audits of a known epsilon"
+        shown = [{"what": key.replace("_", " "), "value": value} for row in rows for key, value in row.items()]
+        Console().print(table_of(shown, title))

@@ -1,0 +1,83 @@
+"""``noisewise bench large``: memory and speed of training on a table that is kept in a mapped file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from noisewise.cli.main import JsonFlag, errors, print_json
+
+from .app import bench
+
+
+@bench.command()
+def large(
+    rows: Annotated[int, typer.Option(min=1000, help="Rows of the generated table.")] = 3_000_000,
+    columns: Annotated[int, typer.Option(min=1, help="Columns besides the label.")] = 50,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder on a disk for some GB; nothing stays there.", show_default="temporary")
+    ] = None,
+    format: Annotated[str, typer.Option(help="parquet or csv.")] = "parquet",
+    passes: Annotated[int, typer.Option(min=0, help="Full passes of training; 0: as many as the method takes.")] = 40,
+    json_output: JsonFlag = False,
+) -> None:
+    """Train on a generated table from a mapped file and from memory: memory, rows per second, and their ratio.
+
+    Example: [bold]noisewise bench large --rows 300000 --folder /var/tmp[/bold]
+    """
+    from ..large import large_rows
+
+    steps = None if passes == 0 else max(passes, 2)
+    columns_shown = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns_shown, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("starting", total=1.0)
+        said = ""
+
+        def report(what: str, share: float) -> None:
+            nonlocal said
+            progress.update(task, description=what, completed=share)
+            phase = what.rstrip("0123456789 ")
+            if phase != said and not errors.is_terminal:
+                errors.print(f"{phase} ...", highlight=False)
+            said = phase
+
+        found = large_rows(rows, columns, folder=folder, kind=format, steps=steps, report=report)
+    if json_output:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    title = (
+        f"{found['rows']:,} rows x {found['columns']} columns, {found['format']} of {found['file_mb']:,} MB, one thread"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("what", no_wrap=True)
+    for name in ("seconds", "rows per second", "anonymous MB", "mapped MB"):
+        table.add_column(name, justify="right")
+    for row in found["results"]:
+        figures = (f"{row[key]:,}" for key in ("rows_per_second", "anonymous_mb", "mapped_mb"))
+        table.add_row(row["what"], f"{row['seconds']:.3g}", *figures)
+    console, poisson, goals = Console(), found["poisson"], found["goals"]
+    console.print(table)
+    memory, ratio = goals["anonymous_mb"], goals["ratio"]
+    lines = [
+        f"Seconds of a training: one full pass, the median from the second of {found['passes']} on.",
+        f"Rows per second, mapped / in memory, median of passes in turns: {found['ratio']:.2f} "
+        f"(goal: at least {ratio['least']}; {_met(ratio)})",
+        f"Peak of anonymous memory, decoding and training: {memory['measured']:,} MB "
+        f"(goal: below {memory['below']:,}; {_met(memory)})",
+        f"A step on a Poisson batch of {found['rows'] * poisson['rate']:,.0f} rows: mapped "
+        f"{1000 * poisson['mapped_seconds']:.2f} ms, in memory {1000 * poisson['memory_seconds']:.2f} ms",
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def _met(goal: dict[str, Any]) -> str:
+    return "met" if goal["met"] else "missed"

@@ -1,0 +1,217 @@
+"""Private training against the same training in plain PyTorch: one thread, interleaved rounds, median of ratios.
+
+Both sides include drawing the batch; the private side includes clipping, cryptographic noise and the meter. What is
+measured is the processor time of this process, because other processes share the cores; only the gain of a second
+thread is measured by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+
+from noisewise.budget import Budget, PlanMeter
+from noisewise.curator import Curator
+from noisewise.curator.noise import Stream
+from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
+from noisewise.gradients import MLP, Linear, Model
+from noisewise.losses import Logistic, Softmax
+from noisewise.protect.projectors import Sgd
+
+from .peers import CLIP, NOISE, Peer
+
+Step = Callable[[], object]
+LEARNING_RATE = 0.1
+DRAWS = 269_322  # the parameters of the large perceptron
+NOISE_STD = 2.0**30  # of the noise row, in units of the total
+SHARED = "logistic-full"  # the workload that a second thread is tried on
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    rows: int
+    batch: int | None
+    model: Model
+    module: Callable[[], nn.Module]
+    steps: int  # per round
+
+    @property
+    def binary(self) -> bool:
+        return self.model.outputs == 1
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn(self.rows, self.model.features, generator=generator)
+        return X, torch.randint(max(self.model.outputs, 2), (self.rows,), generator=generator)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Rows and targets as torch's criteria want them."""
+        X, y = self.data()
+        return X, y.float() if self.binary else y
+
+    def plainly(self) -> tuple[nn.Module, torch.optim.Optimizer, nn.Module]:
+        """The module, optimiser and criterion of a training without privacy."""
+        module = self.module()
+        optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
+        return module, optimizer, nn.BCEWithLogitsLoss() if self.binary else nn.CrossEntropyLoss()
+
+    def training(self, module: nn.Module, optimizer: Any, criterion: Any) -> Step:
+        """One step as anyone would write it in PyTorch."""
+        X, labels = self.tensors()
+
+        def step() -> None:
+            rows, targets = X, labels
+            if self.batch is not None:
+                chosen = torch.randint(self.rows, (self.batch,))
+                rows, targets = X[chosen], labels[chosen]
+            optimizer.zero_grad()
+            criterion(module(rows), targets).backward()
+            optimizer.step()
+
+        return step
+
+
+def workloads() -> list[Workload]:
+    """The six shapes: logistic and softmax regression by batch and in full, a small and a large perceptron."""
+    logistic, softmax = Linear(123, Logistic()), Linear(784, Softmax(), 10)
+
+    def perceptron(*sizes: int) -> Callable[[], nn.Module]:
+        def build() -> nn.Module:
+            layers: list[nn.Module] = []
+            for into, out in pairwise(sizes):
+                layers += [nn.Linear(into, out), nn.Tanh()]
+            return nn.Sequential(*layers[:-1])
+
+        return build
+
+    def line() -> nn.Module:
+        return nn.Sequential(nn.Linear(123, 1, bias=False), nn.Flatten(0))
+
+    def lines() -> nn.Module:
+        return nn.Linear(784, 10, bias=False)
+
+    small, large = (784, 20, 2), (784, 256, 256, 10)
+    return [
+        Workload("logistic-batch", 32561, 256, logistic, line, 200),
+        Workload("logistic-full", 32561, None, logistic, line, 10),
+        Workload("softmax-batch", 20000, 256, softmax, lines, 100),
+        Workload("softmax-full", 20000, None, softmax, lines, 3),
+        Workload("mlp-small", 20000, 256, MLP(small, Softmax()), perceptron(*small), 100),
+        Workload("mlp-large", 20000, 256, MLP(large, Softmax()), perceptron(*large), 30),
+    ]
+
+
+def plain_step(work: Workload) -> Step:
+    """One step as anyone would write it in PyTorch, without privacy."""
+    return work.training(*work.plainly())
+
+
+def private_step(work: Workload) -> Step:
+    """One step of DP-SGD through the curator: real meter, real noise, Poisson batches or the full batch."""
+    X, y = work.data()
+    sampling: Sampling = FULL if work.batch is None else ("poisson", work.batch / work.rows)
+    plan = Repeated(sampled(sampling, Gaussian(NOISE)), 1_000_000)
+    meter = PlanMeter(Budget(1e6, 1e-5), [plan], accountant="gdp")
+    labels = 2.0 * y - 1 if work.binary else y
+    curator = Curator(X, labels, model=work.model, meter=meter, size=work.rows)
+    projector, theta = Sgd(LEARNING_RATE), work.model.start()
+
+    def step() -> None:
+        nonlocal theta
+        answer = curator.gradient(theta, clip=CLIP, noise_multiplier=NOISE, sampling=sampling)
+        theta, _ = projector(answer, theta, None)
+
+    return step
+
+
+def noise_steps() -> dict[str, Step]:
+    """As many draws as the large perceptron has parameters: torch's own, and exact noise on the grid, AES included."""
+    stream, total = Stream(), np.zeros(DRAWS, np.int64)
+    return {"plain": lambda: torch.randn(DRAWS), "noisewise": lambda: stream.on_grid(total, NOISE_STD)}
+
+
+def timed(step: Step, times: int, clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds per step, of the processor unless another clock is given."""
+    start = clock()
+    for _ in range(times):
+        step()
+    return (clock() - start) / times
+
+
+def speed_rows(*, rounds: int = 15, against: Sequence[Peer] = (), progress: bool = False) -> list[dict[str, Any]]:
+    """A row per workload and engine: seconds per step (median) and the median of the ratios to plain PyTorch."""
+    with threads(1):
+        works = workloads()
+        shown: Iterator[Workload] | list[Workload] = (
+            iter(track(works, "timing", console=Console(stderr=True))) if progress else works
+        )
+        rows = [row for work in shown for row in compare(work.name, engines(work, against), work.steps, rounds)]
+        return rows + compare(f"noise-{DRAWS}", noise_steps(), 5, rounds)
+
+
+def engines(work: Workload, against: Sequence[Peer]) -> dict[str, Step]:
+    """What is timed for a workload, by the names of the rows."""
+    peers = {peer.engine: peer.step(work) for peer in against}
+    return {"plain": plain_step(work), "noisewise": private_step(work), **peers}
+
+
+def compare(name: str, steps: dict[str, Step], times: int, rounds: int) -> list[dict[str, Any]]:
+    """Rows for several ways of doing the same, in turns after a round to warm up; the first is the unit."""
+    for step in steps.values():
+        timed(step, times)
+    taken = [[timed(step, times) for step in steps.values()] for _ in range(rounds)]
+    return [
+        {
+            "workload": name,
+            "engine": engine,
+            "seconds": statistics.median(each[i] for each in taken),
+            "ratio": statistics.median(each[i] / each[0] for each in taken),
+        }
+        for i, engine in enumerate(steps)
+    ]
+
+
+def second_thread(*, rounds: int = 15) -> dict[str, Any]:
+    """How much faster a full batch is with two threads than with one, by the clock on the wall, in turns."""
+    work = next(work for work in workloads() if work.name == SHARED)
+    step, taken = private_step(work), []
+    for _ in range(rounds + 1):
+        pair = []
+        for count in (1, 2):
+            with threads(count):
+                pair.append(timed(step, work.steps, time.perf_counter))
+        taken.append(pair)
+    one, two = zip(*taken[1:], strict=True)  # the first round warms up
+    return {
+        "workload": work.name,
+        "one": statistics.median(one),
+        "two": statistics.median(two),
+        "faster": statistics.median(a / b for a, b in zip(one, two, strict=True)),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads inside, as many as before afterwards."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,1 +1,0 @@
-"""Measurements. Nothing here is timed in a test."""
