@@ -20,11 +20,11 @@ import numpy as np
 from noisewise.budget import Budget, BudgetExhausted, open_meter
 from noisewise.curator import Curator
 from noisewise.curator.facts import Released, facts_of
-from noisewise.learned.zoo import OutsideRange, fingerprint
+from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import registry
 
 from .datasets import Missing
-from .l2p_data import accuracy, model_for, problem, tensors
+from .l2p_data import accuracy, fingerprint, model_for, problem, tensors
 from .store import Report, Row, run_cells
 
 EPSILON, DELTA = 0.05, 1e-8

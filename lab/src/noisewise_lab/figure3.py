@@ -24,7 +24,7 @@ from torch import Tensor
 
 from noisewise.budget import Budget
 from noisewise.curator import Facts, PublicCurator
-from noisewise.learned.zoo import OutsideRange, fingerprint
+from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import Method, registry
 from noisewise.methods.dpsgd import WARM_START_L2
 from noisewise.methods.l2p import L2P, State
@@ -33,7 +33,18 @@ from noisewise.train import Records, train
 
 from .datasets import Missing
 from .hand_tuned import RULES, HandTuned, Tuned, at_an_edge, run_trial, trials, tuned_on
-from .l2p_data import FEATURES, PAPER_PAIR, accuracy, digit_pair, is_there, mean_loss, model_for, problem, tensors
+from .l2p_data import (
+    FEATURES,
+    PAPER_PAIR,
+    accuracy,
+    digit_pair,
+    fingerprint,
+    is_there,
+    mean_loss,
+    model_for,
+    problem,
+    tensors,
+)
 from .store import Report, Row, run_cells
 
 DELTA = 1e-8

@@ -21,12 +21,12 @@ from noisewise.budget import Budget
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.protector import Design
 from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.zoo import OutsideRange, fingerprint, save
+from noisewise.learned.zoo import OutsideRange, save
 from noisewise.methods.l2p import L2P
 from noisewise.train import Records, train
 
 from .figure3 import ZeroWeight
-from .l2p_data import accuracy, is_there, model_for, problem, tensors
+from .l2p_data import accuracy, fingerprint, is_there, model_for, problem, tensors
 from .store import Report, Row, run_cells
 
 EPSILON, DELTA = 0.05, 1e-8

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from noisewise.data.pictures import OrientedGradients
 from noisewise.gradients import MLP, Linear, Model
+from noisewise.learned import zoo
 from noisewise.losses import loss_named
 
 from .datasets import Missing
@@ -182,3 +183,8 @@ def _images(path: Path, test: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8
     part = "test" if test else "train"
     arrays = np.load(_there(path))
     return arrays[f"X_{part}"].reshape(len(arrays[f"y_{part}"]), -1), arrays[f"y_{part}"]
+
+
+def fingerprint() -> str:
+    """All protectors of the package in short: what a result with the rule's protector depends on."""
+    return " ".join(f"{name}:{zoo.shipped(name).digest[:8]}" for name in zoo.names())

@@ -192,11 +192,6 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
     return "wide" if dimension >= WIDE else "noisy"
 
 
-def fingerprint() -> str:
-    """All protectors of the package in short: what a result with the rule's protector depends on."""
-    return " ".join(f"{name}:{shipped(name).digest[:8]}" for name in names())
-
-
 def warn_outside(learned: Learned, **facts: float) -> None:
     """One warning when public or released facts lie outside the ranges of training."""
     if found := learned.outside(**facts):
