@@ -28,7 +28,15 @@ def test_bench_is_found_by_its_entry_point():
 
 
 def test_the_list_of_commands_says_the_same_as_bench_and_does_not_import_it():
-    code = "import sys; from noisewise.cli import main; sys.argv = ['noisewise', '--help']\ntry:\n    main()\nfinally:\n    print('noisewise_lab' in sys.modules)"
+    code = """
+import sys
+from noisewise.cli import main
+sys.argv = ["noisewise", "--help"]
+try:
+    main()
+finally:
+    print("noisewise_lab" in sys.modules)
+"""
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert bench.info.help in told
     assert told.endswith("\nFalse\n")
