@@ -319,7 +319,7 @@ def test_a_saved_estimator_holds_no_record_and_no_curator(changes):
     fitted = large_fit(**changes)
     saved = pickle.dumps(fitted)
     assert len(saved) < 10_000
-    scaled = fitted._scaling(np.array([[0.0, SECRET, 0.0]]))[0, 1]
+    scaled = fitted.fitted_.scaling(np.array([[0.0, SECRET, 0.0]]))[0, 1]
     assert not any(code in saved for value in (SECRET, scaled) for code in encodings(value))
     assert not re.search(rb"curator\W*Curator|PublicCurator|Meter|Stream|Records", saved)
     loaded = pickle.loads(saved)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from noisewise import PrivateClassifier, PrivateRegressor, verify
 from noisewise.budget import Budget
 from noisewise.data.bounds import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
-from noisewise.fitting import Origin
+from noisewise.estimators import Origin
 from noisewise.train import Interrupted
 
 RNG = np.random.default_rng(0)
@@ -46,7 +45,7 @@ def test_a_file_and_a_table_give_the_same_model(path):
 def test_a_cache_changes_nothing_and_leaves_nothing(path, tmp_path):
     (tmp_path / "cache").mkdir()
     cached, plain = unfitted().fit_files(path, cache=tmp_path / "cache"), unfitted().fit_files(path)
-    assert torch.equal(cached._theta, plain._theta) and list((tmp_path / "cache").iterdir()) == []
+    assert np.array_equal(cached.fitted_.theta, plain.fitted_.theta) and list((tmp_path / "cache").iterdir()) == []
     with pytest.raises(ValueError, match="existing folder"):
         unfitted().fit_files(path, cache=tmp_path / "none")
 

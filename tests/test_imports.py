@@ -12,8 +12,8 @@ import noisewise as nw
 import noisewise.accounting
 
 ACCOUNTING = [f"noisewise.accounting.{module.name}" for module in pkgutil.iter_modules(noisewise.accounting.__path__)]
-LIGHT = ["noisewise", "noisewise.events", "noisewise.budget", "noisewise.report.statement", "noisewise.cli.main"]
-LIGHT += ["noisewise.arithmetic", "noisewise.seal", "noisewise.report.agreement"]
+LIGHT = ["noisewise", "noisewise.events", "noisewise.budget", "noisewise.statement", "noisewise.cli.main"]
+LIGHT += ["noisewise.arithmetic", "noisewise.runs.seal", "noisewise.runs.agreement"]
 FORBIDDEN = ("torch", "sklearn", "pandas", "matplotlib")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from noisewise import PrivateClassifier, PrivateRegressor
+from noisewise.bought_quality import private_quality
 from noisewise.budget import Budget
 from noisewise.choice import choose_meter
 from noisewise.curator import Curator
 from noisewise.data.schema import Column, Schema
 from noisewise.events import from_dict
-from noisewise.quality import private_quality, public_quality
+from noisewise.quality import public_quality
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (4000, 2))
@@ -32,20 +32,20 @@ def regressor():
 
 
 def rows(estimator, X=X):
-    return torch.from_numpy(estimator._scaling(X))
+    return estimator.fitted_.scaling(X)
 
 
 def test_public_scores_are_exact(classifier, regressor):
-    found = public_quality(classifier, rows(classifier), LABELS)
+    found = public_quality(classifier.fitted_, rows(classifier), LABELS)
     assert found.metric == "accuracy" and found.value == np.mean(classifier.predict(X) == LABELS)
-    found = public_quality(regressor, rows(regressor), NUMBERS)
+    found = public_quality(regressor.fitted_, rows(regressor), NUMBERS)
     error = np.mean((regressor.predict(X) - NUMBERS) ** 2)
     assert found.metric == "mean squared error" and found.value == pytest.approx(error) and found.budget is None
 
 
 def test_an_interval_never_claims_certainty_from_a_few_rows(classifier):
     sure = np.array([[0.9, 0.0]] * 8)
-    found = public_quality(classifier, rows(classifier, sure), np.array(["yes"] * 8))
+    found = public_quality(classifier.fitted_, rows(classifier, sure), np.array(["yes"] * 8))
     assert found.value == 1 and found.interval[0] < 0.8 and found.interval[1] == 1
 
 
@@ -53,25 +53,25 @@ def test_an_interval_never_claims_certainty_from_a_few_rows(classifier):
 def test_private_scores_are_near_the_true_ones_at_a_generous_budget(classifier, regressor, adjacency):
     budget = Budget(20.0, 1e-6, adjacency=adjacency)
     accuracy = np.mean(classifier.predict(X) == LABELS)
-    assert private_quality(classifier, rows(classifier), LABELS, budget, seed=1).value == pytest.approx(
+    assert private_quality(classifier.fitted_, rows(classifier), LABELS, budget, seed=1).value == pytest.approx(
         accuracy, abs=0.01
     )
     error = np.mean((regressor.predict(X) - NUMBERS) ** 2)
-    found = private_quality(regressor, rows(regressor), NUMBERS, budget, seed=1)
+    found = private_quality(regressor.fitted_, rows(regressor), NUMBERS, budget, seed=1)
     assert found.value == pytest.approx(error, rel=0.2) and found.interval[0] < error < found.interval[1]
 
 
 def test_three_classes_are_counted_too():
     labels = np.digitize(X[:, 0], [-0.3, 0.3])
     made = PrivateClassifier(10.0, 1e-6, bounds=(-1, 1), random_state=0).fit(X, labels)
-    found = private_quality(made, rows(made), labels, Budget(20.0, 1e-6), seed=1)
+    found = private_quality(made.fitted_, rows(made), labels, Budget(20.0, 1e-6), seed=1)
     assert found.value == pytest.approx(np.mean(made.predict(X) == labels), abs=0.01)
 
 
 @pytest.mark.parametrize("size_is_public", [False, True])
 def test_events_fit_the_budget_and_spend_it(classifier, size_is_public):
     budget = Budget(0.7, 1e-7)
-    found = private_quality(classifier, rows(classifier), LABELS, budget, size_is_public=size_is_public)
+    found = private_quality(classifier.fitted_, rows(classifier), LABELS, budget, size_is_public=size_is_public)
     meter = choose_meter(budget, adaptive=True)
     for event in found.events:
         meter.spend(from_dict(event))
@@ -86,7 +86,7 @@ def test_intervals_cover_what_they_say(classifier, epsilon, size_is_public):
     for seed in range(300):
         chosen = rng.integers(0, len(X), 400)
         found = private_quality(
-            classifier, rows(classifier, X[chosen]), LABELS[chosen], Budget(epsilon, 1e-6), seed=seed,
+            classifier.fitted_, rows(classifier, X[chosen]), LABELS[chosen], Budget(epsilon, 1e-6), seed=seed,
             size_is_public=size_is_public,
         )  # fmt: skip
         covered += found.interval[0] <= truth <= found.interval[1]
@@ -107,14 +107,16 @@ def test_nothing_is_asked_that_is_not_paid_for(classifier, monkeypatch):
         return answer
 
     monkeypatch.setattr(Curator, "ask", listening)
-    private_quality(classifier, rows(classifier), LABELS, Budget(1.0, 1e-6))
+    private_quality(classifier.fitted_, rows(classifier), LABELS, Budget(1.0, 1e-6))
     assert seen == [("Count", True), ("Correct", True)]
 
 
 def test_tiny_data_and_tiny_budgets_give_a_share(classifier):
     for epsilon in (0.001, 1.0):
         for seed in range(20):
-            found = private_quality(classifier, rows(classifier, X[:2]), LABELS[:2], Budget(epsilon, 1e-6), seed=seed)
+            found = private_quality(
+                classifier.fitted_, rows(classifier, X[:2]), LABELS[:2], Budget(epsilon, 1e-6), seed=seed
+            )
             assert 0 <= found.interval[0] <= found.value <= found.interval[1] <= 1
 
 
@@ -125,5 +127,5 @@ def test_a_schema_with_a_target_and_files_is_no_other_case(tmp_path):
     frame.to_csv(tmp_path / "d.csv", index=False)
     schema = Schema((Column("a", "number", -1, 1), Column("y", "category", categories=("yes", "no"))), "y")
     made = PrivateClassifier(3.0, 1e-6, schema=schema, method="dpsgd", random_state=0).fit_files(tmp_path / "d.csv")
-    found = private_quality(made, rows(made, made._encoder(frame)), LABELS, Budget(20.0, 1e-6), seed=0)
+    found = private_quality(made.fitted_, rows(made, made.fitted_.encoder(frame)), LABELS, Budget(20.0, 1e-6), seed=0)
     assert found.value == pytest.approx(np.mean(made.predict(frame) == LABELS), abs=0.01)

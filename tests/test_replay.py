@@ -10,13 +10,15 @@ import pytest
 import torch
 
 import noisewise as nw
-import noisewise.replay as replay
+import noisewise.standard_errors as replay
 from noisewise.choice import choose_meter
 from noisewise.curator import Curator, PublicCurator
+from noisewise.fitting.spread import Spread
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import loss_named
 from noisewise.methods import method_named, registry
-from noisewise.replay import Recording, Replayed, Spread, Tape, curvature, standard_errors, why_unknown
+from noisewise.standard_errors import Replayed, curvature, standard_errors, why_unknown
+from noisewise.tape import Recording, Tape
 from noisewise.train import Records, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few hundred records are few
@@ -181,10 +183,10 @@ def test_curvature_is_found_where_it_matters_and_not_where_there_is_none():
 
 def test_a_spread_is_computed_once_and_saved_without_its_tape():
     method, run, public = trained("dpsgd")
-    spread = Spread(method, run.tape, public)
+    spread = Spread(lambda: standard_errors(method, run.tape, public))
     copy = pickle.loads(pickle.dumps(spread))
     assert torch.equal(copy.values(), standard_errors(method, run.tape, public))
-    assert copy._source is None
+    assert copy._compute is None
     assert len(pickle.dumps(spread)) < 5000
 
 

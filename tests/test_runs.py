@@ -19,7 +19,7 @@ import noisewise
 from noisewise import PrivateClassifier, PrivateRegressor, load, runs, save
 from noisewise.data.schema import Column, Schema
 from noisewise.report.page import report_page
-from noisewise.seal import _digest
+from noisewise.runs.seal import _digest
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.uniform(0, 9, 300).round(2), "b": RNG.choice(["u", "v"], 300)})
@@ -214,7 +214,7 @@ def test_links_to_files_with_the_right_content_are_as_good_as_the_files(run, tmp
 
 
 def test_a_huge_file_is_not_read(run, monkeypatch):
-    monkeypatch.setattr("noisewise.seal.LARGEST", 100)
+    monkeypatch.setattr("noisewise.runs.seal.LARGEST", 100)
     with pytest.raises(ValueError, match="too large"):
         load(run)
 
@@ -337,14 +337,14 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
 
     class Broken:
         def __getattr__(self, name):
-            return getattr(estimator, name)
+            return getattr(estimator.fitted_, name)
 
         @property
-        def trace_(self):
+        def trace(self):
             raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="gone"):
-        save(Broken(), tmp_path / "deep" / "er" / "run")
+        runs.save(Broken(), tmp_path / "deep" / "er" / "run")
     assert list(tmp_path.iterdir()) == []
     save(estimator, tmp_path / "deep" / "er" / "run")
     with pytest.raises(ValueError, match="exists already"):

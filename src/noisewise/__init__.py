@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from .curator import Curator, PublicCurator
     from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
-    from .estimators import PrivateClassifier, PrivateRegressor
-    from .report.statement import verify
-    from .runs import load, save
+    from .estimators import PrivateClassifier, PrivateRegressor, load, save
+    from .runs.agreement import verify
 
 __all__ = [
     "Budget",
@@ -50,9 +49,8 @@ _HOMES = {
     "curator": ("Curator", "PublicCurator"),
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),
-    "estimators": ("PrivateClassifier", "PrivateRegressor"),
-    "report.statement": ("verify",),
-    "runs": ("load", "save"),
+    "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
+    "runs.agreement": ("verify",),
 }
 
 

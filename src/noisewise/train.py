@@ -15,15 +15,16 @@ from torch import Tensor
 from .arithmetic import Arithmetic
 from .budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, open_meter
 from .curator import Curator, Facts, PublicCurator
-from .curator.facts import Released, facts_of
+from .curator.facts import facts_of
 from .gradients import Linear, Model
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
 from .records.grid import Store, in_memory
-from .replay import MOST, Recording, Tape
+from .tape import MOST, Recording, Tape
+from .trace import Released
 
 if TYPE_CHECKING:
-    from .report.statement import Statement
+    from .statement import Statement
 
 Progress = Callable[[int, int | None, float], None]
 

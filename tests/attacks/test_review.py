@@ -20,8 +20,12 @@ from noisewise.curator import Descent, PublicCurator
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
-from noisewise.report.statement import make_statement
 from noisewise.train import Records, train
+
+try:
+    from noisewise.statement import make_statement
+except ImportError:  # where the old commit has it
+    from noisewise.report.statement import make_statement
 
 SECRET = 30  # private records; there are fewer public ones
 rng = np.random.default_rng(0)

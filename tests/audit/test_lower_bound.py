@@ -209,7 +209,7 @@ def test_a_run_is_audited_at_its_own_promise_and_keeps_the_entry(tmp_path):
         epsilon=EPSILON, delta=0.01, method=DpSgd(steps=3), loss="logistic", bounds=(0.0, 1.0), classes=[0, 1],
         size_is_public=True,
     )  # fmt: skip
-    folder = runs.save(model.fit(X, y), tmp_path / "run")
+    folder = nw.save(model.fit(X, y), tmp_path / "run")
     told = run_command("audit", folder, "--runs", 80, "--jobs", 1, "--json")
     assert told.exit_code == 0, told.output
     (entry,) = json.loads((folder / "audit.json").read_text())

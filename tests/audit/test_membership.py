@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from noisewise import PrivateClassifier, PrivateRegressor
+from noisewise import PrivateClassifier, PrivateRegressor, load, save
 from noisewise.accounting.gdp import mu_of
-from noisewise.audit.finished import audit_run, read_rows
 from noisewise.audit.membership import ATTACKS, judge, membership, membership_game, train_shadows
 from noisewise.audit.roc import Allowed, Rate, allowed_by, point, roc
 from noisewise.data.generated import digits
 from noisewise.data.schema import Column, Schema
+from noisewise.estimators.finished import audit_run, read_rows
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.runs import append, load, save
+from noisewise.runs import append
 
 BY_HEART = NonPrivate(steps=60)
 

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise import PrivateClassifier
+from noisewise import PrivateClassifier, save
 from noisewise.cli.attacks import attack, load_pictures
-from noisewise.runs import save
 
 QUICK = {
     "membership": ["--rows", "60", "--targets", "1", "--shadows", "2", "--hidden", "0"],

@@ -14,7 +14,7 @@ from noisewise import runs
 from noisewise.cli import main as entry
 from noisewise.cli.compare import read_public
 from noisewise.cli.main import app
-from noisewise.seal import NEEDED
+from noisewise.runs.seal import NEEDED
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6", "--size", "1000"]
 QUICK = [*BUDGET, "--methods", "descent,pnsgd", "--repeats", "2", "--jobs", "1"]

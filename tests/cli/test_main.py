@@ -15,7 +15,7 @@ from noisewise.budget import Budget, PlanMeter
 from noisewise.cli import main as entry
 from noisewise.cli.main import app
 from noisewise.events import Gaussian, Repeated, to_dict
-from noisewise.report.statement import FORMAT, derived_words
+from noisewise.statement import FORMAT, derived_words
 
 COMMANDS = [["demo"], ["verify"], ["methods"]]
 

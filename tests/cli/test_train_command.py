@@ -277,7 +277,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
     ("arguments", "told"),
     [
         (["--method", "pnsgd"], "needs public rows"),
-        (["--method", "sufficient_statistics"], "takes squared"),
+        (["--method", "sufficient_statistics", "--loss", "logistic"], "takes squared"),
         (["--method", "output_perturbation", "--max-grad-norm", 1], "no setting 'max_grad_norm'"),
         (["--method", "output_perturbation", "--model", "mlp"], "linear"),
         (["--max-grad-norm", -1], "max_grad_norm"),
@@ -373,7 +373,7 @@ def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatc
         patched.setattr("noisewise.data.bounds._outermost", stop)
         assert shell(*common, "--out", "one").code == 130
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.fitting.read_rows", stop)
+        patched.setattr("noisewise.estimators.base.read_rows", stop)
         assert shell(*common, "--out", "two").code == 130
     for name, events in (("one", 1), ("two", 2)):
         spent = json.loads(Path(f"{name}.spent.json").read_text())["spent"]["preparation"]
@@ -413,7 +413,7 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     before = names()
     common = ("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run")
     assert shell(*common, "--seed", 1).code == 130 and names() == before
-    monkeypatch.setattr("noisewise.fitting.read_rows", stop)
+    monkeypatch.setattr("noisewise.estimators.base.read_rows", stop)
     assert shell(*common).code == 130 and names() == before
 
 

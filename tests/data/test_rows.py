@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -51,8 +50,8 @@ def table(tmp_path):
 def test_a_file_becomes_scaled_rows_and_labels(table):
     path, matrix, y = table
     rows = read_rows(path, ENCODER, SCALING)
-    assert rows.X.dtype == torch.float32 and rows.X.shape == (500, 4) and repr(rows) == "Rows(...)"
-    np.testing.assert_allclose(rows.X.numpy(), SCALING(matrix), rtol=2e-6)
+    assert rows.X.dtype == np.float32 and rows.X.shape == (500, 4) and repr(rows) == "Rows(...)"
+    np.testing.assert_allclose(rows.X, SCALING(matrix), rtol=2e-6)
     np.testing.assert_array_equal(rows.y, y)
     unscaled, labels = read_matrix(path, ENCODER)
     np.testing.assert_array_equal(unscaled, matrix)
@@ -67,12 +66,12 @@ def test_memory_and_file_hold_the_same(table, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CELLS", 70)  # many small pieces
     mapped = read_rows(path, ENCODER, SCALING, cache=cache)
     assert list(cache.iterdir()) == []
-    assert torch.equal(plain.X, mapped.X) and (mapped.y == y).all()
+    assert np.array_equal(plain.X, mapped.X) and (mapped.y == y).all()
     monkeypatch.setattr(module, "IN_MEMORY", 1000)
     monkeypatch.setenv("TMPDIR", str(cache))
     monkeypatch.setattr(module.tempfile, "tempdir", None)
     large = read_rows(path, ENCODER, SCALING)
-    assert torch.equal(plain.X, large.X) and is_mapped(large.X, cache) and is_mapped(mapped.X, cache)
+    assert np.array_equal(plain.X, large.X) and is_mapped(large.X, cache) and is_mapped(mapped.X, cache)
     assert not is_mapped(plain.X, cache)
     large.X[0] = 0  # ours alone: may be written to
     with pytest.raises(ValueError, match="existing folder"):
@@ -84,7 +83,7 @@ def is_mapped(X, folder):
     with open("/proc/self/maps") as maps:
         for line in maps:
             start, end = (int(part, 16) for part in line.split()[0].split("-"))
-            if start <= X.data_ptr() < end:
+            if start <= X.ctypes.data < end:
                 return str(folder) in line and "(deleted)" in line
     return False
 
@@ -102,7 +101,7 @@ import os, numpy as np
 from noisewise.data.rows import RowStore
 store = RowStore(3, {str(tmp_path)!r})
 store.append(np.ones((5, 3), np.float32))
-X = store.tensor()
+X = store.matrix()
 os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -140,8 +139,8 @@ def test_prediction_needs_no_target_and_ignores_other_columns(table, tmp_path):
         tmp_path / "new.parquet",
     )
     rows = read_rows(tmp_path / "new.parquet", ENCODER, SCALING, predict=True)
-    assert rows.y is None and torch.equal(rows.X, read_rows(path, ENCODER, SCALING).X)
-    assert torch.equal(rows.X, read_rows(path, ENCODER, SCALING, predict=True).X)
+    assert rows.y is None and np.array_equal(rows.X, read_rows(path, ENCODER, SCALING).X)
+    assert np.array_equal(rows.X, read_rows(path, ENCODER, SCALING, predict=True).X)
     assert read_matrix(path, ENCODER, predict=True)[1] is None
     with pytest.raises(ValueError, match=r"new.parquet: the data lacks the target 'y'"):
         read_rows(tmp_path / "new.parquet", ENCODER, SCALING)

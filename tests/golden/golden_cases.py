@@ -132,7 +132,7 @@ def of_method(name: str, table: str, folder: Path, changes: Any = (), face: Any 
             refused.append(f"{adjacency}, size {'public' if size_is_public else 'private'}: {refusal}")
             continue
         return {
-            "theta": [str(fitted._theta.dtype), *(float(str(value)) for value in fitted._theta.numpy())],
+            "theta": [f"torch.{fitted.fitted_.theta.dtype}", *(float(str(value)) for value in fitted.fitted_.theta)],
             "statement": json.loads(normal(fitted.statement_.to_json())),
             "trace": [json.dumps({**row._asdict(), "event": to_dict(row.event)}) for row in fitted.trace_],
             "steps": fitted.n_iter_,

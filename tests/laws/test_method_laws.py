@@ -16,12 +16,13 @@ from noisewise.budget import Terms, meter_from, open_meter
 from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.events import Repeated
-from noisewise.fitting import describe
+from noisewise.fitting.fit import network_of
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
-from noisewise.replay import kind_of
-from noisewise.report.statement import make_statement, verify
+from noisewise.runs import verify
+from noisewise.statement import make_statement
+from noisewise.tape import kind_of
 from noisewise.train import Records, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few dozen records are few
@@ -219,7 +220,7 @@ def test_the_statement_of_a_run_verifies_and_a_forged_one_does_not(name, size_is
         result = run_or_refused([], name, model, "add_remove", size_is_public, seed=seed)
         method = a_method(name)
         statement = make_statement(
-            method=name, settings=method.settings(), run=result, model=describe(model), assumed=["settings"]
+            method=name, settings=method.settings(), run=result, model=network_of(model).to_dict(), assumed=["settings"]
         )
         return json.loads(statement.to_json())
 
@@ -290,7 +291,7 @@ def test_a_method_without_privacy_promises_nothing():
         result = run(name, model)
         assert result.meter is None
         assert result.trace == ()
-        statement = make_statement(method=name, settings={}, run=result, model=describe(model), assumed=[])
+        statement = make_statement(method=name, settings={}, run=result, model=network_of(model).to_dict(), assumed=[])
         assert statement.data["promise"] is None
         assert not verify(statement.data).holds
         assert "promises nothing" in str(statement)

@@ -23,7 +23,7 @@ from noisewise.learned.zoo import OutsideRange, named, names
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
-from noisewise.report.statement import verify
+from noisewise.runs import verify
 from noisewise.train import Records, train
 
 N, D = 400, 4

@@ -273,7 +273,7 @@ for model in ("linear", (5,)):
     for target in (y, np.minimum(y, 1)):
         fitted = nw.PrivateClassifier(3.0, 1e-5, bounds=(-1, 1), classes=np.unique(target).tolist(), method="dpsgd",
                                       random_state=3, model=model).fit(X, target)
-        print(fitted._theta.double().numpy().tobytes().hex())
+        print(fitted.fitted_.theta.astype(float).tobytes().hex())
 """
 
 

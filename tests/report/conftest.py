@@ -35,7 +35,7 @@ def make_run(path: Path, *, rows: int = 3000, steps: int | None = 60, private: b
 
     model = fitted(None if private else 0)
     warning = "children: no bounds in the schema file, those of the public rows were taken"
-    runs.save(model, path, warnings=[warning])
+    nw.save(model, path, warnings=[warning])
     run = json.loads((path / "run.json").read_text(encoding="utf-8"))
     dump(path / "run.json", run | {"target": "income", "classes": ["below 50k", "above 50k"], "created": CREATED})
     dump(path / "evaluation.json", _evaluations(model, fresh, truth))

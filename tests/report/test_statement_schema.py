@@ -12,12 +12,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import noisewise as nw
+from noisewise import statement as module
 from noisewise.arithmetic import Arithmetic
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import Gaussian, to_dict
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report import statement as module
-from noisewise.report.shape import Optional
+from noisewise.report.shape import SHAPE, Optional
 
 SCHEMA = json.loads(files("noisewise.report").joinpath("statement.schema.json").read_text(encoding="utf-8"))
 VALID = Draft202012Validator(SCHEMA)
@@ -112,7 +112,7 @@ def test_the_schema_and_the_reader_name_the_same_fields():
             for name, inner in shape.items():
                 fields(inner, schema["properties"][name])
 
-    fields(module.SHAPE, SCHEMA)
+    fields(SHAPE, SCHEMA)
 
 
 @pytest.mark.parametrize("run", ["descent", "planned", "nonprivate", "prepared"])

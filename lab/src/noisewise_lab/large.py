@@ -289,6 +289,8 @@ def _in_turns(job: Job, report: Report) -> tuple[dict[str, Any], dict[str, Any],
 
 def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     """Read, encode and scale into a mapped file; then Poisson batches from there and from memory, as a remark."""
+    import torch
+
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
@@ -306,7 +308,7 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     assert rows.y is not None
     poisson = {"rate": RATE}
     for name, store in (("mapped_seconds", Mapped(job.folder)), ("memory_seconds", in_memory)):
-        poisson[name] = _poisson_seconds(rows.X, rows.y, store)
+        poisson[name] = _poisson_seconds(torch.from_numpy(rows.X), rows.y, store)
     return {"decoding": figures, "poisson": poisson}
 
 
@@ -341,6 +343,8 @@ def train_mapped(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     """The same training on the same rows, all of them in memory."""
+    import torch
+
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
@@ -354,7 +358,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
         rows = read_rows(
             job.table, encoder, scaling, cache=job.folder, progress=lambda share: pipe.send(("share", share))
         )
-        X, y = rows.X.clone(), rows.y
+        X, y = torch.from_numpy(rows.X.copy()), rows.y
         del rows
         _train(Descent(steps=job.steps), X, y, in_memory, _taking_turns(pipe))
         return {"what": "training, in memory", **peak.figures()}

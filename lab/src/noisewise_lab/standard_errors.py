@@ -25,7 +25,7 @@ from noisewise.gradients import Linear
 from noisewise.learned.zoo import OutsideRange
 from noisewise.losses import loss_named
 from noisewise.methods import Method, method_named, registry
-from noisewise.replay import UNKNOWN, standard_errors
+from noisewise.standard_errors import UNKNOWN, standard_errors
 from noisewise.train import Records, train
 
 from .datasets import load

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from torch import Tensor
 
 from .. import _validate
 from ..data.preprocess import Scaling
+from ..fitting.fitted import Fitted
+from ..fitting.network import Network
 from .leakage import correlation
 
 Floats = NDArray[np.float64]
@@ -87,17 +90,18 @@ def inversion(
     _validate.whole(steps=steps)
     _validate.positive(learning_rate=learning_rate)
     _validate.not_negative(l2=l2, smooth=smooth)
-    if not hasattr(model, "classes_") or not hasattr(model, "_trained_model"):
+    fitted: Fitted | None = getattr(model, "fitted_", None)
+    if fitted is None or fitted.classes is None:
         raise ValueError(f"model is a {type(model).__name__}; pass a fitted PrivateClassifier")
-    known = list(model.classes_)
+    known = list(fitted.classes)
     wanted = known if labels is None else list(labels)
     if missing := [label for label in wanted if label not in known]:
         raise ValueError(f"labels has {missing[0]!r}; pass classes of the model: {', '.join(map(str, known))}")
     means = {} if compare is None else class_means(*compare)
-    rough = _roughness(model._scaling.features - 1, shape, smooth)
+    rough = _roughness(fitted.scaling.features - 1, shape, smooth)
     codes = torch.tensor([known.index(label) for label in wanted])
-    shares, chances = _ascend(model, codes, steps, learning_rate, lambda x: l2 * x.square().sum() + rough(x))
-    low, high = model._scaling.low, model._scaling.high
+    shares, chances = _ascend(fitted, codes, steps, learning_rate, lambda x: l2 * x.square().sum() + rough(x))
+    low, high = fitted.scaling.low, fitted.scaling.high
     rows = low + shares * (high - low)
     return Inversion(
         tuple(
@@ -151,14 +155,14 @@ def _roughness(features: int, shape: tuple[int, int] | None, smooth: float) -> P
     return rough
 
 
-def _ascend(model: Any, codes: Tensor, steps: int, learning_rate: float, penalty: Penalty) -> tuple[Floats, Floats]:
+def _ascend(fitted: Fitted, codes: Tensor, steps: int, learning_rate: float, penalty: Penalty) -> tuple[Floats, Floats]:
     """Inputs between the bounds (0: low, 1: high) that make each class likely, by Adam with projection; all at once."""
-    theta, trained, scaling = model._theta.double(), model._trained_model, model._scaling
+    theta, scaling = torch.from_numpy(fitted.theta).double(), fitted.scaling
     shares = torch.zeros(len(codes), scaling.features - 1, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([shares], lr=learning_rate)
 
     def log_chances() -> Tensor:
-        scores = trained.scores(theta, scaled(scaling, shares))
+        scores = _scores(fitted.network, theta, scaled(scaling, shares))
         if scores.ndim == 1:  # one output for two classes: the score is the log-odds of the second
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
         return torch.log_softmax(scores, dim=1).gather(1, codes[:, None])[:, 0]
@@ -171,6 +175,18 @@ def _ascend(model: Any, codes: Tensor, steps: int, learning_rate: float, penalty
             shares.clamp_(0.0, 1.0)
     with torch.no_grad():
         return shares.numpy().copy(), log_chances().exp().numpy()
+
+
+def _scores(network: Network, theta: Tensor, rows: Tensor) -> Tensor:
+    """:meth:`Network.scores` with a graph."""
+    if network.linear:
+        scores = rows @ theta.view(network.outputs, network.features).T
+    else:
+        at, scores = 0, rows
+        for number, (into, out) in enumerate(pairwise(network.sizes)):
+            weights, bias = theta[at : at + out * into].view(out, into), theta[at + out * into :][:out]
+            scores, at = (torch.tanh(scores) if number else scores) @ weights.T + bias, at + out * (into + 1)
+    return scores[:, 0] if network.outputs == 1 else scores
 
 
 def scaled(scaling: Scaling, shares: Tensor) -> Tensor:

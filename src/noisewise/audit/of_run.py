@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from .. import runs
 from ..events import Adjacency
 from ..methods import Method, registry
 from .lower_bound import Audit
@@ -52,13 +53,9 @@ def claim_of(statement: Mapping[str, Any]) -> Claim:
 
 def claim_of_run(folder: str | Path) -> Claim:
     """The claim of a run folder whose seal holds."""
-    from ..runs import load
-
-    return claim_of(load(folder).statement_.data)
+    return claim_of(runs.load(folder).statement.data)
 
 
 def record(folder: str | Path, audit: Audit) -> None:
     """Add the audit to the folder's audit.json and seal the folder again."""
-    from ..runs import append
-
-    append(folder, "audit.json", {**audit.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")})
+    runs.append(folder, "audit.json", {**audit.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")})

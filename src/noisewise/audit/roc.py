@@ -22,7 +22,7 @@ from ..accounting.gdp import mu_of
 from .bounds import upper_bound
 
 if TYPE_CHECKING:
-    from ..report.statement import Statement
+    from ..statement import Statement
 
 Floats = NDArray[np.float64]
 RATES = (0.001, 0.01, 0.1)

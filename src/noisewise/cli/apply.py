@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..budget import Budget
     from ..data.encode import Encoder
+    from ..fitting.fitted import Fitted
     from ..quality import Quality
 
 
@@ -48,10 +49,9 @@ def predict(
         raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
     if out is not None and out.exists() and not force:
         raise ValueError(f"{out} exists already; pass another file, or --force to overwrite it")
-    estimator = runs.load(run)
-    encoder = _encoder(estimator, run)
-    rows = read_rows(data, encoder, estimator._scaling, separator=separator, predict=True)
-    table = _predictions(estimator, rows.X, str(encoder.schema.target or "y"))
+    fitted = runs.load(run)
+    rows = read_rows(data, _encoder(fitted, run), fitted.scaling, separator=separator, predict=True)
+    table = _predictions(fitted, rows.X)
     if out is not None:
         _write(table, out)
         errors.print(f"Written to {out}: {len(table):,} predictions", highlight=False, markup=False, soft_wrap=True)
@@ -62,13 +62,12 @@ def predict(
         _without_formulas(table).to_csv(sys.stdout, index=False)
 
 
-def _predictions(estimator: Any, X: Any, target: str) -> pd.DataFrame:
+def _predictions(fitted: Fitted, X: Any) -> pd.DataFrame:
     import pandas as pd
 
-    scores = estimator._row_scores(X)
-    columns: dict[str, Any] = {f"predicted {target}": estimator._predictions(scores)}
-    if hasattr(estimator, "predict_proba"):
-        for name, share in zip(estimator.classes_, estimator._probabilities(scores).T, strict=True):
+    columns: dict[str, Any] = {f"predicted {fitted.target}": fitted.predictions(X)}
+    if fitted.likely and fitted.classes is not None:
+        for name, share in zip(fitted.classes, fitted.probabilities(X).T, strict=True):
             columns[f"probability of {name}"] = share
     return pd.DataFrame(columns)
 
@@ -119,31 +118,24 @@ def evaluate(
     """
     from .. import runs
     from ..data.rows import read_rows
-    from ..quality import private_quality, public_quality
     from ..report.page import refresh
 
     if public_test == (epsilon is not None):
         raise ValueError(
             "say whose rows these are: --public-test if they are public, or --epsilon E to buy the score on private ones"
         )
-    estimator = runs.load(run)
-    budget = None if epsilon is None else _budget(estimator, epsilon, delta)
+    fitted = runs.load(run)
+    budget = None if epsilon is None else _budget(fitted, epsilon, delta)
     if seed is None:
         runs.writable(run / "evaluation.json")
-    encoder = _encoder(estimator, run)
+    encoder = _encoder(fitted, run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a library says may depend on private values
-        rows = read_rows(data, encoder, estimator._scaling, separator=separator)
+        rows = read_rows(data, encoder, fitted.scaling, separator=separator)
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
         with _told_when_stopped(None if seed is not None else budget):
-            if budget is None:
-                quality = public_quality(estimator, rows.X, labels)
-            else:
-                store = _store(rows.X)
-                quality = private_quality(
-                    estimator, rows.X, labels, budget, size_is_public=size_is_public, seed=seed, store=store
-                )
+            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed)
             entry = _entry(quality, data)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
@@ -175,18 +167,25 @@ def _told_when_stopped(budget: Budget | None) -> Iterator[None]:
         raise
 
 
-def _store(X: Any) -> Any:
-    """Where the curator lays rows out: in a mapped file when they are many."""
+def _quality(fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None) -> Quality:
+    """The score; rows are laid out in a mapped file when they are many."""
+    if budget is None:
+        from ..quality import public_quality
+
+        return public_quality(fitted, X, y)
+    from ..bought_quality import private_quality
     from ..data.rows import IN_MEMORY
     from ..records.grid import Mapped, in_memory
 
-    return Mapped(Path(tempfile.gettempdir())) if X.numel() * X.element_size() > IN_MEMORY else in_memory
+    store = Mapped(Path(tempfile.gettempdir())) if X.nbytes > IN_MEMORY else in_memory
+    return private_quality(fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store)
 
 
-def _budget(estimator: Any, epsilon: float, delta: float | None) -> Budget:
+def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
     from ..budget import Budget
 
-    return Budget(epsilon, estimator.delta if delta is None else delta, adjacency=estimator.adjacency)
+    asked = fitted.settings
+    return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 
 
 def _entry(quality: Quality, data: list[Path]) -> dict[str, Any]:
@@ -200,8 +199,7 @@ def _entry(quality: Quality, data: list[Path]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _encoder(estimator: Any, run: Path) -> Encoder:
-    encoder: Encoder | None = getattr(estimator, "_encoder", None)
-    if encoder is None:
+def _encoder(fitted: Fitted, run: Path) -> Encoder:
+    if fitted.encoder is None:
         raise ValueError(f"{run} was trained on arrays, not files; use noisewise.load({str(run)!r}) in Python")
-    return encoder
+    return fitted.encoder

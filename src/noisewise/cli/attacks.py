@@ -200,8 +200,8 @@ def _finished(
 ) -> None:  # fmt: skip
     if members is None or non_members is None:
         raise ValueError("--run needs --members FILE and --non-members FILE")
-    from ..audit.finished import audit_run, read_rows
     from ..audit.pictures import plot_roc
+    from ..estimators.finished import audit_run, read_rows
 
     with watched("shadow models") as progress:
         result = audit_run(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ..data.resolve import Resolved
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
-    from ..report.statement import Statement
+    from ..fitting.fit import Fit
+    from ..statement import Statement
 
     Estimator = PrivateClassifier | PrivateRegressor
 
@@ -104,7 +105,7 @@ def train(
         data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
         regression=loss == "squared", separator=separator, read_labels=not dry_run,
     )  # fmt: skip
-    rehearse(wish, found, public=bool(public), records=None)
+    planned(wish, found).check(public=bool(public))
     if dry_run:
         _show_plan(wish, found, bounds_epsilon, out, json_output)
         return
@@ -114,12 +115,13 @@ def train(
         try:
             with _Bars() as bars:
                 if found.purchase is not None:
-                    rehearse(wish, found, public=bool(public), records=found.look(bars.begin("checking the files")))
+                    records = found.look(bars.begin("checking the files"))
+                    planned(wish, found).check(public=bool(public), records=records)
                     found = found.bought(seed=seed, progress=bars.begin("buying bounds"))
                 estimator = _fit(wish, found, data, public or [], separator, cache or _roomy(out, data), bars)
             told = [*_assumed(found), *_own(heard)]
             with runs.new_folder(out) as draft:
-                runs.write(estimator, draft, warnings=told)
+                runs.write(estimator.fitted_, draft, warnings=told)
                 _write_report(draft)
         except BaseException as error:
             _write_down(error, estimator, found, wish, out)
@@ -150,7 +152,7 @@ def _fit(
     bars: _Bars,
 ) -> Estimator:  # fmt: skip
     """The fitted estimator."""
-    from ..fitting import Origin
+    from ..estimators import Origin
 
     origin = Origin(found.words, found.classes, found.preparation)
     estimator = unfitted(wish, found.schema).watch(bars.stepped)
@@ -160,49 +162,13 @@ def _fit(
     )
 
 
-def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) -> None:
-    """Refuse what could not be trained before anything is read or paid for; ``records``: how many there are, once known.
-
-    A meter is made only when the size it may depend on is known, or private and so of no influence.
-    """
-    from ..budget import open_meter
-    from ..curator.facts import facts_of
-    from ..data.encode import Encoder
-    from ..data.preprocess import Scaling
-    from ..losses import loss_named
-
-    estimator: Any = unfitted(wish, found.imagined)
-    encoder, method = Encoder(found.imagined), estimator._method()
-    if method.needs_public and not public:
-        raise ValueError(f"--public is missing; {method.name} needs public rows, pass them or take another --method")
-    estimator._scaling, outputs = Scaling(encoder.low, encoder.high, estimator._unit_rows), 1
-    if encoder.classes is None:
-        loss = loss_named("squared")
-    else:
-        estimator.classes_ = encoder.classes
-        loss = estimator._loss()
-        outputs = len(encoder.classes) if loss.task == "classes" else 1
-    if method.private and loss.name not in method.losses:
-        raise ValueError(
-            f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}: pass one of them as --loss, or "
-            "another --method"
-        )
-    trained = estimator._model(loss, outputs)
-    public_size = wish.size_is_public or wish.budget.adjacency == "replace_one"
-    if method.private and (records is not None or not public_size):
-        size = None if records is None else estimator._size(records)
-        budget = _for_training(wish.budget, found)
-        open_meter(budget, method.terms(facts_of(trained, budget, size=size, row_bound=1.0)))
-
-
-def _for_training(budget: Budget, found: Resolved) -> Budget:
-    """What bounds that are to be bought leave of the budget."""
-    from ..report.statement import training_budget
-
+def planned(wish: Wish, found: Resolved) -> Fit:
+    """The fit that was asked for, with imagined bounds where they are still to be bought."""
+    fit = unfitted(wish, found.imagined).planned()
     if found.purchase is None:
-        return budget
+        return fit
     before = found.purchase.meter.budget
-    return training_budget(budget, {"epsilon": before.epsilon, "delta": before.delta})
+    return fit.before(before.epsilon, before.delta)
 
 
 def unfitted(wish: Wish, schema: Schema) -> Estimator:

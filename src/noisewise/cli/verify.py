@@ -25,7 +25,7 @@ def verify(
 
     Example: [bold]noisewise verify noisewise-demo/statement.json[/bold]
     """
-    from ..report.agreement import Unreadable, verify_path
+    from ..runs.agreement import Unreadable, verify_path
 
     try:
         verdict = verify_path(statement)

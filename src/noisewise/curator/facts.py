@@ -8,8 +8,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..budget import Budget
-from ..events import Event
 from ..gradients import Model
+from ..trace import Released as Released
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,3 @@ class Answer(NamedTuple):
     value: Tensor
     noise_std: float
     below: float | None = None  # a gradient with a count: the released share of records whose gradient is short
-
-
-class Released(NamedTuple):
-    """One line of a trace: a question that was answered, described by released facts only."""
-
-    question: str
-    event: Event
-    clip: float | None
-    noise_std: float
-    norm: float | None
-    spent: float

@@ -12,7 +12,6 @@ from typing import IO, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 from .desk import Refusal, our_words
@@ -31,7 +30,7 @@ SHRINK = 1 - 2.0**-20
 class Rows:
     """Rows of norm <= 1, the intercept last, and their labels (None where they were not asked for)."""
 
-    X: torch.Tensor
+    X: Singles
     y: NDArray[Any] | None
 
     def __repr__(self) -> str:
@@ -80,7 +79,7 @@ def read_rows(
             store.append(in_single_precision(scaling(encoder(piece, predict=predict))))
             if not predict:
                 labels.append(encoder.labels(piece))
-        return Rows(store.tensor(), None if predict else np.concatenate(labels))
+        return Rows(store.matrix(), None if predict else np.concatenate(labels))
 
 
 def read_matrix(
@@ -128,16 +127,16 @@ class RowStore:
         if self._file is not None:
             self._spill(self._file)
 
-    def tensor(self) -> torch.Tensor:
-        """All rows as one tensor: a mapping of the file, or memory."""
+    def matrix(self) -> Singles:
+        """All rows as one matrix: a mapping of the file, or memory."""
         if self._file is None:
-            return torch.from_numpy(np.concatenate(self._chunks))
+            return np.concatenate(self._chunks)
         self._file.flush()
         shape = (self._rows, self._features)
         mapped = np.memmap(
             self._file, np.float32, "r+", shape=shape
         )  # writable, or torch warns; the file is ours alone
-        return torch.from_numpy(np.asarray(mapped))
+        return np.asarray(mapped)
 
     def _spill(self, file: IO[bytes]) -> None:
         try:

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..statement import text as statement_text
 from . import words
 from .charts import Interval, interval_chart
 from .folder import RunFolder
 from .markup import Markup, aside, charts, figure, join, name_of, section, table, tag
-from .statement import text as statement_text
 from .words import at_most, number, percent
 
 SHOWN = 20  # coefficients in the chart

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .statement import Verdict, check_shape, verify
+from ..runs import checked_contents
+from ..statement import Verdict, verify_data
+from .shape import check_shape
 
 NUMBER = (int, float)
 MAYBE = (int, float, type(None))
@@ -85,8 +87,6 @@ class RunFolder:
 
 def read_run(path: Path) -> RunFolder:
     """Everything the report needs from a run folder; a ValueError names the file that is not as it should be."""
-    from ..runs import checked_contents
-
     contents = checked_contents(path)
     run = _fields(_document(path, contents, "run.json", dict), RUN, path / "run.json")
     if run.get("format") != "noisewise-run/1":
@@ -100,7 +100,7 @@ def read_run(path: Path) -> RunFolder:
         check_shape(statement)
     except ValueError as error:
         raise ValueError(f"{path / 'statement.json'}: {error}; pass a run folder as noisewise wrote it") from None
-    verdict = verify(statement)
+    verdict = verify_data(statement)
     if statement["promise"] is not None and verdict.epsilon is None:
         raise ValueError(
             f"{path / 'statement.json'} does not hold: {verdict.reason}; a report would repeat its promise"

@@ -10,8 +10,8 @@ from typing import Any
 
 from scipy.special import expit, ndtr, ndtri
 
+from ..statement import shown
 from .markup import clean
-from .statement import shown
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 KINDS = {"Gaussian": "Gaussian noise", "BoundedRange": "a noisy choice", "ApproximateDP": "a one-shot mechanism"}

@@ -17,8 +17,8 @@ from noisewise.events import ADJACENCIES
 from noisewise.methods import registry
 from noisewise.methods.adaptive_clip import AdaptiveClip
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report.agreement import UNITS
-from noisewise.seal import reseal
+from noisewise.runs.agreement import UNITS
+from noisewise.runs.seal import reseal
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -238,7 +238,7 @@ def test_what_is_no_folder_of_a_run(tmp_path):
 
 def test_every_question_that_can_be_asked_is_known_to_verify():
     from noisewise.curator import QUESTIONS
-    from noisewise.report.agreement import ITS_OWN, UNITS
+    from noisewise.runs.agreement import ITS_OWN, UNITS
 
     names = {kind.name for kind in QUESTIONS.values()}
     assert names <= {*ITS_OWN, *UNITS, "gradient", "gradient_norm", "choose"}

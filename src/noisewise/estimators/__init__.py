@@ -1,13 +1,13 @@
 """The face for scikit-learn users: ``PrivateClassifier`` and ``PrivateRegressor``.
 
-Thin: they check what the data holder declared, scale rows by it, call :func:`noisewise.train.train` and keep what was
-released. Everything that is not declared, public or paid for stays inside the curator.
+Thin: they check what the data holder declared, scale rows by it, run a :class:`~noisewise.fitting.fit.Fit` and hold what
+came of it. Everything that is not declared, public or paid for stays inside the curator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,33 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
-from .data.checks import class_codes, class_weights, classes_in, declared_classes
-from .data.desk import our_words
-from .data.preprocess import interval
-from .data.schema import Schema
-from .fitting import Origin, PrivateEstimator, Task
-from .gradients import Model
-from .losses import ClassWeighted, Loss, Squared, loss_named
-from .methods import RECOMMENDED, Method
+from .. import runs
+from ..data.desk import our_words
+from ..data.labels import classes_in, declared_classes
+from ..data.preprocess import interval
+from ..data.schema import Schema
+from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
+from ..fitting.fitted import Fitted
+from ..fitting.labels import Classes, Target
+from ..losses import Loss
+from ..methods import RECOMMENDED, Method, method_named
+from .base import Origin as Origin
+from .base import Prepared, PrivateEstimator
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
+BINARY = np.array([0, 1])
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return estimator.loss in ("auto", "logistic", "softmax") or getattr(estimator.loss, "name", "") in (
-        "logistic",
-        "softmax",
-    )
+    fitted: Fitted | None = getattr(estimator, "fitted_", None)
+    if fitted is not None:
+        return fitted.likely
+    try:
+        loss = classifier_loss(estimator.loss, method_named(estimator.method), BINARY)
+    except ValueError:
+        return False
+    return classes_for(BINARY, loss).likely
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
@@ -97,70 +106,45 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _prepared(self, task: Task) -> tuple[Task, Model]:
-        self.classes_, whence = self._known_classes(task.private.y)
-        if len(self.classes_) < 2:
+    def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
+        values, whence = self._known_classes(prepared, y)
+        if len(values) < 2:
             raise ValueError(
                 "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
             )
-        loss = self._loss()
-        coded, public = _coded(loss, class_codes(self.classes_, task.private.y)), task.public
-        if public is not None:
-            public = public._replace(y=_coded(loss, class_codes(self.classes_, public.y, who="public")))
-        assumed = (*task.assumed, f"the classes, {whence}")
-        outputs = len(self.classes_) if loss.task == "classes" else 1
-        ready = replace(task, private=task.private._replace(y=coded), public=public, assumed=assumed)
-        return ready, self._model(loss, outputs)
+        method = self._method()
+        loss = classifier_loss(self.loss, method, values, self.class_weight)
+        labels = classes_for(values, loss)
+        model = model_for(self.model, prepared.scaling.features, loss, labels)
+        return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
 
-    def _known_classes(self, y: Array) -> tuple[Array, str]:
-        found = classes_in(y)  # also when they are declared: a continuous y is refused
+    def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
+        found = None if y is None else classes_in(y)  # also when they are declared: a continuous y is refused
         if self.classes is not None:
             return declared_classes(self.classes), "declared"
-        encoder = getattr(self, "_encoder", None)
+        encoder = prepared.encoder
         if encoder is not None and encoder.schema.target is not None and encoder.classes is not None:
-            return encoder.classes, getattr(self, "_origin", Origin()).classes
+            return encoder.classes, (prepared.origin or Origin()).classes
+        if found is None:
+            raise ValueError("the target of the schema is a number; use PrivateRegressor, or pass classes=[...]")
         return found, "taken from the labels"
-
-    def _loss(self) -> Loss:
-        several = len(self.classes_) > 2
-        named = isinstance(self.loss, str) and self.loss == "auto"
-        loss = loss_named(("softmax" if several else "logistic") if named else self.loss)
-        loss = Squared(signs=True) if isinstance(loss, Squared) else loss
-        if several and loss.task != "classes":
-            raise ValueError(f"loss is {loss.name!r} but there are more than two classes; pass loss='softmax'")
-        if self.class_weight is None:
-            return loss
-        return ClassWeighted(loss, class_weights(self.class_weight, self.classes_))
-
-    def _model_labels(self, y: Array) -> Array:
-        return _coded(self._trained_model.loss, class_codes(self.classes_, y))
 
     def decision_function(self, X: Any) -> Array:
         """Score of each row (positive: ``classes_[1]``), or one column per class for several classes."""
-        return self._decisions(self._scores(X))
-
-    def _decisions(self, scores: Array) -> Array:
-        return scores[:, 1] - scores[:, 0] if scores.ndim == 2 and len(self.classes_) == 2 else scores
+        scores, labels = self._scores(X), self.fitted_.labels
+        assert isinstance(labels, Classes)
+        return labels.decisions(scores)
 
     def predict(self, X: Any) -> Array:
         """The most likely class of each row."""
-        return self._predictions(self._scores(X))
-
-    def _predictions(self, scores: Array) -> Array:
-        scores = self._decisions(scores)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        rows = self._scaled_rows(X)
+        return self.fitted_.predictions(rows)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class; for losses that model one (logistic, softmax)."""
-        return self._probabilities(self._scores(X))
-
-    def _probabilities(self, scores: Array) -> Array:
-        scores = self._decisions(scores)
-        if scores.ndim == 1:
-            scores = np.column_stack([np.zeros_like(scores), scores])
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        rows = self._scaled_rows(X)
+        return self.fitted_.probabilities(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on rows with labels. Not private: ``noisewise evaluate`` buys a score that is."""
@@ -221,19 +205,14 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.size_is_public = size_is_public
         self.random_state = random_state
 
-    def _prepared(self, task: Task) -> tuple[Task, Model]:
-        if task.private.y.dtype.kind not in "fiub":
+    def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
+        if y is not None and y.dtype.kind not in "fiub":
             raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
-        self._target = self._target_bounds()
-        loss = loss_named(self.loss)
-        if loss.task != "regression":
-            raise ValueError(f"loss is {loss.name!r}; pass loss='squared' for a regression")
-        scaled, public = task.private._replace(y=self._scaled(task.private.y)), task.public
-        if public is not None:
-            public = public._replace(y=self._scaled(public.y.astype(float)))
-        named = hasattr(self, "_origin")  # which says where all bounds come from
-        assumed = task.assumed if named else (*task.assumed, "bounds of the target, declared")
-        return replace(task, private=scaled, public=public, assumed=assumed), self._model(loss, 1)
+        labels, method, loss = Target(*self._target_bounds()), self._method(), regression_loss(self.loss)
+        model = model_for(self.model, prepared.scaling.features, loss, labels)
+        # an origin says where all bounds come from
+        assumed = None if prepared.origin is not None else "bounds of the target, declared"
+        return self._fit_of(prepared, method, model, labels, assumed)
 
     def _target_bounds(self) -> tuple[float, float]:
         if self.target_bounds is not None:
@@ -245,20 +224,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             return interval("bounds", self.bounds)
         raise ValueError("target_bounds is missing; pass the declared (low, high) of y, never read from private rows")
 
-    def _model_labels(self, y: Array) -> Array:
-        return self._scaled(y)
-
-    def _scaled(self, y: Array) -> Array:
-        low, high = self._target
-        return 2 * (np.clip(y, low, high) - low) / (high - low) - 1
-
     def predict(self, X: Any) -> Array:
         """The predicted target of each row, within the declared bounds."""
-        return self._predictions(self._scores(X))
-
-    def _predictions(self, scores: Array) -> Array:
-        low, high = self._target
-        return low + (np.clip(scores, -1, 1) + 1) / 2 * (high - low)
+        rows = self._scaled_rows(X)
+        return self.fitted_.predictions(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R^2 on rows with targets. Not private: ``noisewise evaluate`` buys a score that is."""
@@ -272,6 +241,28 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         return tags
 
 
-def _coded(loss: Loss, codes: Array) -> Array:
-    """Class numbers as the loss wants them: as they are, or -1 and +1."""
-    return codes if loss.task == "classes" else 2 * codes - 1
+def save(estimator: PrivateEstimator, folder: str | Path, *, warnings: Sequence[str] = ()) -> Path:
+    """Write a fitted estimator to a new folder, all of it or nothing."""
+    return runs.save(estimator.fitted_, folder, warnings=warnings)
+
+
+def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
+    """The estimator of a run folder. Nothing in the folder is executed; one whose files were changed is refused."""
+    fitted = runs.load(folder)
+    with runs.readable(folder):
+        return _held(fitted)
+
+
+def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
+    settings: dict[str, Any] = dict(fitted.settings)
+    if settings.get("class_weight") is not None:
+        settings["class_weight"] = dict(settings["class_weight"])
+    if fitted.encoder is not None:
+        settings["schema"] = fitted.encoder.schema
+    else:
+        settings["bounds"] = list(zip(fitted.scaling.low.tolist(), fitted.scaling.high.tolist(), strict=True))
+    face: Any = (PrivateRegressor if fitted.classes is None else PrivateClassifier)(**settings)
+    if fitted.columns is not None:
+        face.feature_names_in_ = np.array(fitted.columns, dtype=object)
+    face.n_features_in_ = len(fitted.scaling.low if fitted.columns is None else fitted.columns)
+    return face._hold(fitted)

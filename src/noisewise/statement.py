@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from ..arithmetic import Arithmetic, sentence
-from ..budget import Budget, BudgetExhausted, Meter, meter_from
-from ..events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
-from .shape import SHAPE as SHAPE
-from .shape import check_shape
+from . import __version__
+from .arithmetic import Arithmetic, sentence
+from .budget import Budget, BudgetExhausted, Meter, meter_from
+from .events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
+from .report.shape import check_shape
 
 if TYPE_CHECKING:
-    from ..train import Trained
+    from .train import Trained
 
 FORMAT = "noisewise-statement/2"
 UNIT = "one record"
@@ -284,22 +281,6 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
             name = one(to_dict(leaf))
             counts[name] = counts.get(name, 0) + count
     return "; ".join(f"{count} x {name}" for name, count in counts.items())
-
-
-def verify(statement: Statement | Mapping[str, Any] | str | os.PathLike[str]) -> Verdict:
-    """Recompute the promise of a statement from its events alone; of a run folder, check all files against it too.
-
-    It checks arithmetic and agreement, not honesty: whether the software ran as stated is not in the document, and who
-    rewrites every file of a folder alike and seals it anew has a folder that agrees with itself.
-    """
-    if isinstance(statement, str | os.PathLike):
-        from .agreement import Unreadable, verify_path
-
-        try:
-            return verify_path(Path(statement))
-        except Unreadable as error:
-            return Verdict(False, f"this is no statement: {error}")
-    return verify_data(statement.data if isinstance(statement, Statement) else statement)
 
 
 def verify_data(data: Any) -> Verdict:

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from .. import runs
+from ..audit.membership import Membership, Progress, Shadows, membership
 from ..data.files import open_source
-from .membership import Membership, Progress, Shadows, membership
+from . import load
 
 
 def audit_run(
@@ -34,9 +36,7 @@ def audit_run(
     ``record`` appends the outcome to the folder's audit.json and seals it again. Pass it only when the member rows
     are public or were planted by the auditor: the figures are computed from them, and no budget paid for that.
     """
-    from .. import runs
-
-    model = runs.load(run)
+    model = load(run)
     inside, outside = (_pair(model, table, target) for table in (members, non_members))
     result = membership(
         model, inside, outside, attack=attack, train=model if train is None else train, shadows=shadows,
@@ -67,7 +67,7 @@ def read_rows(path: Path) -> pd.DataFrame:
 
 def _pair(model: Any, table: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, Any]:
     """Features and labels; labels as the model's classes are, whatever type the file gave them."""
-    encoder: Any = getattr(model, "_encoder", None)
+    encoder: Any = model.fitted_.encoder
     known = None if encoder is None else encoder.schema.target
     name = target if target is not None else known
     if name is None:

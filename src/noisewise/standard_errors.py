@@ -18,22 +18,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .budget import Budget, BudgetExhausted, MeterView
-from .curator import Answer, Asking, Curator, Descent, Facts, OnePass, PublicCurator
-from .curator.facts import Released
+from .budget import Budget, BudgetExhausted
+from .curator import Answer, Asking, Curator, Descent, OnePass, PublicCurator
 from .events import FULL, Event, Leaf, Sampling
-from .gradients import Model
 from .methods import Method
+from .tape import MOST, Entry, Tape, kind_of
+from .train import follow
 
-MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
 PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
@@ -45,106 +42,6 @@ UNKNOWN = {  # by question: what a replay leaves out or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
     "minimise": "the noise goes through the curvature of the records, which is not released",
 }
-
-
-class Entry(NamedTuple):
-    """One released answer: what was asked, where, and how noisy the answer is."""
-
-    question: str
-    value: Any
-    noise_std: float
-    below: float | None
-    noise_multiplier: float
-    spent: float
-    theta: Tensor | None
-    scale: Tensor | None
-    basis: Tensor | None
-
-
-@dataclass(frozen=True)
-class Tape:
-    """Everything a run was answered, in order, and what was public when it began."""
-
-    model: Model
-    start: Tensor
-    facts: Facts
-    spent: float
-    entries: tuple[Entry, ...]
-
-
-class Recording(Asking):
-    """A curator that also keeps what it released; whoever asks it notices nothing.
-
-    ``most``: how many numbers are kept; a run that releases more has no tape.
-    """
-
-    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
-        self.__curator, self._most, self._kept = curator, most, 0
-        self._entries: list[Entry] = []
-        self._facts, self._spent = curator.facts, curator.meter.spent_fraction
-
-    @property
-    def facts(self) -> Facts:
-        return self.__curator.facts
-
-    @property
-    def meter(self) -> MeterView:
-        return self.__curator.meter
-
-    @property
-    def trace(self) -> tuple[Released, ...]:
-        return self.__curator.trace
-
-    @property
-    def simulation(self) -> bool:
-        return self.__curator.simulation
-
-    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self.__curator.ask(question, noise=noise, sampling=sampling)
-        given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
-        at = [torch.from_numpy(part).float() if isinstance(part, np.ndarray) else None for part in given]
-        return self._keep(kind_of(question), answer, float(noise), *at)
-
-    def last_iterate(self, walk: Any) -> Answer:
-        return self._keep("last_iterate", self.__curator.last_iterate(walk))
-
-    def minimise(self, objective: Any) -> Answer:
-        return self._keep("minimise", self.__curator.minimise(objective))
-
-    def change_basis(self, matrix: Tensor) -> None:
-        self.__curator.change_basis(matrix)
-        self._keep("change_basis", Answer(matrix.detach(), 0.0))
-
-    def in_first_basis(self, theta: Tensor) -> Tensor:
-        return self.__curator.in_first_basis(theta)
-
-    def _keep(
-        self,
-        question: str,
-        answer: Answer,
-        noise: float = 0.0,
-        theta: Tensor | None = None,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
-    ) -> Answer:
-        self._kept += sum(part.numel() for part in (answer.value, theta, scale, basis) if part is not None)
-        if self._kept > self._most:
-            self._entries.clear()
-            return answer
-        value, spent = answer.value.detach().clone(), self.__curator.meter.spent_fraction
-        self._entries.append(Entry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis))
-        return answer
-
-    def tape(self, model: Model, start: Tensor) -> Tape | None:
-        """What was kept, or None when it was too much."""
-        if self._kept > self._most:
-            return None
-        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
-
-
-def kind_of(question: Any) -> str:
-    """How a tape names a question: all statistics are alike to a replay."""
-    return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
 
 
 @dataclass
@@ -297,8 +194,6 @@ class _Replays:
 
     def run(self, **how: Any) -> tuple[Tensor, Replayed]:
         """One theta, or as many as there are copies."""
-        from .train import follow  # the one loop, which records
-
         curator = Replayed(self.tape, **{"seed": self.seed, **how})
         state, _ = follow(self.method, self.state, cast(Curator, curator), self.public)
         return self.method.finish(state, self.public), curator
@@ -398,27 +293,3 @@ def _regressed(thetas: Tensor, gradients: Tensor, weights: Tensor) -> tuple[Tens
     count = min(thetas.shape[1] - 1, thetas.shape[2])
     left, lengths, axes = left[..., :count], lengths[..., :count], axes[..., :count, :]
     return lengths, axes, ((left.mT @ gradients) * axes).sum(-1)
-
-
-class Spread:
-    """Standard errors on demand: computed when first asked for or saved, after which the tape is let go."""
-
-    def __init__(self, method: Method, tape: Tape | None, public: PublicCurator | None) -> None:
-        self._source: tuple[Method, Tape | None, PublicCurator | None] | None = (method, tape, public)
-        self._found: Tensor | None = None
-
-    @classmethod
-    def known(cls, errors: Tensor | None) -> Self:
-        """Standard errors that were computed before, e.g. of a saved model."""
-        spread = cls.__new__(cls)
-        spread._source, spread._found = None, errors
-        return spread
-
-    def values(self) -> Tensor | None:
-        """The standard error of each coordinate of theta, or None."""
-        if self._source is not None:
-            self._found, self._source = standard_errors(*self._source), None
-        return self._found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_source": None, "_found": self.values()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .atomic import write_atomically
+from ..atomic import write_atomically
 
 FORMAT, TRACE_FORMAT, SEAL_FORMAT = "noisewise-run/1", "noisewise-trace/1", "noisewise-seal/1"
 NEEDED = ("run.json", "model.safetensors", "statement.json", "trace.json")

@@ -7,6 +7,7 @@ in which all of them were rewritten alike agrees with itself, and only a ledger 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,9 +17,9 @@ from typing import Any
 
 from ..accounting._common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
-from ..seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
-from .shape import Nullable, check_shape
-from .statement import Verdict, text, training_meter, verify_data
+from ..report.shape import Nullable, check_shape
+from ..statement import Statement, Verdict, text, training_meter, verify_data
+from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
 CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
 SETTINGS = {
@@ -62,6 +63,20 @@ class Unreadable(ValueError):
 
 class _Contradiction(ValueError):
     """Two files of a folder say different things."""
+
+
+def verify(statement: Statement | Mapping[str, Any] | str | os.PathLike[str]) -> Verdict:
+    """Recompute the promise of a statement from its events alone; of a run folder, check all files against it too.
+
+    It checks arithmetic and agreement, not honesty: whether the software ran as stated is not in the document, and who
+    rewrites every file of a folder alike and seals it anew has a folder that agrees with itself.
+    """
+    if isinstance(statement, str | os.PathLike):
+        try:
+            return verify_path(Path(statement))
+        except Unreadable as error:
+            return Verdict(False, f"this is no statement: {error}")
+    return verify_data(statement.data if isinstance(statement, Statement) else statement)
 
 
 def verify_path(path: Path) -> Verdict:

@@ -1,0 +1,91 @@
+"""How good a model is on private rows, for a budget of its own.
+
+A score that is computed from private rows is a release like any other: the curator counts right answers (or adds up
+squared errors) and adds noise. That budget comes on top of the one the model was trained with.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from .budget import Budget
+from .choice import choose_meter
+from .curator import Correct, Curator, SquaredError
+from .events import Repeated, to_dict
+from .fitting.fit import as_labels
+from .fitting.fitted import Fitted
+from .fitting.labels import Classes, Labels, Target
+from .fitting.network import Network
+from .gradients import MLP, Linear, Model
+from .losses import Logistic, Loss, Softmax, Squared
+from .quality import Quality, of_a_share, within
+from .records.grid import Store, in_memory
+
+SIZE_SHARE = 0.4  # of an evaluation's budget, for the number of records when that is private: both err about equally
+
+
+def private_quality(
+    fitted: Fitted,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    budget: Budget,
+    *,
+    size_is_public: bool = False,
+    seed: int | None = None,
+    store: Store = in_memory,
+) -> Quality:
+    """The score on private rows, bought with ``budget``; the interval covers the noise and the choice of the rows.
+
+    *Guarantee*: a GDP filter over a count of right answers (or a sum of squared errors, clamped to the target's bounds)
+    and, when it is private, the number of records.
+    """
+    model, theta = scored_by(fitted.network, fitted.labels), tuple(float(entry) for entry in fitted.theta.tolist())
+    public_size = size_is_public or budget.adjacency == "replace_one"
+    if public_size and budget.delta > 1 / len(y):
+        raise ValueError(
+            f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
+        )
+    curator = Curator(
+        torch.from_numpy(X),
+        as_labels(fitted.labels.numbers(y), model),
+        model=model,
+        meter=choose_meter(budget, adaptive=True),
+        size=float(len(y)) if public_size else None,
+        row_bound=1.0,
+        seed=seed,
+        store=store,
+    )
+    size_noise = 0.0
+    if not public_size:
+        curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE))
+        size_noise = curator.trace[-1].noise_std
+    size = curator.facts.size or 1.0
+    right = fitted.classes is not None
+    answer = curator.statistic(
+        Correct(theta) if right else SquaredError(theta), noise_multiplier=curator.meter.noise_for(1.0)
+    )
+    events = tuple(to_dict(Repeated(leaf, count)) for leaf, count in curator.meter.events.items())
+    mean = min(max(float(answer.value) / size, -0.5), 0.5)
+    share = mean + 0.5
+    # noise on the sum, noise on the size it is divided by, and the choice of the rows (for errors in [0, 1] at its largest)
+    spread = math.hypot(answer.noise_std / size, mean * size_noise / size, of_a_share(share, size))
+    low, high = within(share, spread, 0, 1)
+    if right:
+        return Quality("accuracy", share, (low, high), budget, events)
+    assert isinstance(fitted.labels, Target)
+    unit = (fitted.labels.high - fitted.labels.low) ** 2
+    return Quality("mean squared error", share * unit, (low * unit, high * unit), budget, events)
+
+
+def scored_by(network: Network, labels: Labels) -> Model:
+    """A model with the same scores, to count right answers with; its loss says what labels are, and is not used."""
+    loss: Loss = Squared()
+    if isinstance(labels, Classes):
+        loss = Softmax() if labels.numbered else Logistic()
+    return (
+        Linear(network.features, loss, network.outputs) if network.linear else MLP(network.sizes, loss, network.between)
+    )

@@ -1,0 +1,295 @@
+"""What both scikit-learn faces share: checks at the data holder, one private run, and what is kept of it."""
+
+from __future__ import annotations
+
+import numbers
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..budget import Budget
+from ..curator.desk import nobody_listens, unheard
+from ..data.checks import labels_of, names_of, public_pair, rows_of
+from ..data.desk import our_words
+from ..data.encode import Encoder
+from ..data.files import Paths, Share
+from ..data.labels import same_length
+from ..data.preprocess import Scaling, declared_bounds
+from ..data.rows import IN_MEMORY, read_rows
+from ..data.schema import Schema
+from ..fitting.fit import Fit, Labelled, seed_of
+from ..fitting.fitted import Fitted
+from ..fitting.labels import Classes, Labels
+from ..gradients import Model
+from ..methods import Method, method_named
+from ..records.grid import Mapped, in_memory
+from ..statement import Statement
+from ..train import Progress
+
+Array = NDArray[Any]
+DECLARED = "bounds of the features, declared"
+SETTINGS = "settings, chosen without the private rows"
+CHECKED = "files checked against the schema before training"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where bounds and categories come from, in words, and what was paid for them before training."""
+
+    words: str = "bounds and categories, declared in a schema"
+    classes: str = "declared"
+    preparation: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """How rows are made: by an encoder or as they come, and scaled; ``assumed`` says what that takes for public."""
+
+    scaling: Scaling
+    encoder: Encoder | None
+    columns: tuple[str, ...] | None
+    assumed: tuple[str, ...]
+    origin: Origin | None = None  # where a file's bounds come from
+
+
+class PrivateEstimator(BaseEstimator, ABC):
+    """What both faces share: validation at the data holder, then one private run."""
+
+    _unit_rows: bool
+
+    def watch(self, progress: Progress | None) -> Self:
+        """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
+        self._progress = progress
+        return self
+
+    def fit(self, X: Any, y: Any, public: Any = None) -> Self:
+        """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
+
+        What was fitted before stays as it was when this fails.
+        """
+        nobody_listens()  # the method is somebody's object, made before this
+        self._budget()
+        fresh = self._fresh()
+        encoder = Encoder(self.schema) if isinstance(self.schema, Schema) else None
+        rows, y = fresh._checked(X if encoder is None else encoder(X), y)
+        prepared = fresh._prepared(rows.shape[1], encoder)
+        known = None
+        if public is not None:
+            if encoder is not None and isinstance(public, tuple | list) and len(public) == 2:
+                public = (encoder(public[0]), public[1])
+            known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
+        with unheard():
+            asked = fresh._asked(prepared, y)
+            private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
+        if known is not None:
+            known = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
+        return self._become(fresh, asked.run(private, known, progress=getattr(self, "_progress", None)))
+
+    def fit_files(
+        self,
+        paths: Paths,
+        *,
+        public: Paths | None = None,
+        separator: str | None = None,
+        cache: str | Path | None = None,
+        reading: Share | None = None,
+        origin: Origin | None = None,
+    ) -> Self:
+        """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
+
+        Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
+        mapped into memory, so that they need not fit into it.
+        """
+        nobody_listens()  # the method is somebody's object, made before this
+        asked = self.planned(origin)
+        assert asked.encoder is not None
+        made = (asked.encoder, asked.scaling)
+        known = None if public is None else read_rows(public, *made, separator=separator)
+        rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading)
+        large = cache is not None or rows.X.nbytes > IN_MEMORY
+        store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
+        with unheard():
+            private = Labelled(rows.X, _numbers(asked, rows.y))
+        given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
+        fresh = self._fresh()
+        fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
+        fresh.n_features_in_ = len(fresh.feature_names_in_)
+        return self._become(fresh, asked.run(private, given, store=store, progress=getattr(self, "_progress", None)))
+
+    def planned(self, origin: Origin | None = None) -> Fit:
+        """The fit that files of ``schema`` get: everything that can be checked before they are read."""
+        self._budget()
+        if not isinstance(self.schema, Schema) or self.schema.target is None:
+            raise ValueError(
+                "schema must be a Schema with a target to train on files; see noisewise schema init --help"
+            )
+        origin, encoder = origin or Origin(), Encoder(self.schema)
+        assumed = (origin.words, SETTINGS, CHECKED)
+        scaling = Scaling(encoder.low, encoder.high, self._unit_rows)
+        return self._asked(Prepared(scaling, encoder, _names(encoder), assumed, origin), None)
+
+    def _fresh(self) -> Self:
+        return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))
+
+    def _become(self, fresh: Self, fitted: Fitted) -> Self:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # nothing of an earlier fit may survive beside the new one
+        self.__dict__.update(fresh.__dict__)
+        return self._hold(fitted)
+
+    def _hold(self, fitted: Fitted) -> Self:
+        """Become the face of a fitted thing."""
+        self.fitted_: Fitted = fitted
+        self.statement_: Statement = fitted.statement
+        self.trace_, self.n_iter_ = fitted.trace, fitted.steps
+        if fitted.classes is not None:
+            self.classes_ = fitted.classes
+        return self
+
+    def _prepared(self, columns: int, encoder: Encoder | None) -> Prepared:
+        """How rows of an array or a table are made."""
+        if encoder is not None:
+            names = _names(encoder)
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+            scaling = Scaling(encoder.low, encoder.high, self._unit_rows)
+            return Prepared(scaling, encoder, names, (Origin().words, SETTINGS))
+        known = getattr(self, "feature_names_in_", None)
+        low, high = declared_bounds(columns, known, bounds=self.bounds, schema=self.schema)
+        named = None if known is None else tuple(known)
+        return Prepared(Scaling(low, high, self._unit_rows), None, named, (DECLARED, SETTINGS))
+
+    @abstractmethod
+    def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
+        """The fit; each face knows its own labels. ``y`` is None when a schema says what they are."""
+
+    def _fit_of(self, prepared: Prepared, method: Method, model: Model, labels: Labels, assumed: str | None) -> Fit:
+        if not isinstance(self.size_is_public, bool | np.bool_):
+            raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
+        return Fit(
+            self._budget(),
+            method,
+            model,
+            prepared.scaling,
+            labels,
+            prepared.encoder,
+            prepared.columns,
+            bool(self.size_is_public),
+            seed_of(self.random_state),
+            (*prepared.assumed, *(() if assumed is None else (assumed,))),
+            None if prepared.origin is None else prepared.origin.preparation,
+            self._settings(method),
+        )
+
+    def _settings(self, method: Method) -> dict[str, Any]:
+        """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
+        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in ("bounds", "schema")}
+        settings["method"] = method.name
+        if not isinstance(settings["loss"], str):
+            settings["loss"] = settings["loss"].name
+        if isinstance(settings.get("class_weight"), Mapping):  # JSON has no keys but texts
+            settings["class_weight"] = [list(pair) for pair in settings["class_weight"].items()]
+        if settings.get("classes") is not None:
+            settings["classes"] = np.asarray(settings["classes"]).tolist()
+        if not isinstance(settings["random_state"], numbers.Integral | None):  # a generator, whose state is not kept
+            settings["random_state"] = str(settings["random_state"])
+        return settings
+
+    def _budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
+
+    def _method(self) -> Method:
+        method = method_named(self.method)
+        if self.max_grad_norm is not None:
+            method = method.with_settings(max_grad_norm=self.max_grad_norm)
+        return method
+
+    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
+        rows, labels = self._rows(X, reset=True), labels_of(y, numeric=isinstance(self, RegressorMixin))
+        same_length(rows, labels)
+        return rows, labels
+
+    def _rows(self, X: Any, *, reset: bool) -> Array:
+        """Rows as a matrix; scikit-learn is shown the names of the columns only, and ``reset`` remembers them."""
+        rows = rows_of(X)
+        names = names_of(X)
+        bare = np.empty((0, rows.shape[1])) if names is None else names
+        validate_data(self, bare, "no_validation", skip_check_array=True, reset=reset)
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_progress", None)  # a callback is not part of a model
+        return state
+
+    def _scaled_rows(self, X: Any) -> Array:
+        """Rows to predict, scaled."""
+        check_is_fitted(self, "fitted_")
+        fitted = self.fitted_
+        matrix = self._rows(X, reset=False) if fitted.encoder is None else fitted.encoder(X, predict=True)
+        return _scaled(fitted.scaling, matrix)
+
+    def _scores(self, X: Any) -> Array:
+        rows = self._scaled_rows(X)
+        return self.fitted_.scores(rows)
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients of the scaled features (see the guide), one row per output for several classes."""
+        check_is_fitted(self, "fitted_")
+        return self._shaped(self.fitted_.weights())[..., :-1]
+
+    @property
+    def intercept_(self) -> Any:
+        check_is_fitted(self, "fitted_")
+        return self._shaped(self.fitted_.weights())[..., -1]
+
+    @property
+    def coef_std_(self) -> Array | None:
+        """Standard deviation of the privacy noise on each coefficient; None where it is not known (docs/standard-errors.md)."""
+        return None if (errors := self._errors()) is None else errors[..., :-1]
+
+    @property
+    def intercept_std_(self) -> Any:
+        """The same for the intercept."""
+        return None if (errors := self._errors()) is None else errors[..., -1]
+
+    def _errors(self) -> Array | None:
+        check_is_fitted(self, "fitted_")
+        self.fitted_.weights()
+        errors = self.fitted_.errors()
+        return None if errors is None else self._shaped(errors)
+
+    def _shaped(self, weights: Array) -> Array:
+        return weights[0] if isinstance(self, RegressorMixin) else weights
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing feature of a private record may not stop anything
+        return tags
+
+
+def _names(encoder: Encoder) -> tuple[str, ...]:
+    return tuple(column.name for column in encoder.schema.features)
+
+
+def _scaled(scaling: Scaling, X: Array) -> Array:
+    with our_words("X cannot be scaled by its bounds; pass bounds that its columns can have"):
+        return scaling(X)
+
+
+def _numbers(asked: Fit, y: Array | None) -> Array:
+    """Labels of a file, which are positions among the schema's classes or numbers, as the loss takes them."""
+    assert y is not None and asked.encoder is not None
+    classes, labels = asked.encoder.classes, asked.labels
+    if classes is None or not isinstance(labels, Classes):
+        return labels.numbers(y)
+    return labels.coded(y) if np.array_equal(classes, labels.values) else labels.numbers(classes[y])

@@ -1,0 +1,244 @@
+"""What is asked for, checked as a whole before anything is read or paid for, and the one private run that answers it."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..budget import Budget, open_meter
+from ..curator import PublicCurator
+from ..curator.desk import unheard
+from ..curator.facts import facts_of
+from ..data.encode import Encoder
+from ..data.labels import class_weights
+from ..data.preprocess import Scaling
+from ..gradients import MLP, Linear, Model
+from ..losses import ClassWeighted, Loss, Squared, loss_named
+from ..methods import Method
+from ..records.grid import Store, in_memory
+from ..standard_errors import standard_errors
+from ..statement import Statement, make_statement, training_budget
+from ..tape import Tape
+from ..train import Progress, Records, Trained, train
+from .fitted import Fitted
+from .labels import Classes, Labels
+from .network import Network
+from .spread import Spread
+
+Array = NDArray[Any]
+
+
+class Labelled(NamedTuple):
+    """Scaled rows with labels as their loss takes them."""
+
+    X: Array
+    y: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One fit, fully described: nothing here was read from private rows, except classes that are assumed public.
+
+    ``preparation`` is what was paid for bounds before training, as a statement has it; ``assumed`` what a statement
+    lists as assumed public; ``settings`` what was asked for, as plain data.
+    """
+
+    budget: Budget
+    method: Method
+    model: Model
+    scaling: Scaling
+    labels: Labels
+    encoder: Encoder | None = None
+    columns: tuple[str, ...] | None = None
+    size_is_public: bool = False
+    seed: int | None = None
+    assumed: tuple[str, ...] = ()
+    preparation: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, *, public: bool, records: int | None = None) -> None:
+        """Refuse what could not be trained: every rule that public facts decide is here.
+
+        ``public``: whether there are public rows. ``records``: how many private ones there are, once that is known; a
+        meter is made only when the size it may depend on is known, or private and so of no influence.
+        """
+        self._rules(public=public)
+        if self.method.private and (records is not None or not self._size_known):
+            size, budget = None if records is None else self.size(records), self._training_budget()
+            open_meter(budget, self.method.terms(facts_of(self.model, budget, size=size, row_bound=1.0)))
+
+    def _rules(self, *, public: bool) -> None:
+        method, loss = self.method, self.model.loss
+        if method.needs_public and not public:
+            raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+        if method.private and loss.name not in method.losses:
+            raise ValueError(
+                f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}: pass one of them as loss, or "
+                "take another method"
+            )
+
+    def size(self, records: int) -> float | None:
+        """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
+        if not self._size_known:
+            return None
+        if self.budget.delta > 1 / records:
+            raise ValueError(
+                f"delta is {self.budget.delta!r}, above 1/size = {1 / records:.3g}, which allows publishing a record; "
+                f"pass a delta well below it, e.g. {0.1 / records:.1g}"
+            )
+        return float(records)
+
+    def run(
+        self,
+        private: Labelled,
+        public: Labelled | None = None,
+        *,
+        store: Store = in_memory,
+        progress: Progress | None = None,
+    ) -> Fitted:
+        """Train on private rows; ``store`` says where they are laid out."""
+        self._rules(public=public is not None)
+        size, assumed = self.size(len(private.y)), list(self.assumed)
+        if size is not None:
+            relation = self.budget.adjacency == "replace_one"
+            assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
+        with unheard():
+            records = Records(*self._tensors(private), size, row_bound=1.0, store=store)
+        known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
+        if known is not None:
+            assumed.append(f"{known.size} public rows, disjoint from the private ones")
+        try:
+            run = train(
+                self.method,
+                records,
+                model=self.model,
+                budget=self._training_budget(),
+                public=known,
+                seed=self.seed,
+                progress=progress,
+            )
+        except BaseException as error:
+            if (so_far := getattr(error, "run", None)) is not None:
+                error.statement = self._stated(so_far, assumed)  # type: ignore[attr-defined]
+            raise
+        return self._fitted(run, self._stated(run, assumed), known)
+
+    def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
+        return Fitted(
+            run.theta.numpy(),
+            network_of(self.model),
+            self.scaling,
+            self.labels,
+            statement,
+            run.trace,
+            max(run.steps, 1),
+            run.facts.size,
+            Spread(partial(_errors, self.method, run.tape, public)),
+            self.settings,
+            self.encoder,
+            self.columns,
+        )
+
+    def _stated(self, run: Trained, assumed: list[str]) -> Statement:
+        return make_statement(
+            method=self.method.name,
+            settings=self.method.settings(),
+            run=run,
+            model=network_of(self.model).to_dict(),
+            assumed=assumed,
+            preparation=self.preparation,
+            arithmetic=run.arithmetic,
+        )
+
+    def _training_budget(self) -> Budget:
+        return self.budget if self.preparation is None else training_budget(self.budget, self.preparation)
+
+    @property
+    def _size_known(self) -> bool:
+        return self.size_is_public or self.budget.adjacency == "replace_one"
+
+    def _tensors(self, rows: Labelled) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.from_numpy(rows.X), as_labels(rows.y, self.model)
+
+    def before(self, epsilon: float, delta: float) -> Fit:
+        """The same fit when so much is to be paid before training."""
+        return replace(self, preparation={"epsilon": epsilon, "delta": delta})
+
+
+def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> Array | None:
+    values = standard_errors(method, tape, public)
+    return None if values is None else values.numpy()
+
+
+def network_of(model: Model) -> Network:
+    """The model as statements describe it and predictions need it."""
+    if isinstance(model, Linear):
+        return Network("Linear", (model.features, model.outputs), str(model.loss))
+    return Network("MLP", tuple(model.sizes), str(model.loss), model.activation)
+
+
+def as_labels(y: Array, model: Model) -> torch.Tensor:
+    """Labels as the model's loss takes them."""
+    return torch.as_tensor(y, dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
+
+
+def classifier_loss(loss: str | Loss, method: Method, classes: Array, weights: Any = None) -> Loss:
+    """The loss of a classifier. "auto": logistic for two classes, softmax for more, or what the method takes instead."""
+    several = len(classes) > 2
+    chosen = loss_named(_usual(method, several) if isinstance(loss, str) and loss == "auto" else loss)
+    chosen = Squared(signs=True) if isinstance(chosen, Squared) else chosen
+    if several and chosen.task != "classes":
+        raise ValueError(f"loss is {chosen.name!r} but there are more than two classes; pass loss='softmax'")
+    return chosen if weights is None else ClassWeighted(chosen, class_weights(weights, classes))
+
+
+def _usual(method: Method, several: bool) -> str:
+    usual = "softmax" if several else "logistic"
+    if several or usual in method.losses or not method.private:
+        return usual
+    return next((name for name in method.losses if name != "softmax"), usual)
+
+
+def regression_loss(loss: str | Loss) -> Loss:
+    """The loss of a regression."""
+    chosen = loss_named(loss)
+    if chosen.task != "regression":
+        raise ValueError(f"loss is {chosen.name!r}; pass loss='squared' for a regression")
+    return chosen
+
+
+def model_for(asked: Any, features: int, loss: Loss, labels: Labels) -> Model:
+    """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
+    outputs = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1
+    if isinstance(asked, str) and asked == "linear":
+        return Linear(features, loss, outputs)
+    hidden = (20,) if isinstance(asked, str) and asked == "mlp" else asked
+    sizes = hidden if isinstance(hidden, tuple | list) else ()
+    if not sizes or not all(isinstance(units, numbers.Integral) and int(units) >= 1 for units in sizes):
+        raise ValueError(f"model is {asked!r}; pass 'linear', 'mlp' or the hidden sizes, e.g. (64, 32)")
+    return MLP((features, *(int(units) for units in sizes), outputs), loss)
+
+
+def classes_for(values: Array, loss: Loss) -> Classes:
+    """The classes as this loss takes them."""
+    return Classes(values, loss.task == "classes", loss.name in ("logistic", "softmax"))
+
+
+def seed_of(random_state: Any) -> int | None:
+    """None stays None (a private run); an int or a numpy generator gives the seed of a simulation."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    raise ValueError(f"random_state is {random_state!r}; pass None for a private run or an integer for a simulation")

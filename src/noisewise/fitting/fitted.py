@@ -1,0 +1,181 @@
+"""What a fit leaves behind: parameters and everything that makes sense of them, as numpy and plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.encode import Encoder
+from ..data.preprocess import Scaling
+from ..statement import Statement
+from ..trace import Released
+from .labels import Classes, Labels, Target, labels_from
+from .network import Network
+from .spread import Spread
+
+Array = NDArray[Any]
+TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model with its preprocessing, labels, statement and trace. Predicting with it needs numpy alone.
+
+    ``encoder`` is None for a model of plain arrays; ``columns`` are the names of the columns if they had any. ``size``
+    is the number of records as declared or bought. ``settings`` are what was asked for, as plain data.
+    """
+
+    theta: Array
+    network: Network
+    scaling: Scaling
+    labels: Labels
+    statement: Statement
+    trace: tuple[Released, ...]
+    steps: int
+    size: float | None
+    spread: Spread
+    settings: Mapping[str, Any]
+    encoder: Encoder | None = None
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def classes(self) -> Array | None:
+        """The classes of a classifier; None for a regression."""
+        return self.labels.values if isinstance(self.labels, Classes) else None
+
+    @property
+    def likely(self) -> bool:
+        """Whether there are probabilities."""
+        return isinstance(self.labels, Classes) and self.labels.likely
+
+    @property
+    def target(self) -> str:
+        """The name of what is predicted."""
+        return str((None if self.encoder is None else self.encoder.schema.target) or "y")
+
+    def scores(self, rows: Array) -> Array:
+        """Scores of scaled rows."""
+        return self.network.scores(self.theta, rows)
+
+    def predictions(self, rows: Array) -> Array:
+        """The predicted class or number of each scaled row."""
+        return self.labels.predictions(self.scores(rows))
+
+    def probabilities(self, rows: Array) -> Array:
+        """The probability of each class, where the loss has them."""
+        if not (isinstance(self.labels, Classes) and self.labels.likely):
+            raise AttributeError("this model has no probabilities; train with the logistic or softmax loss for them")
+        return self.labels.probabilities(self.scores(rows))
+
+    def weights(self, theta: Array | None = None) -> Array:
+        """A row of coefficients per output, the intercept last; linear models only."""
+        if not self.network.linear:
+            raise AttributeError("coef_ exists for linear models only")
+        values = self.theta if theta is None else theta
+        return values.astype(np.float64).reshape(self.network.outputs, self.network.features)
+
+    def errors(self) -> Array | None:
+        """The standard deviation of the privacy noise on each coefficient; None where it is not known."""
+        values = self.spread.values()
+        return None if values is None else self.weights(values)
+
+    def features(self) -> list[str]:
+        """Names of the scaled columns, the intercept last."""
+        plain = self.columns if self.columns is not None else [f"x{i}" for i in range(len(self.scaling.low))]
+        return [*map(str, plain if self.encoder is None else self.encoder.feature_names), "(intercept)"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but theta, statement and trace as plain data, as ``run.json`` has it."""
+        task = {task: name for name, task in TASKS.items()}["regression" if self.classes is None else "classification"]
+        bounds = [self.labels.low, self.labels.high] if isinstance(self.labels, Target) else None
+        return {
+            "estimator": task,
+            "settings": dict(self.settings),
+            "target": self.target,
+            "classes": None if self.classes is None else self.classes.tolist(),
+            "probabilities": self.likely,
+            "features": self.features(),
+            "preprocessing": {
+                "schema": None if self.encoder is None else self.encoder.to_dict(),
+                "columns": None if self.columns is None else list(self.columns),
+                "low": self.scaling.low.tolist(),
+                "high": self.scaling.high.tolist(),
+                "unit_rows": self.scaling.unit_rows,
+                "target_bounds": bounds,
+            },
+            "model": self.network.to_dict(),
+            "steps": self.steps,
+            "size": self.size,
+            "coefficients": self._coefficients() if self.network.linear else None,
+        }
+
+    def _coefficients(self) -> list[dict[str, Any]]:
+        """Each coefficient with the standard deviation of the privacy noise on it, where that is known."""
+        values, errors = self.weights(), self.errors()
+        # one output of a classifier speaks for the last of two classes
+        outputs = [None] if self.classes is None else [str(name) for name in self.classes[-self.network.outputs :]]
+        return [
+            {
+                "output": output,
+                "feature": feature,
+                "value": float(values[k, j]),
+                "standard_error": None if errors is None else float(errors[k, j]),
+            }
+            for k, output in enumerate(outputs)
+            for j, feature in enumerate(self.features())
+        ]
+
+    @classmethod
+    def from_dict(
+        cls, document: Mapping[str, Any], theta: Array, statement: Statement, trace: tuple[Released, ...]
+    ) -> Fitted:
+        """The fitted thing that :meth:`to_dict` described; what does not go together is refused."""
+        saved, network = document["preprocessing"], Network.from_dict(document["model"])
+        if TASKS[document["estimator"]] != ("regression" if document["classes"] is None else "classification"):
+            raise ValueError("its estimator does not go with its labels")
+        low, high = (np.asarray(saved[end], dtype=float) for end in ("low", "high"))
+        if not (low.ndim == 1 and low.shape == high.shape and bool((low < high).all())):
+            raise ValueError("its bounds are not pairs of numbers with low < high")
+        _check_settings(document["settings"], network)
+        if network.features != len(low) + 1 or theta.shape != (network.dimension,) or not np.isfinite(theta).all():
+            raise ValueError("the model's parameters do not fit its description")
+        fitted = cls(
+            theta,
+            network,
+            Scaling(low, high, bool(saved["unit_rows"])),
+            labels_from(document, network.outputs),
+            statement,
+            trace,
+            int(document["steps"]),
+            document.get("size"),
+            Spread.known(_saved_errors(document["coefficients"])),
+            dict(document["settings"]),
+            columns=None if saved["columns"] is None else tuple(map(str, saved["columns"])),
+        )
+        return fitted if saved["schema"] is None else fitted._with_encoder(Encoder.from_dict(saved["schema"]))
+
+    def _with_encoder(self, encoder: Encoder) -> Fitted:
+        """With a schema, if it goes with the rest of the run."""
+        same = np.array_equal(encoder.low, self.scaling.low) and np.array_equal(encoder.high, self.scaling.high)
+        declared = None if encoder.schema.target is None or encoder.classes is None else encoder.classes.tolist()
+        known = None if self.classes is None or self.settings.get("classes") else self.classes.tolist()
+        if not same or (declared is not None and known is not None and declared != known):
+            raise ValueError("its schema does not go with its bounds or classes")
+        return replace(self, encoder=encoder)
+
+
+def _check_settings(settings: Mapping[str, Any], network: Network) -> None:
+    """Refuse settings that cannot have led to the model."""
+    hidden = {"linear": (), "mlp": (20,)}.get(settings["model"]) if isinstance(settings["model"], str) else None
+    asked = tuple(settings["model"]) if hidden is None and isinstance(settings["model"], list | tuple) else hidden
+    if asked != network.sizes[1:-1] or settings["loss"] not in ("auto", network.loss.split()[0]):
+        raise ValueError("its settings do not go with its model")
+
+
+def _saved_errors(coefficients: Sequence[Mapping[str, Any]] | None) -> Array | None:
+    errors = [row["standard_error"] for row in coefficients or ()]
+    return None if not errors or None in errors else np.array(errors, dtype=np.float64)

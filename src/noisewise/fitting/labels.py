@@ -1,0 +1,82 @@
+"""Labels as people have them, as a loss takes them, and back from scores: classes, or a number between bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.labels import class_codes
+from ..data.preprocess import interval
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The classes of a classifier, sorted. ``numbered``: a loss with one score per class takes 0 .. K-1, others -1 and 1.
+
+    ``likely``: whether scores are log-odds, so that classes have probabilities.
+    """
+
+    values: Array
+    numbered: bool
+    likely: bool
+
+    def numbers(self, y: Array, *, who: str = "y") -> Array:
+        """Labels as the loss takes them; one that is no class is refused."""
+        return self.coded(class_codes(self.values, y, who=who))
+
+    def coded(self, positions: Array) -> Array:
+        """Positions among the classes as the loss takes them."""
+        return positions if self.numbered else 2 * positions - 1
+
+    def decisions(self, scores: Array) -> Array:
+        """One score for two classes (positive: the second), or a column per class."""
+        return scores[:, 1] - scores[:, 0] if scores.ndim == 2 and len(self.values) == 2 else scores
+
+    def predictions(self, scores: Array) -> Array:
+        """The most likely class of each row."""
+        scores = self.decisions(scores)
+        return self.values[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def probabilities(self, scores: Array) -> Array:
+        """A column per class."""
+        scores = self.decisions(scores)
+        if scores.ndim == 1:
+            scores = np.column_stack([np.zeros_like(scores), scores])
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number between declared bounds, which is -1 to 1 for the loss."""
+
+    low: float
+    high: float
+
+    def numbers(self, y: Array, *, who: str = "y") -> Array:
+        """Targets as the loss takes them, clamped to the bounds."""
+        return 2 * (np.clip(np.asarray(y, dtype=float), self.low, self.high) - self.low) / (self.high - self.low) - 1
+
+    def predictions(self, scores: Array) -> Array:
+        """The predicted target of each row, within the bounds."""
+        return self.low + (np.clip(scores, -1, 1) + 1) / 2 * (self.high - self.low)
+
+
+Labels = Classes | Target
+
+
+def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
+    """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
+    if document["classes"] is None:
+        return Target(*interval("target_bounds", document["preprocessing"]["target_bounds"]))
+    values = np.asarray(document["classes"])
+    if values.ndim != 1 or len(values) < 2 or outputs not in (1, len(values)) or (outputs == 1 and len(values) > 2):
+        raise ValueError("its classes do not go with its model")
+    likely = document.get("probabilities", document["model"]["loss"].split()[0] in ("logistic", "softmax"))
+    return Classes(values, outputs > 1, bool(likely))

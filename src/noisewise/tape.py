@@ -1,0 +1,122 @@
+"""The tape of a run: its released answers in order, from which standard errors are computed.
+
+*Guarantee*: nothing here spends anything, and a tape holds released answers and where they were asked, no record.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .budget import MeterView
+from .curator import Answer, Asking, Curator, Facts
+from .events import FULL, Sampling
+from .gradients import Model
+from .trace import Released
+
+MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+
+
+class Entry(NamedTuple):
+    """One released answer: what was asked, where, and how noisy the answer is."""
+
+    question: str
+    value: Any
+    noise_std: float
+    below: float | None
+    noise_multiplier: float
+    spent: float
+    theta: Tensor | None
+    scale: Tensor | None
+    basis: Tensor | None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Everything a run was answered, in order, and what was public when it began."""
+
+    model: Model
+    start: Tensor
+    facts: Facts
+    spent: float
+    entries: tuple[Entry, ...]
+
+
+class Recording(Asking):
+    """A curator that also keeps what it released; whoever asks it notices nothing.
+
+    ``most``: how many numbers are kept; a run that releases more has no tape.
+    """
+
+    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+        self.__curator, self._most, self._kept = curator, most, 0
+        self._entries: list[Entry] = []
+        self._facts, self._spent = curator.facts, curator.meter.spent_fraction
+
+    @property
+    def facts(self) -> Facts:
+        return self.__curator.facts
+
+    @property
+    def meter(self) -> MeterView:
+        return self.__curator.meter
+
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        return self.__curator.trace
+
+    @property
+    def simulation(self) -> bool:
+        return self.__curator.simulation
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        answer = self.__curator.ask(question, noise=noise, sampling=sampling)
+        given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
+        at = [torch.from_numpy(part).float() if isinstance(part, np.ndarray) else None for part in given]
+        return self._keep(kind_of(question), answer, float(noise), *at)
+
+    def last_iterate(self, walk: Any) -> Answer:
+        return self._keep("last_iterate", self.__curator.last_iterate(walk))
+
+    def minimise(self, objective: Any) -> Answer:
+        return self._keep("minimise", self.__curator.minimise(objective))
+
+    def change_basis(self, matrix: Tensor) -> None:
+        self.__curator.change_basis(matrix)
+        self._keep("change_basis", Answer(matrix.detach(), 0.0))
+
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        return self.__curator.in_first_basis(theta)
+
+    def _keep(
+        self,
+        question: str,
+        answer: Answer,
+        noise: float = 0.0,
+        theta: Tensor | None = None,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+    ) -> Answer:
+        self._kept += sum(part.numel() for part in (answer.value, theta, scale, basis) if part is not None)
+        if self._kept > self._most:
+            self._entries.clear()
+            return answer
+        value, spent = answer.value.detach().clone(), self.__curator.meter.spent_fraction
+        self._entries.append(Entry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis))
+        return answer
+
+    def tape(self, model: Model, start: Tensor) -> Tape | None:
+        """What was kept, or None when it was too much."""
+        if self._kept > self._most:
+            return None
+        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
+
+
+def kind_of(question: Any) -> str:
+    """How a tape names a question: all statistics are alike to a replay."""
+    return question.name if question.name in ("gradient", "gradient_norm", "choose") else "statistic"
