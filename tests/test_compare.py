@@ -13,17 +13,8 @@ import torch
 from joblib import parallel_config
 
 import noisewise.compare as module
-from noisewise.compare import (
-    Row,
-    Settings,
-    compare,
-    constant_score,
-    document,
-    ranked,
-    sizes,
-    split,
-    unit_of,
-)
+from noisewise.compare import Settings, compare, constant_score, document, sizes, split
+from noisewise.comparison import Row, ranked, unit_of
 from noisewise.methods import RECOMMENDED, registry
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -21,35 +21,14 @@ from numpy.typing import NDArray
 
 from . import _validate
 from .budget import Budget
+from .comparison import METRICS, Row, ranked
+from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
 from .methods import RECOMMENDED, registry
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]
-METRICS = {"classification": "accuracy", "regression": "mean squared error"}
 TEST_SHARE = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One method: mean score over the repeats and its standard error, or why it was refused.
-
-    ``worse`` is how much worse it is than training without privacy, on the same rows of each repeat, which cancels what
-    the splits have in common; None when nothing was trained without privacy. ``public`` says that the method needs
-    public rows, ``private`` that it makes a promise at all; ``seconds`` is the median time of one training.
-    """
-
-    method: str
-    mean: float | None
-    standard_error: float | None
-    refused: str | None
-    public: bool
-    private: bool
-    seconds: float
-    scores: tuple[float, ...]
-    worse: float | None = None
-    worse_error: float | None = None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,31 +144,6 @@ def constant_score(y: Any, *, task: str) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
-def ranked(rows: Iterable[Row], task: str) -> list[Row]:
-    """Without privacy first, then the best score first, then what was refused."""
-    sign = -1.0 if task == "classification" else 1.0
-
-    def place(row: Row) -> tuple[bool, bool, float]:
-        return row.private, row.mean is None, 0.0 if row.mean is None else sign * row.mean
-
-    return sorted(rows, key=place)
-
-
-def unit_of(rows: Sequence[Row], metric: str) -> tuple[float, str]:
-    """What to divide scores by so that they are easy to read, and the name of the score in that unit.
-
-    >>> unit_of([], "accuracy")
-    (0.01, 'accuracy, %')
-    """
-    if metric == "accuracy":
-        return 0.01, "accuracy, %"
-    least = min((row.mean for row in rows if row.mean), default=1.0)
-    if 0.1 <= least < 10_000:
-        return 1.0, metric
-    unit = 10.0 ** (3 * math.floor(math.log10(least) / 3))
-    return unit, f"{metric} / {unit:.0e}"
-
-
 def document(
     rows: Sequence[Row],
     *,
@@ -269,8 +223,6 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
-    from .estimators import PrivateClassifier, PrivateRegressor
-
     shared: dict[str, Any] = {
         "method": name, "loss": settings.loss, "model": settings.model, "adjacency": settings.adjacency,
         "bounds": settings.bounds, "size_is_public": True, "random_state": seed,

@@ -15,7 +15,8 @@ from rich.table import Table
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
-    from ..compare import Report, Row
+    from ..compare import Report
+    from ..comparison import Row
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ def compare(
     Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000[/bold]
     """
     from ..atomic import write_atomically
-    from ..compare import METRICS, constant_score, document, sizes
     from ..compare import compare as simulate
+    from ..compare import constant_score, document, sizes
+    from ..comparison import METRICS
     from ..report.plots import plot_comparison
 
     if run is not None:
@@ -169,7 +171,7 @@ class _Bar:
 
 
 def _show(rows: list[Row], told: dict[str, Any], title: str) -> None:
-    from ..compare import unit_of
+    from ..comparison import unit_of
 
     console = Console()
     console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
@@ -189,7 +191,7 @@ def _show(rows: list[Row], told: dict[str, Any], title: str) -> None:
 
 
 def _table(rows: list[Row], metric: str) -> Table:
-    from ..compare import unit_of
+    from ..comparison import unit_of
     from ..methods import RECOMMENDED
 
     unit, name = unit_of(rows, metric)

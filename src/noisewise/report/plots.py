@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..atomic import write_atomically
 
 if TYPE_CHECKING:
-    from ..compare import Row
+    from ..comparison import Row
     from ..plan import PlanRow
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#9B4F96", "#666666"
@@ -81,7 +81,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from ..compare import unit_of
+    from ..comparison import unit_of
     from ..methods import RECOMMENDED
 
     shown = [row for row in rows if row.mean is not None]

@@ -1,0 +1,56 @@
+"""The outcome of a comparison: one row per method, in order, in a unit that is easy to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+METRICS = {"classification": "accuracy", "regression": "mean squared error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method: mean score over the repeats and its standard error, or why it was refused.
+
+    ``worse`` is how much worse it is than training without privacy, on the same rows of each repeat, which cancels what
+    the splits have in common; None when nothing was trained without privacy. ``public`` says that the method needs
+    public rows, ``private`` that it makes a promise at all; ``seconds`` is the median time of one training.
+    """
+
+    method: str
+    mean: float | None
+    standard_error: float | None
+    refused: str | None
+    public: bool
+    private: bool
+    seconds: float
+    scores: tuple[float, ...]
+    worse: float | None = None
+    worse_error: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def ranked(rows: Iterable[Row], task: str) -> list[Row]:
+    """Without privacy first, then the best score first, then what was refused."""
+    sign = -1.0 if task == "classification" else 1.0
+
+    def place(row: Row) -> tuple[bool, bool, float]:
+        return row.private, row.mean is None, 0.0 if row.mean is None else sign * row.mean
+
+    return sorted(rows, key=place)
+
+
+def unit_of(rows: Sequence[Row], metric: str) -> tuple[float, str]:
+    """What to divide scores by so that they are easy to read, and the name of the score in that unit.
+
+    >>> unit_of([], "accuracy")
+    (0.01, 'accuracy, %')
+    """
+    if metric == "accuracy":
+        return 0.01, "accuracy, %"
+    least = min((row.mean for row in rows if row.mean), default=1.0)
+    if 0.1 <= least < 10_000:
+        return 1.0, metric
+    unit = 10.0 ** (3 * math.floor(math.log10(least) / 3))
+    return unit, f"{metric} / {unit:.0e}"
