@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..accounting._common import unsampled
+from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
 from ..seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 from .shape import Nullable, check_shape

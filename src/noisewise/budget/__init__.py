@@ -1,0 +1,27 @@
+"""What may be spent, and what counts it.
+
+What a run states is the cap of its meter, fixed before the first event, never what was spent in the end. A method only
+*names* its meter (:class:`Terms`); the trusted side makes it (:func:`open_meter`) and shows a view (:class:`MeterView`).
+"""
+
+from noisewise.accounting.base import Currency, currency
+from noisewise.accounting.terms import LEAST_DELTA, Budget, Terms
+from noisewise.budget.meters import AdditiveMeter, BudgetExhausted, Meter, PlanMeter, meter_from
+from noisewise.budget.opening import MeterView, checked_meter, choose_meter, open_meter
+
+__all__ = [
+    "LEAST_DELTA",
+    "AdditiveMeter",
+    "Budget",
+    "BudgetExhausted",
+    "Currency",
+    "Meter",
+    "MeterView",
+    "PlanMeter",
+    "Terms",
+    "checked_meter",
+    "choose_meter",
+    "currency",
+    "meter_from",
+    "open_meter",
+]
