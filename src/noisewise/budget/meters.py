@@ -37,10 +37,10 @@ class BudgetExhausted(Exception):
     """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
 
 
-class _NotCopied:
-    """A meter is one purse: a copy, a pickle or a forked process would spend the same budget twice."""
+class NotCopied:
+    """A meter or a purse: a copy, a pickle or a forked process would spend the same budget twice."""
 
-    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
+    __slots__ = ("_closed", "_lock", "_process")  # no instance can have a method of its own
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(
@@ -53,6 +53,21 @@ class _NotCopied:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it pays for nothing any more."""
+        return self._closed
+
+    def close(self) -> None:
+        """Pay for nothing any more: what was spent is final, so that the rest can be given to others."""
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -62,7 +77,7 @@ class _NotCopied:
             )
 
 
-class AdditiveMeter(_NotCopied):
+class AdditiveMeter(NotCopied):
     """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
 
     *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
@@ -115,6 +130,11 @@ class AdditiveMeter(_NotCopied):
         return self._spent / UNITS
 
     @property
+    def charged(self) -> tuple[Fraction, Fraction]:
+        """What was charged, in the currency and of the share of delta."""
+        return self._cap * Fraction(self._spent, UNITS), self._delta_spent
+
+    @property
     def events(self) -> Counter[Leaf]:
         """What was paid for, with counts."""
         return Counter(self._events)
@@ -129,6 +149,7 @@ class AdditiveMeter(_NotCopied):
         self._check_process()
         units, delta, counts = self._price(event)
         with self._lock:
+            self._check_open()
             if not self._fits(units, delta):
                 raise BudgetExhausted(self._shortage(units, delta))
             self._spent += units
@@ -190,7 +211,7 @@ class AdditiveMeter(_NotCopied):
         return text
 
 
-class PlanMeter(_NotCopied):
+class PlanMeter(NotCopied):
     """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
 
     *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
@@ -267,6 +288,7 @@ class PlanMeter(_NotCopied):
         """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
         self._check_process()
         with self._lock:
+            self._check_open()
             if isinstance(event, Leaf) and (left := self._remaining.get(event, 0)) > 0:  # the common case
                 self._remaining[event] = left - 1
                 self._events[event] += 1

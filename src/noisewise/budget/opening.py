@@ -17,11 +17,19 @@ from noisewise.events import FULL, Event, Leaf, Sampling, rebuilt, rebuilt_leaf
 def open_meter(budget: Budget, terms: object) -> Meter:
     """A new meter for exactly this budget, with nothing spent, as ``terms`` name it.
 
-    Terms come from a method, that is from strangers: only the exact type is read, each field once, and the meter is
-    made of plain numbers and events that were made anew.
-
     >>> open_meter(Budget(1.0, 1e-6), Terms.adaptive("gdp")).name
     'gdp'
+    """
+    own = rebuilt_terms(terms)
+    if own.kind == "plan":
+        return PlanMeter(budget, own.events, own.accountant)
+    return AdditiveMeter(budget, own.accountant, order=own.order, one_shot_delta=own.one_shot_delta)
+
+
+def rebuilt_terms(terms: object) -> Terms:
+    """The same terms made anew of plain numbers and events: they come from a method, that is from strangers.
+
+    Only the exact type is read, each field once; the copy is nobody else's.
     """
     if type(terms) is not Terms:
         raise TypeError(
@@ -40,11 +48,11 @@ def open_meter(budget: Budget, terms: object) -> Meter:
     if kind == "plan":
         if order is not None or share:
             raise ValueError("a plan has neither order nor one_shot_delta; pass its events and an accountant")
-        return PlanMeter(budget, events, accountant)
+        return Terms("plan", accountant, events)
     _validate.one_of(("plan", "adaptive"), kind=kind)
     if events:
         raise ValueError("adaptive terms have no events; pass kind='plan' for events fixed beforehand")
-    return AdditiveMeter(budget, accountant, order=order, one_shot_delta=float(share))
+    return Terms("adaptive", accountant, (), order, float(share))
 
 
 def _word(name: str, value: object) -> str:
