@@ -10,12 +10,12 @@ import torch
 
 from noisewise.accounting import gdp, pld
 from noisewise.accounting.calibrate import epsilon
+from noisewise.accounting.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.events import FULL, Gaussian, Repeated, sampled
 from noisewise.gradients import Linear
 from noisewise.losses import Logistic
-from noisewise.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name
 
 ONE = Budget(1.0, 1e-6)
 REPLACED = Budget(1.0, 1e-6, adjacency="replace_one")

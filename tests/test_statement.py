@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise.accounting.calibrate import ACCOUNTANTS
+from noisewise.accounting.base import ACCOUNTANTS
 from noisewise.arithmetic import GRADES, Arithmetic, together
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import (

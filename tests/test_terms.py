@@ -9,8 +9,17 @@ import torch
 from hypothesis import given, settings
 from test_events import events as any_events
 
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, PlanMeter, Terms, open_meter
-from noisewise.choice import choose_meter, choose_terms
+from noisewise.accounting.choose import choose_terms
+from noisewise.budget import (
+    AdditiveMeter,
+    Budget,
+    BudgetExhausted,
+    MeterView,
+    PlanMeter,
+    Terms,
+    choose_meter,
+    open_meter,
+)
 from noisewise.curator.curator import facts_of
 from noisewise.events import Composed, FixedBatch, Gaussian, Poisson, Repeated, rebuilt
 from noisewise.gradients import Linear

@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .accounting.calibrate import calibrate, epsilon
+    from .accounting.choose import explain
     from .budget import Budget, BudgetExhausted
-    from .choice import explain
     from .curator import Curator, PublicCurator
     from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
@@ -44,8 +44,8 @@ __all__ = [
 ]
 _HOMES = {
     "accounting.calibrate": ("calibrate", "epsilon"),
+    "accounting.choose": ("explain",),
     "budget": ("Budget", "BudgetExhausted"),
-    "choice": ("explain",),
     "curator": ("Curator", "PublicCurator"),
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),

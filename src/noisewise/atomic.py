@@ -7,14 +7,23 @@ import tempfile
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a fresh file beside ``path``, then give it the name."""
+def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write to a fresh file beside ``path``, then give it the name; ``durable``: it outlives a loss of power."""
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         os.chmod(draft, 0o666 & ~umask())
         os.replace(draft, path)
+        if durable:
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
         Path(draft).unlink(missing_ok=True)
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .budget import Budget
-from .choice import choose_meter
+from .budget import Budget, choose_meter
 from .curator import Correct, Curator, SquaredError
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels

@@ -14,12 +14,16 @@ import torch
 
 import noisewise as nw
 from noisewise import budget as purses
-from noisewise import choice
 from noisewise.budget import AdditiveMeter, PlanMeter
 from noisewise.curator import CrossMoment, SecondMoment
 from noisewise.events import Gaussian
 from noisewise.methods import Method
 from noisewise.methods.nonprivate import NonPrivate
+
+try:
+    from noisewise.accounting import choose as choice
+except ImportError:
+    from noisewise import choice
 
 EPSILON, DELTA = 0.1, 1e-9
 NAMES_TERMS = hasattr(Method, "terms")

@@ -17,13 +17,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import noisewise as nw
-from noisewise import choice
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment, columns
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
+
+try:
+    from noisewise.accounting import choose as choice
+except ImportError:
+    from noisewise import choice
 
 REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError)
 rng = np.random.default_rng(0)

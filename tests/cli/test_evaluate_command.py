@@ -11,8 +11,7 @@ import pytest
 from desk import people
 
 import noisewise
-from noisewise.budget import Budget
-from noisewise.choice import choose_meter
+from noisewise.budget import Budget, choose_meter
 from noisewise.events import from_dict
 from noisewise.runs import check_seal
 

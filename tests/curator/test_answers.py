@@ -14,7 +14,7 @@ import torch
 from purse import with_purse
 from scipy import stats
 
-from noisewise.accounting._common import Unpriceable
+from noisewise.accounting.common import Unpriceable
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import (
     Correct,

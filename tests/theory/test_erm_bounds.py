@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting._common import approximate
-from noisewise.accounting.advanced import advanced_epsilon
+from noisewise.accounting.classic import advanced_epsilon
+from noisewise.accounting.common import approximate
 from noisewise.events import ApproximateDP, Gaussian, Poisson, Repeated
 from noisewise.theory import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
 from noisewise.theory.erm import lecture_noise, risk_rows

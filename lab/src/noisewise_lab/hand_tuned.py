@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from noisewise.accounting.choose import choose_terms
 from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Terms
-from noisewise.choice import choose_terms
 from noisewise.curator import Facts, PublicCurator
 from noisewise.learned.unroll import Task, advance, start
 from noisewise.methods.l2p import L2P, State

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import torch
 
-from noisewise.budget import Budget
-from noisewise.choice import choose_meter
+from noisewise.budget import Budget, choose_meter
 from noisewise.curator import Curator
 from noisewise.gradients import Linear
 from noisewise.learned.meta import Recipe, Training

@@ -4,65 +4,40 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Protocol, overload
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from noisewise import _validate
-from noisewise.accounting import advanced, gdp, pld, rdp, tcdp, zcdp
-from noisewise.accounting._common import Unpriceable, count_leaves, rest_of_delta, split_delta
-from noisewise.events import ADJACENCIES, FULL, Event, FixedBatch, Gaussian, Leaf, Poisson, Repeated, Sampling, sampled
+from .. import _validate
+from ..events import ADJACENCIES, FULL, Event, FixedBatch, Gaussian, Leaf, Poisson, Repeated, Sampling, sampled
+from . import gdp
+from .base import ACCOUNTANTS, accountant_named, as_events, names
+from .common import Unpriceable, count_leaves, is_gaussian
+from .search import Plan
+from .terms import Budget
 
 Floats = npt.NDArray[np.float64]
-Price = Callable[[Iterable[Event], float, str], float]
-
-PRICES: dict[str, Price] = {
-    "gdp": gdp.plan_epsilon,
-    "rdp": rdp.plan_epsilon,
-    "zcdp": zcdp.plan_epsilon,
-    "pld": pld.epsilon_of,
-    "tcdp": tcdp.plan_epsilon,
-    "ctcdp": tcdp.plan_epsilon,  # the same numbers under another name
-    "advanced": advanced.advanced_epsilon,
-    "moments": advanced.moments_epsilon,
-    "basic": advanced.basic_epsilon,
-}
-ACCOUNTANTS: tuple[str, ...] = tuple(PRICES)
-
-
-class Promise(Protocol):
-    """What calibration needs to know of a budget."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def adjacency(self) -> str: ...
 
 
 def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[str, ...]:
-    """The accountants that ``auto`` takes the least price of: a choice from public facts, so any of them may be taken.
+    """The accountants that ``auto`` asks, in order: a choice from public facts, so any of them may be taken.
 
-    GDP alone when every event is a full-batch Gaussian (it is exact there); basic composition and PLD when none is
-    Gaussian; else PLD. The last two are for what the others refuse.
+    One that is exact for these events is asked alone; else the tightest, and then those for what it refuses.
 
     >>> accountants_for(Gaussian(1.0), "add_remove"), accountants_for(Poisson(0.1, Gaussian(1.0)), "add_remove")
     (('gdp',), ('pld', 'rdp', 'gdp'))
     """
-    counts = count_leaves(events, adjacency)
-    if all(isinstance(_full(leaf), Gaussian) for leaf in counts):
-        return ("gdp",)
-    if not any(advanced._is_gaussian(leaf) for leaf in counts):
-        return ("basic", "pld", "rdp", "gdp")
-    return ("pld", "rdp", "gdp")
+    return tuple(name for turn in _turns(count_leaves(events, adjacency)) for name in turn)
 
 
-def _full(leaf: Leaf) -> Leaf:
-    return leaf.event if isinstance(leaf, Poisson | FixedBatch) and leaf.rate == 1 else leaf
+def _turns(counts: Counter[Leaf]) -> list[list[str]]:
+    """The same in groups: the first with a price decides, and its least price counts."""
+    asked = {name: known.turn(counts) for name, known in ACCOUNTANTS.items()}
+    turns = sorted({turn for turn in asked.values() if turn is not None})
+    grouped = [[name for name in reversed(asked) if asked[name] == turn] for turn in turns]
+    return grouped[:1] if turns[0] == 0 else grouped
 
 
 def epsilon(
@@ -78,52 +53,34 @@ def epsilon(
     >>> round(epsilon(Repeated(Poisson(0.01, Gaussian(1.0)), 1000), delta=1e-5), 2)
     1.83
     """
+    return price_of(events, delta, adjacency, accountant)[1]
+
+
+def price_of(events: Event | Iterable[Event], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
+    """:func:`epsilon`, with the accountant that "auto" settles on."""
     _validate.open_unit(delta=delta)
     _validate.one_of(ADJACENCIES, adjacency=adjacency)
-    _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
+    _validate.one_of(("auto", *names()), accountant=accountant)
     counts = count_leaves(events, adjacency)
     if accountant != "auto":
-        return _priced(accountant, counts, delta, adjacency)
-    return _auto(counts, delta, adjacency)[1]
-
-
-def _priced(name: str, counts: Counter[Leaf], delta: float, adjacency: str) -> float:
-    """The price by one accountant; what is not a finite number >= 0 is no price."""
-    try:
-        price = PRICES[name](_as_events(counts), delta, adjacency)
-    except ArithmeticError as error:
-        raise Unpriceable(f"{name} has no finite price for these events ({error})") from None
-    if not 0 <= price < math.inf:
-        raise Unpriceable(f"{name} has no finite price for these events")
-    return price
-
-
-def _auto(counts: Counter[Leaf], delta: float, adjacency: str) -> tuple[str, float]:
-    """The accountant ``auto`` settles on, and its price."""
-    names = accountants_for(_as_events(counts), adjacency)
-    refusal: Unpriceable | None = None
-    prices: list[tuple[float, str]] = []
-    for name in names:
-        if name == "rdp" and prices:
-            break  # the rest are fallbacks
-        try:
-            prices.append((_priced(name, counts, delta, adjacency), name))
-        except Unpriceable as error:
-            refusal = refusal or error
-    if not prices:
-        assert refusal is not None
-        raise refusal
-    price, name = min(prices)
-    return name, price
-
-
-def _as_events(counts: Counter[Leaf]) -> list[Event]:
-    return [Repeated(leaf, count) for leaf, count in counts.items()]
+        return accountant, accountant_named(accountant).price(counts, delta, adjacency)
+    refusals: list[Unpriceable] = []
+    for turn in _turns(counts):
+        prices: list[tuple[float, str]] = []
+        for name in turn:
+            try:
+                prices.append((accountant_named(name).price(counts, delta, adjacency), name))
+            except Unpriceable as error:
+                refusals.append(error)
+        if prices:
+            price, name = min(prices)
+            return name, price
+    raise refusals[0]
 
 
 @overload
 def calibrate(
-    budget: Promise,
+    budget: Budget,
     *,
     steps: int,
     sampling: Sampling = ...,
@@ -135,7 +92,7 @@ def calibrate(
 
 @overload
 def calibrate(
-    budget: Promise,
+    budget: Budget,
     *,
     steps: int,
     sampling: Sampling = ...,
@@ -146,7 +103,7 @@ def calibrate(
 
 
 def calibrate(
-    budget: Promise,
+    budget: Budget,
     *,
     steps: int,
     sampling: Sampling = FULL,
@@ -161,18 +118,13 @@ def calibrate(
     *Guarantee*: rounded up (by about a relative 1e-7; 1e-4 with PLD, 1e-3 with many noise levels), and the very events
     of the result were priced and found within the budget.
 
-    >>> from types import SimpleNamespace
-    >>> budget = SimpleNamespace(epsilon=0.5, delta=1e-8, adjacency="add_remove")
-    >>> round(calibrate(budget, steps=300), 2)
+    >>> round(calibrate(Budget(0.5, 1e-8), steps=300), 2)
     170.84
     """
-    _validate.positive(epsilon=budget.epsilon)
-    _validate.open_unit(delta=budget.delta)
-    _validate.one_of(ADJACENCIES, adjacency=budget.adjacency)
     _validate.whole(steps=steps)
-    _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
+    _validate.one_of(("auto", *names()), accountant=accountant)
     relative = _relative(shape, steps)
-    extra = _as_events(count_leaves(also, budget.adjacency))
+    extra = as_events(count_leaves(also, budget.adjacency))
 
     def plan(scale: float) -> list[Event]:
         counts = Counter((relative * scale).tolist())
@@ -180,20 +132,21 @@ def calibrate(
 
     if extra:
         _check_extra(extra, budget, accountant)
-    names = accountants_for(plan(1.0), budget.adjacency) if accountant == "auto" else (accountant,)
-    noise = relative * _least_scale(plan, names, budget)
+    noise = relative * least_noise(plan, budget, accountant)
     return float(noise[0]) if shape is None else noise
 
 
-def _least_scale(plan: Callable[[float], list[Event]], names: tuple[str, ...], budget: Promise) -> float:
-    """The scale by the first accountant; when it refuses, the least scale by the others."""
+def least_noise(plan: Plan, budget: Budget, accountant: str = "auto") -> float:
+    """The least scale of noise at which a plan keeps within the budget; when the first accountant refuses, by the others."""
+    first, *others = accountants_for(plan(1.0), budget.adjacency) if accountant == "auto" else (accountant,)
+    start = _start(plan, budget)
     try:
-        return _scale(plan, names[0], budget)
+        return accountant_named(first).scale(plan, budget, start)
     except ValueError as refusal:
         scales = []
-        for name in names[1:]:
+        for name in others:
             try:
-                scales.append(_scale(plan, name, budget))
+                scales.append(accountant_named(name).scale(plan, budget, start))
             except ValueError:
                 continue
         if not scales:
@@ -210,7 +163,7 @@ def _relative(shape: Sequence[float] | Floats | None, steps: int) -> Floats:
     return relative
 
 
-def _check_extra(extra: list[Event], budget: Promise, accountant: str) -> None:
+def _check_extra(extra: list[Event], budget: Budget, accountant: str) -> None:
     price = epsilon(extra, delta=budget.delta, adjacency=budget.adjacency, accountant=accountant)
     if price >= budget.epsilon:
         raise ValueError(
@@ -219,95 +172,13 @@ def _check_extra(extra: list[Event], budget: Promise, accountant: str) -> None:
         )
 
 
-def _scale(plan: Callable[[float], list[Event]], name: str, budget: Promise) -> float:
-    """The least scale whose plan keeps within the budget by this accountant, rounded up and re-priced."""
-
-    def excess(price: Price, scale: float) -> float:
-        try:
-            value = price(plan(scale), budget.delta, budget.adjacency)
-        except Unpriceable as error:
-            refusals.append(error)
-            return math.inf
-        return math.log(max(value, 1e-300)) - math.log(budget.epsilon)
-
-    refusals: list[Unpriceable] = []
-    start = _start(plan, budget)
-    if name == "gdp":
-        return _search(partial(_gdp_excess, plan, budget), start, 1.5, 1e-7, budget, refusals)
-    if name != "pld":
-        return _search(partial(excess, PRICES[name]), start, 1.5, 1e-7, budget, refusals)
-    coarse = partial(excess, partial(pld.epsilon_of, bins=pld.COARSE // 2, levels=16))
-    near = _search(coarse, start, 1.5, 1e-3, budget, refusals)
-    tolerance = 1e-4 if len(plan(1.0)) <= 8 else 1e-3
-    return _search(partial(excess, pld.epsilon_of), near, 1.0005, tolerance, budget, refusals)
-
-
-def _gdp_excess(plan: Callable[[float], list[Event]], budget: Promise, scale: float) -> float:
-    """How far the plan is above the cap of the GDP meter, as a log ratio of noise; the meter will then afford it."""
-    counts, taken = split_delta(count_leaves(plan(scale), budget.adjacency), budget.adjacency)
-    cap = gdp.cap(budget.epsilon, rest_of_delta(budget.delta, taken)) * (1 - 1e-12)
-    total = math.fsum(count * gdp.cost(leaf, budget.adjacency) for leaf, count in counts.items())
-    return 0.5 * (math.log(total) - math.log(cap))
-
-
-def _start(plan: Callable[[float], list[Event]], budget: Promise) -> float:
+def _start(plan: Plan, budget: Budget) -> float:
     """A guess: the scale at which the plan's order-2 Renyi price is that of a mu-GDP answer worth the budget."""
     mu = gdp.mu_of(budget.epsilon, budget.delta)
     counts = count_leaves(plan(1.0), budget.adjacency)
     weight = sum(
         count * (leaf.rate if isinstance(leaf, Poisson | FixedBatch) else 1.0) ** 2 * gdp.cost(leaf, budget.adjacency)
         for leaf, count in counts.items()
-        if advanced._is_gaussian(leaf)
+        if is_gaussian(leaf)
     )
     return max(math.sqrt(weight) / mu, 0.3)
-
-
-def _search(
-    excess: Callable[[float], float],
-    start: float,
-    factor: float,
-    tolerance: float,
-    budget: Promise,
-    refusals: list[Unpriceable],
-) -> float:
-    """The least scale with excess <= 0, to a relative ``tolerance`` above: a bracket, then a safeguarded secant."""
-    low = high = math.log(start)
-    f_low = f_high = excess(start)
-    step = math.log(factor)
-    if math.isfinite(f_low):
-        step = min(max(step, 1.02 * abs(f_low)), 1.0)  # a price falls about as fast as the noise grows, or faster
-    while f_high > 0:
-        low, f_low = high, f_high
-        high += step
-        step = min(2 * step, 3.0)
-        if high > 30:
-            raise refusals[0] if refusals and math.isinf(f_high) else _too_small(budget)
-        f_high = excess(math.exp(high))
-    while f_low <= 0:
-        high, f_high = low, f_low
-        low -= step
-        step = min(2 * step, 3.0)
-        if low < -30:
-            return math.exp(high)
-        f_low = excess(math.exp(low))
-    for turn in range(60):
-        if high - low <= tolerance or f_high > -tolerance / 2:
-            break
-        if math.isinf(f_low) or turn % 4 == 3:
-            guess = (low + high) / 2
-        else:
-            guess = high - f_high * (high - low) / (f_high - f_low) + tolerance / 4
-        guess = min(max(guess, low + 0.01 * (high - low)), high - 0.01 * (high - low))
-        value = excess(math.exp(guess))
-        if value > 0:
-            low, f_low = guess, value
-        else:
-            high, f_high = guess, value
-    return math.exp(high)
-
-
-def _too_small(budget: Promise) -> ValueError:
-    return ValueError(
-        f"epsilon={budget.epsilon}, delta={budget.delta} cannot be met by any noise with this accountant; "
-        "pass a larger epsilon or delta, fewer steps, or accountant='auto'"
-    )

@@ -9,26 +9,22 @@ References: Dong, Roth & Su 2022; Balle & Wang 2018; Smith & Thakurta 2022.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
-from noisewise import _validate
-from noisewise.accounting._common import (
-    DOWN,
-    FLOOR,
-    UP,
-    Unpriceable,
-    approximate,
-    check_relation,
-    count_leaves,
-    gaussian_scale,
-    rest_of_delta,
-    split_delta,
-    unsampled,
-)
-from noisewise.events import BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from .. import _validate
+from ..events import Adjacency, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from .base import Accountant, Currency, accountant
+from .common import DOWN, FLOOR, UP, Unpriceable, approximate, check_relation, gaussian_scale, priced_apart, unsampled
+from .search import Plan, least_scale
+
+if TYPE_CHECKING:
+    from .terms import Budget
 
 _SQRT2 = math.sqrt(2)
 # Relative error of delta_of, checked against mpmath over epsilon 1e-4..50 and delta 1e-12..0.1 with a wide reserve.
@@ -164,14 +160,43 @@ def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) 
     >>> [round(plan_epsilon(Gaussian(4.0), 1e-5, relation), 3) for relation in ("add_remove", "replace_one")]
     [0.926, 1.993]
     """
-    counts, taken = split_delta(count_leaves(events, adjacency), adjacency)
+    counts, left = priced_apart(events, delta, adjacency)
     total = math.fsum(count * cost(leaf, adjacency) for leaf, count in counts.items()) * UP
-    if total == 0:
-        return 0.0
-    return epsilon_of(math.sqrt(total) * UP, rest_of_delta(delta, taken))
+    return epsilon_of(math.sqrt(total) * UP, left) if total else 0.0
 
 
 def cap(epsilon: float, delta: float) -> float:
     """What a GDP meter may spend in all: mu_of(epsilon, delta)^2, rounded down."""
     mu = mu_of(epsilon, delta)
     return mu * mu * DOWN
+
+
+_cap = lru_cache(maxsize=256)(cap)
+
+
+@accountant
+class Gdp(Accountant):
+    """Gaussian DP: exact for Gaussians on the full batch, adaptive or not; sampling earns nothing."""
+
+    __slots__ = ()
+    name, rank, adaptive, exact = "gdp", 0, True, True
+    reason = "the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive"
+
+    epsilon, cost, noise_for = staticmethod(plan_epsilon), staticmethod(cost), staticmethod(noise_for)
+
+    def turn(self, counts: Counter[Leaf]) -> int:
+        full = (leaf.event if isinstance(leaf, Poisson | FixedBatch) and leaf.rate == 1 else leaf for leaf in counts)
+        return 0 if all(isinstance(leaf, Gaussian) for leaf in full) else 2
+
+    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+        def excess(scale: float) -> float:
+            """How far the plan is above the cap of the meter, as a log ratio of noise; the meter will then afford it."""
+            counts, left = priced_apart(plan(scale), budget.delta, budget.adjacency)
+            most = cap(budget.epsilon, left) * (1 - 1e-12)
+            total = math.fsum(count * cost(leaf, budget.adjacency) for leaf, count in counts.items())
+            return 0.5 * (math.log(total) - math.log(most))
+
+        return least_scale(excess, start, budget)
+
+    def buy(self, epsilon: float, delta: float, adjacency: Adjacency, order: int | None) -> Currency:
+        return Currency(self.name, _cap(float(epsilon), float(delta)), adjacency)

@@ -13,20 +13,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from noisewise import _validate
-from noisewise.accounting import gdp, rdp
-from noisewise.accounting._common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale
-from noisewise.events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson
+from .. import _validate
+from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, leaves
+from . import gdp, rdp
+from .base import Accountant, accountant
+from .common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian
+from .search import Plan, least_scale, log_ratio
+
+if TYPE_CHECKING:
+    from .terms import Budget
 
 Floats = npt.NDArray[np.float64]
 LEVELS = 64
 FINE, COARSE = 2**16, 2**13
+TOLERANCE = 0.005  # rough noise is rounded up by about this share: a table for people needs no more
 
 
 def epsilon_of(
@@ -117,7 +124,7 @@ def _interval(counts: Counter[Leaf], adjacency: str, bins: int) -> float:
 
 
 def _pure_part(leaf: Leaf, adjacency: str) -> Leaf:
-    if isinstance(leaf, Gaussian) or (isinstance(leaf, Poisson | FixedBatch) and isinstance(leaf.event, Gaussian)):
+    if is_gaussian(leaf):
         return leaf
     return ApproximateDP(approximate(leaf, adjacency)[0])
 
@@ -188,3 +195,65 @@ def _fixed_curve(loss: Floats, rate: float, mu: float) -> Floats:
     a, b = mu / 2 - inner / mu, -mu / 2 - inner / mu
     tail = 0.5 * np.exp(-a * a / 2) * (erfcx(-np.minimum(a, 0.0) / math.sqrt(2)) - erfcx(-b / math.sqrt(2)))
     return np.asarray(rate * np.where(a < 0, tail, ndtr(a) - np.exp(np.minimum(inner + log_ndtr(b), 0.0))))
+
+
+@accountant
+class Pld(Accountant):
+    """Privacy loss distributions: for plans only, the tightest where batches are sampled."""
+
+    __slots__ = ()
+    name, rank, amplifies, slow = "pld", 5, True, True
+    reason = "it is the tightest price for noise fixed beforehand"
+    not_a_filter = "composing privacy loss distributions is valid only for noise fixed beforehand"
+
+    epsilon = staticmethod(epsilon_of)
+
+    def turn(self, counts: Counter[Leaf]) -> int:
+        return 1
+
+    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+        coarse = log_ratio(partial(epsilon_of, bins=COARSE // 2, levels=16), plan, budget)
+        near = least_scale(coarse, start, budget, tolerance=1e-3)
+        tolerance = 1e-4 if len(plan(1.0)) <= 8 else 1e-3
+        return least_scale(log_ratio(epsilon_of, plan, budget), near, budget, factor=1.0005, tolerance=tolerance)
+
+    def rough_scale(self, plan: Plan, budget: Budget, enough: float) -> float | None:
+        """From few and coarse prices: any number of bins is sound, and what is returned was found within the budget."""
+        steps = leaves(plan(1.0)).total()
+        bins = 2 ** min(16, max(11, math.ceil(math.log2(128 * math.sqrt(steps)))))
+
+        def excess(log_scale: float) -> float:
+            price = epsilon_of(plan(math.exp(log_scale)), budget.delta, budget.adjacency, bins=bins)
+            return math.log(price / budget.epsilon)
+
+        try:
+            high = math.log(enough)
+            f_high = excess(high)
+            if f_high > 0:
+                return None
+            slope = _slope(plan, budget, enough)
+            low, f_low = -math.inf, math.inf
+            for _ in range(8):
+                if high - low <= TOLERANCE or -f_high <= slope * TOLERANCE:
+                    break
+                if math.isfinite(f_low):
+                    slope = (f_low - f_high) / (high - low)
+                guess = high + f_high / slope + TOLERANCE / 4  # a little above, so that it is likely within the budget
+                guess = min(max(guess, low + TOLERANCE / 4), high - TOLERANCE / 4)
+                value = excess(guess)
+                if value > 0:
+                    low, f_low = guess, value
+                else:
+                    slope = max((value - f_high) / (high - guess), 0.5)
+                    high, f_high = guess, value
+        except Unpriceable:
+            return None
+        return math.exp(high)
+
+
+def _slope(plan: Plan, budget: Budget, scale: float) -> float:
+    """How fast the log price falls with the log noise, by RDP, which is quick."""
+    below, above = (rdp.plan_epsilon(plan(scale * by), budget.delta, budget.adjacency) for by in (0.9, 1.0))
+    if not 0 < above <= below < math.inf:
+        return 1.0
+    return max(math.log(below / above) / -math.log(0.9), 0.5)

@@ -14,18 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from noisewise import _validate
-from noisewise.accounting import zcdp
-from noisewise.accounting._common import (
-    DOWN,
-    UP,
-    Unpriceable,
-    check_relation,
-    count_leaves,
-    rest_of_delta,
-    split_delta,
-)
-from noisewise.events import Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from .. import _validate
+from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from . import zcdp
+from .base import Accountant, Currency, accountant
+from .common import DOWN, UP, Unpriceable, check_relation, priced_apart
 
 
 def totals(epsilon: float, delta: float) -> tuple[float, float]:
@@ -140,8 +133,7 @@ def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) 
 
     Composition adds rho and takes the least omega.
     """
-    counts, taken = split_delta(count_leaves(events, adjacency), adjacency)
-    left = rest_of_delta(delta, taken)
+    counts, left = priced_apart(events, delta, adjacency)
     pairs = [(count, *pair(leaf, adjacency)) for leaf, count in counts.items()]
     if not pairs:
         return 0.0
@@ -154,3 +146,26 @@ def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) 
             f"{need:.6g}; use more noise or larger batches"
         )
     return zcdp.epsilon_of(rho, left)
+
+
+@accountant
+class Tcdp(Accountant):
+    """Truncated CDP: a Renyi filter at the order omega_total; sampling for Gaussians on batches of fixed size only."""
+
+    __slots__ = ()
+    name, rank, adaptive, samplings = "tcdp", 3, True, ("full", "fixed")
+    epsilon, cost, noise_for = staticmethod(plan_epsilon), staticmethod(cost), staticmethod(noise_for)
+    totals = staticmethod(totals)
+
+    def buy(self, epsilon: float, delta: float, adjacency: Adjacency, order: int | None) -> Currency:
+        rho, omega = self.totals(epsilon, delta)
+        return Currency(self.name, rho, adjacency, omega=omega)
+
+
+@accountant
+class Ctcdp(Tcdp):
+    """The same numbers from the formulas of ctCDP."""
+
+    __slots__ = ()
+    name, rank, same_as = "ctcdp", 4, "tcdp"
+    totals = staticmethod(ctcdp)

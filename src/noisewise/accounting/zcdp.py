@@ -8,21 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from noisewise import _validate
-from noisewise.accounting._common import (
-    DOWN,
-    FLOOR,
-    UP,
-    Unpriceable,
-    approximate,
-    check_relation,
-    count_leaves,
-    gaussian_scale,
-    rest_of_delta,
-    split_delta,
-    unsampled,
-)
-from noisewise.events import BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from .. import _validate
+from ..events import Adjacency, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from .base import Accountant, Currency, accountant
+from .common import DOWN, FLOOR, UP, Unpriceable, approximate, check_relation, gaussian_scale, priced_apart, unsampled
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -95,6 +84,19 @@ def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str) -> float:
 
 def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) -> float:
     """The price of events fixed beforehand, by zCDP."""
-    counts, taken = split_delta(count_leaves(events, adjacency), adjacency)
+    counts, left = priced_apart(events, delta, adjacency)
     total = math.fsum(count * cost(leaf, adjacency) for leaf, count in counts.items()) * UP
-    return epsilon_of(total, rest_of_delta(delta, taken)) if total else 0.0
+    return epsilon_of(total, left) if total else 0.0
+
+
+@accountant
+class Zcdp(Accountant):
+    """Zero-concentrated DP: its filter is valid, and looser than those of GDP and RDP."""
+
+    __slots__ = ()
+    name, rank, adaptive = "zcdp", 2, True
+
+    epsilon, cost, noise_for = staticmethod(plan_epsilon), staticmethod(cost), staticmethod(noise_for)
+
+    def buy(self, epsilon: float, delta: float, adjacency: Adjacency, order: int | None) -> Currency:
+        return Currency(self.name, rho_of(epsilon, delta), adjacency)

@@ -14,7 +14,7 @@ from rich.table import Table
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
-    from ..plan import Need, PlanRow
+    from ..accounting.plan import Need, PlanRow
 
 
 @app.command()
@@ -36,9 +36,9 @@ def plan(
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
+    from ..accounting.plan import FEATURES, SIZE, in_words, plan_rows, records_needed
     from ..budget import Budget
     from ..events import Adjacency
-    from ..plan import FEATURES, SIZE, in_words, plan_rows, records_needed
 
     budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
     records, columns = size or SIZE, features or FEATURES
@@ -89,7 +89,7 @@ def _table(**options: Any) -> Table:
 
 
 def _noise_table(rows: list[PlanRow]) -> Table:
-    from ..plan import sampling_name
+    from ..accounting.plan import sampling_name
 
     table = _table(
         caption="passes: over the data. by: the accountant that asks for the least noise; pld only for noise "
@@ -119,7 +119,7 @@ def _noise_table(rows: list[PlanRow]) -> Table:
 
 
 def _needs_table(needs: list[Need]) -> Table:
-    from ..plan import sampling_name
+    from ..accounting.plan import sampling_name
 
     ratios = list(dict.fromkeys(need.ratio for need in needs))
     table = _table(title="Records needed for an average noise/clip of", title_justify="left", title_style="bold")

@@ -34,7 +34,7 @@ class Method(ABC):
             raise TypeError(
                 f"{cls.__name__} defines meter, but a method does not bring its meter: define terms(self, facts) instead "
                 "and return Terms.plan(events) or Terms.adaptive(accountant) from noisewise.budget, or "
-                "noisewise.choice.choose_terms(facts.budget, ...); the meter is made from them"
+                "noisewise.accounting.choose.choose_terms(facts.budget, ...); the meter is made from them"
             )
 
     @abstractmethod

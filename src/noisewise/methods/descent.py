@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from .. import _validate
+from ..accounting.choose import choose_terms
 from ..accounting.gdp import mu_of
 from ..budget import Terms
-from ..choice import choose_terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
 from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..protect.clips import typical_clip

@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from .. import _validate
-from ..accounting.calibrate import _least_scale, accountants_for
+from ..accounting.calibrate import least_noise
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Event, Gaussian, Poisson, Repeated
@@ -129,4 +129,4 @@ def _calibrated(
     def plan(scale: float) -> list[Event]:
         return [*also, *(Repeated(step, count) for step, count in Counter(at(scale)).items())]
 
-    return at(_least_scale(plan, accountants_for(plan(1.0), budget.adjacency), budget))
+    return at(least_noise(plan, budget))

@@ -26,8 +26,8 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from .. import _validate
+from ..accounting.choose import choose_terms
 from ..budget import Terms
-from ..choice import choose_terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.gradient import LEAST_CLIP
 from ..learned.fast import fast

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting import tcdp
+from ..accounting.choose import choose_terms
 from ..accounting.gdp import mu_of
 from ..budget import Terms
-from ..choice import choose_terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
 from ..protect.projectors import PROJECTORS, Projector

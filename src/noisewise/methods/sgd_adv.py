@@ -6,7 +6,7 @@ The steps are those of ``dpsgd``; only the price differs. It is a baseline: adva
 the noise that Gaussian DP or privacy loss distributions ask for.
 
 *Guarantee*: a plan. Each step is a classical Gaussian mechanism of epsilon at most 1, amplified by sampling, and all of
-them are composed by Dwork & Roth 2014, Theorem 3.20 (see :func:`accounting.advanced.advanced_epsilon`). The theorem
+them are composed by Dwork & Roth 2014, Theorem 3.20 (see :func:`accounting.classic.advanced_epsilon`). The theorem
 charges every event like the dearest one, so a bought size, which is dear, makes it refuse: declare the size public.
 
 Bassily, Smith & Thakurta 2014, Private Empirical Risk Minimization: Efficient Algorithms and Tight Error Bounds.

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..accounting.advanced import LAMBDAS
 from ..accounting.calibrate import calibrate
+from ..accounting.classic import LAMBDAS
 from ..budget import Terms
 from ..curator import Facts
 from ..events import Gaussian, Repeated, Sampling, sampled

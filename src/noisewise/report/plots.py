@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..atomic import write_atomically
 
 if TYPE_CHECKING:
+    from ..accounting.plan import PlanRow
     from ..comparison import Row
-    from ..plan import PlanRow
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#9B4F96", "#666666"
 STYLES = [
@@ -37,7 +37,7 @@ def plot_plan(rows: Sequence[PlanRow], path: Path, *, title: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    from ..plan import sampling_name
+    from ..accounting.plan import sampling_name
 
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     panels = figure.subplots(1, 2)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..accounting._common import unsampled
+from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
 from ..report.shape import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from ..accounting import Unpriceable, rdp
+from ..accounting import Unpriceable, rdp, renyi
+from ..accounting.base import names
 from ..accounting.calibrate import epsilon
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 
-NAMES = ("gdp", "rdp", "zcdp", "tcdp", "ctcdp", "pld", "advanced", "moments")
+NAMES = names(lambda known: Gaussian in known.mechanisms)
 
 
 def compare(
@@ -64,6 +65,6 @@ def compare(
 
 
 def _forget() -> None:
-    for thing in vars(rdp).values():
+    for thing in (*vars(rdp).values(), *vars(renyi).values()):
         if hasattr(thing, "cache_clear"):
             thing.cache_clear()

@@ -27,7 +27,7 @@ from scipy.special import lambertw
 
 from .. import _validate
 from ..accounting import Unpriceable
-from ..accounting.advanced import advanced_epsilon
+from ..accounting.classic import advanced_epsilon
 from ..events import Gaussian, Repeated, sampled
 from .problem import privacy_total
 

@@ -8,12 +8,14 @@ References: Dwork & Roth 2014, Theorems 3.20 and A.1; Bassily, Smith & Thakurta 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
-from noisewise import _validate
-from noisewise.accounting import rdp
-from noisewise.accounting._common import UP, Unpriceable, approximate, count_leaves, gaussian_scale, rest_of_delta
-from noisewise.events import Event, FixedBatch, Gaussian, Leaf, Poisson
+from .. import _validate
+from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson
+from . import rdp
+from .base import Accountant, accountant
+from .common import UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian, rest_of_delta
 
 LAMBDAS = range(1, 33)
 
@@ -38,21 +40,17 @@ def advanced_epsilon(events: Event | Iterable[Event], delta: float, adjacency: s
     steps = sum(counts.values())
     if not steps:
         return 0.0
-    others = {leaf: approximate(leaf, adjacency) for leaf in counts if not _is_gaussian(leaf)}
+    others = {leaf: approximate(leaf, adjacency) for leaf in counts if not is_gaussian(leaf)}
     taken = math.fsum(counts[leaf] * pair[1] for leaf, pair in others.items())
-    gaussians = sum(counts[leaf] for leaf in counts if _is_gaussian(leaf))
+    gaussians = sum(counts[leaf] for leaf in counts if is_gaussian(leaf))
     if gaussians:
         each = rest_of_delta(delta / 2, taken) / gaussians
     elif taken > delta / 2:
         raise Unpriceable(f"one-shot events use delta {taken:.3g}, more than half of {delta:.3g}")
     prices = [pair[0] for pair in others.values()]
-    prices += [_classical(leaf, each, adjacency) for leaf in counts if _is_gaussian(leaf)]
+    prices += [_classical(leaf, each, adjacency) for leaf in counts if is_gaussian(leaf)]
     e = max(prices)
     return (e * math.sqrt(2 * steps * math.log(2 / delta)) + steps * e * math.expm1(e)) * UP * UP
-
-
-def _is_gaussian(leaf: Leaf) -> bool:
-    return isinstance(leaf.event if isinstance(leaf, Poisson | FixedBatch) else leaf, Gaussian)
 
 
 def _classical(leaf: Leaf, share: float, adjacency: str) -> float:
@@ -84,7 +82,7 @@ def moments_epsilon(events: Event | Iterable[Event], delta: float, adjacency: st
             "the moments accountant is stated for adjacency='add_remove'; use 'rdp' or 'pld' for replace_one"
         )
     for leaf in counts:
-        if not _is_gaussian(leaf):
+        if not is_gaussian(leaf):
             raise Unpriceable(f"{leaf!r} has no price in the moments accountant, which knows Gaussians only")
     if not counts:
         return 0.0
@@ -110,3 +108,34 @@ def basic_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str)
         raise Unpriceable(f"the events use delta {taken:.3g}, more than {delta:.3g}; pass a larger delta")
     total = math.fsum(count * epsilon for count, epsilon, _ in pairs)
     return total if sum(count for count, _, _ in pairs) == 1 else total * UP
+
+
+@accountant
+class Advanced(Accountant):
+    """Advanced composition."""
+
+    __slots__ = ()
+    name, rank = "advanced", 6
+    epsilon = staticmethod(advanced_epsilon)
+
+
+@accountant
+class Moments(Accountant):
+    """The moments accountant."""
+
+    __slots__ = ()
+    name, rank, amplifies = "moments", 7, True
+    relations, mechanisms, samplings = ("add_remove",), (Gaussian,), ("full", "poisson")
+    epsilon = staticmethod(moments_epsilon)
+
+
+@accountant
+class Basic(Accountant):
+    """Basic composition of selections and one-shots, which it prices exactly when there is one."""
+
+    __slots__ = ()
+    name, rank, mechanisms = "basic", 8, (BoundedRange, ApproximateDP)
+    epsilon = staticmethod(basic_epsilon)
+
+    def turn(self, counts: Counter[Leaf]) -> int | None:
+        return None if any(is_gaussian(leaf) for leaf in counts) else 1

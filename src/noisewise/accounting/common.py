@@ -1,4 +1,4 @@
-"""What every currency shares: refusals, directed rounding, and sampling of mechanisms that are not Gaussian."""
+"""What every accountant shares: refusals, directed rounding, and sampling of mechanisms that are not Gaussian."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from noisewise.events import (
+from ..events import (
     ApproximateDP,
     BoundedRange,
     Event,
@@ -50,6 +50,11 @@ def unsampled(leaf: Leaf) -> Mechanism:
     if not isinstance(mechanism, Gaussian | BoundedRange | ApproximateDP):
         raise Unpriceable(f"{leaf!r} has no price: sampling is known for Gaussian, BoundedRange and ApproximateDP only")
     return mechanism
+
+
+def is_gaussian(leaf: Leaf) -> bool:
+    """Whether the mechanism is a Gaussian, on whatever batch."""
+    return isinstance(leaf.event if isinstance(leaf, Poisson | FixedBatch) else leaf, Gaussian)
 
 
 def gaussian_scale(adjacency: str) -> float:
@@ -120,6 +125,12 @@ def split_delta(counts: Counter[Leaf], adjacency: str) -> tuple[Counter[Leaf], f
         else:
             pure[leaf] += count
     return pure, total * (1 + len(counts) * 2.0**-52)
+
+
+def priced_apart(events: Event | Iterable[Event], delta: float, adjacency: str) -> tuple[Counter[Leaf], float]:
+    """:func:`split_delta` of events, with what is left of ``delta`` for the pure ones."""
+    counts, taken = split_delta(count_leaves(events, adjacency), adjacency)
+    return counts, rest_of_delta(delta, taken)
 
 
 def rest_of_delta(delta: float, taken: float) -> float:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from noisewise.accounting import Unpriceable, advanced, pld, rdp
+from noisewise.accounting import Unpriceable, classic, pld, rdp
 from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
 
 
@@ -13,27 +13,27 @@ def test_advanced_composition_by_hand():
     e = math.log(1 + rate * (math.exp(single) - 1))
     by_hand = e * math.sqrt(2 * steps * math.log(2 / delta)) + steps * e * (math.exp(e) - 1)
     plan = Repeated(Poisson(rate, Gaussian(sigma)), steps)
-    assert advanced.advanced_epsilon(plan, delta, "add_remove") == pytest.approx(by_hand, rel=1e-9)
+    assert classic.advanced_epsilon(plan, delta, "add_remove") == pytest.approx(by_hand, rel=1e-9)
     doubled = Repeated(FixedBatch(rate, Gaussian(2 * sigma)), steps)
-    assert advanced.advanced_epsilon(doubled, delta, "replace_one") == pytest.approx(by_hand, rel=1e-9)
+    assert classic.advanced_epsilon(doubled, delta, "replace_one") == pytest.approx(by_hand, rel=1e-9)
 
 
 def test_unequal_events_are_charged_as_the_largest():
     mixed = [Gaussian(100.0), Gaussian(200.0)]
-    assert advanced.advanced_epsilon(mixed, 1e-5, "add_remove") == pytest.approx(
-        advanced.advanced_epsilon([Gaussian(100.0)] * 2, 1e-5, "add_remove")
+    assert classic.advanced_epsilon(mixed, 1e-5, "add_remove") == pytest.approx(
+        classic.advanced_epsilon([Gaussian(100.0)] * 2, 1e-5, "add_remove")
     )
 
 
 def test_the_classical_mechanism_is_refused_beyond_its_proof():
     with pytest.raises(Unpriceable, match="at most 1"):
-        advanced.advanced_epsilon(Gaussian(1.0), 1e-5, "add_remove")
+        classic.advanced_epsilon(Gaussian(1.0), 1e-5, "add_remove")
 
 
 def test_one_shots_take_from_half_of_delta():
-    assert advanced.advanced_epsilon(ApproximateDP(0.1, 4e-6), 1e-5, "add_remove") > 0.1
+    assert classic.advanced_epsilon(ApproximateDP(0.1, 4e-6), 1e-5, "add_remove") > 0.1
     with pytest.raises(Unpriceable, match="delta"):
-        advanced.advanced_epsilon([ApproximateDP(0.1, 6e-6), Gaussian(100.0)], 1e-5, "add_remove")
+        classic.advanced_epsilon([ApproximateDP(0.1, 6e-6), Gaussian(100.0)], 1e-5, "add_remove")
 
 
 def test_moments_accountant_by_its_definition():
@@ -43,22 +43,22 @@ def test_moments_accountant_by_its_definition():
         / moment
         for moment in range(1, 33)
     )
-    found = advanced.moments_epsilon(plan, delta, "add_remove")
+    found = classic.moments_epsilon(plan, delta, "add_remove")
     assert found == pytest.approx(by_hand)
     assert found > rdp.plan_epsilon(plan, delta, "add_remove") > pld.epsilon_of(plan, delta, "add_remove")
 
 
 def test_moments_accountant_refuses_what_it_was_not_stated_for():
     with pytest.raises(Unpriceable, match="add_remove"):
-        advanced.moments_epsilon(Gaussian(4.0), 1e-5, "replace_one")
+        classic.moments_epsilon(Gaussian(4.0), 1e-5, "replace_one")
     with pytest.raises(Unpriceable, match="BoundedRange"):
-        advanced.moments_epsilon(BoundedRange(0.1), 1e-5, "add_remove")
+        classic.moments_epsilon(BoundedRange(0.1), 1e-5, "add_remove")
 
 
 def test_basic_composition_adds():
     plan = [Repeated(ApproximateDP(0.1, 1e-6), 3), BoundedRange(0.2)]
-    assert advanced.basic_epsilon(plan, 1e-5, "add_remove") == pytest.approx(0.5)
+    assert classic.basic_epsilon(plan, 1e-5, "add_remove") == pytest.approx(0.5)
     with pytest.raises(Unpriceable, match="delta"):
-        advanced.basic_epsilon(plan, 2e-6, "add_remove")
+        classic.basic_epsilon(plan, 2e-6, "add_remove")
     with pytest.raises(Unpriceable, match="Gaussian"):
-        advanced.basic_epsilon(Gaussian(1.0), 1e-5, "add_remove")
+        classic.basic_epsilon(Gaussian(1.0), 1e-5, "add_remove")

@@ -15,18 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import _validate
-from .accounting import pld, rdp
-from .accounting._common import Unpriceable
-from .accounting.calibrate import calibrate
-from .budget import Budget
-from .events import FULL, Event, Gaussian, Repeated, Sampling, sampled
+from .. import _validate
+from ..events import FULL, Event, Gaussian, Repeated, Sampling, leaves, sampled
+from .base import accountant_named, names
+from .calibrate import least_noise
+from .terms import Budget
 
 STEPS = (10, 50, 100, 500, 1000)
 RATES = (0.01, 0.1)
 RATIOS = (1.0, 0.1, 0.01)
 SIZE, FEATURES = 10_000, 20  # examples, for those who have no numbers yet
-TOLERANCE = 0.005  # PLD noise is rounded up by about this share: a table for people needs no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,66 +173,25 @@ def _least_noisy(rows: Sequence[PlanRow]) -> dict[Sampling, PlanRow]:
 
 @lru_cache(maxsize=256)
 def _noises(budget: Budget, sampling: Sampling, steps: int) -> tuple[str, dict[str, float | None]]:
-    """The accountant that asks for the least noise, and what each asks for. GDP is exact for full batches."""
+    """The accountant that asks for the least noise, and what each asks for that ``auto`` would ask."""
+
+    def plan(noise: float) -> list[Event]:
+        return [Repeated(sampled(sampling, Gaussian(noise)), steps)]
+
     noises: dict[str, float | None] = {}
-    for name in ("gdp", "rdp"):
+    counts = leaves(plan(1.0))
+    for name in names(lambda known: known.turn(counts) is not None and not (known.slow and sampling == FULL)):
+        enough = min((noise for noise in noises.values() if noise is not None), default=None)
         try:
-            noises[name] = calibrate(budget, steps=steps, sampling=sampling, accountant=name)
+            if not accountant_named(name).slow:
+                noises[name] = least_noise(plan, budget, name)
+            else:
+                noises[name] = None if enough is None else accountant_named(name).rough_scale(plan, budget, enough)
         except ValueError:
             noises[name] = None
-    if sampling != FULL:
-        start = min((noise for noise in noises.values() if noise is not None), default=None)
-        noises["pld"] = None if start is None else _pld_noise(budget, sampling, steps, start)
     known = {name: noise for name, noise in noises.items() if noise is not None}
     if not known:
         raise ValueError(
             f"epsilon={budget.epsilon}, delta={budget.delta} cannot be met by any noise; pass a larger budget"
         )
     return min(known, key=known.__getitem__), noises
-
-
-def _pld_noise(budget: Budget, sampling: Sampling, steps: int, enough: float) -> float | None:
-    """PLD noise near the least, from few and coarse prices; ``enough`` is known to be enough.
-
-    Any number of bins is sound, and the noise that is returned was itself found within the budget.
-    """
-
-    def excess(log_noise: float) -> float:
-        events: list[Event] = [Repeated(sampled(sampling, Gaussian(math.exp(log_noise))), steps)]
-        bins = 2 ** min(16, max(11, math.ceil(math.log2(128 * math.sqrt(steps)))))
-        return math.log(pld.epsilon_of(events, budget.delta, budget.adjacency, bins=bins) / budget.epsilon)
-
-    try:
-        high = math.log(enough)
-        f_high = excess(high)
-        if f_high > 0:
-            return None
-        slope = _slope(budget, sampling, steps, enough)
-        low, f_low = -math.inf, math.inf
-        for _ in range(8):
-            if high - low <= TOLERANCE or -f_high <= slope * TOLERANCE:
-                break
-            if math.isfinite(f_low):
-                slope = (f_low - f_high) / (high - low)
-            guess = high + f_high / slope + TOLERANCE / 4  # a little above, so that it is likely within the budget
-            guess = min(max(guess, low + TOLERANCE / 4), high - TOLERANCE / 4)
-            value = excess(guess)
-            if value > 0:
-                low, f_low = guess, value
-            else:
-                slope = max((value - f_high) / (high - guess), 0.5)
-                high, f_high = guess, value
-    except Unpriceable:
-        return None
-    return math.exp(high)
-
-
-def _slope(budget: Budget, sampling: Sampling, steps: int, noise: float) -> float:
-    """How fast the log price falls with the log noise, by RDP, which is quick."""
-    below, above = (
-        rdp.plan_epsilon([Repeated(sampled(sampling, Gaussian(noise * factor)), steps)], budget.delta, budget.adjacency)
-        for factor in (0.9, 1.0)
-    )
-    if not 0 < above <= below < math.inf:
-        return 1.0
-    return max(math.log(below / above) / -math.log(0.9), 0.5)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from noisewise import _validate
-from noisewise.accounting._common import Unpriceable, approximate, count_leaves, unsampled
-from noisewise.accounting.calibrate import ACCOUNTANTS, _auto, epsilon
-from noisewise.accounting.currency import Currency, currency
+from noisewise.accounting.base import UNITS, Currency, currency
+from noisewise.accounting.calibrate import price_of
+from noisewise.accounting.common import Unpriceable, approximate, count_leaves, unsampled
+from noisewise.accounting.terms import Budget
 from noisewise.events import (
     FULL,
     ApproximateDP,
@@ -31,38 +32,15 @@ from noisewise.events import (
     to_dict,
 )
 
-if TYPE_CHECKING:
-    from noisewise.budget import Budget
-
 
 class BudgetExhausted(Exception):
     """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
 
 
-@runtime_checkable
-class Meter(Protocol):
-    """Keeps one budget. Every implementation stops before its cap, whatever it is asked, in whatever order."""
+class NotCopied:
+    """A meter or a purse: a copy, a pickle or a forked process would spend the same budget twice."""
 
-    @property
-    def budget(self) -> Budget: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def adaptive(self) -> bool: ...
-    @property
-    def spent_fraction(self) -> float: ...
-    @property
-    def events(self) -> Counter[Leaf]: ...
-    def affords(self, event: Event) -> bool: ...
-    def spend(self, event: Event) -> None: ...
-    def noise_for(self, share: float, sampling: Sampling = FULL) -> float: ...
-    def describe(self) -> dict[str, Any]: ...
-
-
-class _NotCopied:
-    """A meter is one purse: a copy, a pickle or a forked process would spend the same budget twice."""
-
-    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
+    __slots__ = ("_closed", "_lock", "_process")  # no instance can have a method of its own
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(
@@ -75,6 +53,21 @@ class _NotCopied:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it pays for nothing any more."""
+        return self._closed
+
+    def close(self) -> None:
+        """Pay for nothing any more: what was spent is final, so that the rest can be given to others."""
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -84,11 +77,7 @@ class _NotCopied:
             )
 
 
-# The cap is cut into 2^100 units and every charge is rounded up to whole units: the sum is exact.
-_UNITS = 1 << 100
-
-
-class AdditiveMeter(_NotCopied):
+class AdditiveMeter(NotCopied):
     """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
 
     *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
@@ -96,7 +85,7 @@ class AdditiveMeter(_NotCopied):
     Feldman & Zrnic 2021; tCDP and ctCDP are that filter at order omega. zCDP: Whitehouse et al. 2023.
 
     ``one_shot_delta`` sets a part of delta aside for events that are only (epsilon, delta)-DP; each is charged its
-    pure epsilon here and its delta there (the proof is in ``accounting._common.split_delta``, and holds for any
+    pure epsilon here and its delta there (the proof is in ``accounting.common.split_delta``, and holds for any
     filter).
 
     >>> from noisewise.budget import Budget
@@ -138,7 +127,12 @@ class AdditiveMeter(_NotCopied):
     @property
     def spent_fraction(self) -> float:
         """The share of the cap that is spent, from 0 to 1."""
-        return self._spent / _UNITS
+        return self._spent / UNITS
+
+    @property
+    def charged(self) -> tuple[Fraction, Fraction]:
+        """What was charged, in the currency and of the share of delta."""
+        return self._cap * Fraction(self._spent, UNITS), self._delta_spent
 
     @property
     def events(self) -> Counter[Leaf]:
@@ -155,6 +149,7 @@ class AdditiveMeter(_NotCopied):
         self._check_process()
         units, delta, counts = self._price(event)
         with self._lock:
+            self._check_open()
             if not self._fits(units, delta):
                 raise BudgetExhausted(self._shortage(units, delta))
             self._spent += units
@@ -168,16 +163,16 @@ class AdditiveMeter(_NotCopied):
         than a ten-millionth of the cap is left, that counts as nothing: its noise would drown every answer.
         """
         _validate.share(share=share)
-        if _UNITS - self._spent < _UNITS // 10_000_000:
+        if UNITS - self._spent < UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
-        allowed = (_UNITS - self._spent) * top // bottom
-        cost = self._cap.numerator * allowed / (self._cap.denominator * _UNITS)
+        allowed = (UNITS - self._spent) * top // bottom
+        cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS)
         for _ in range(20):
             if cost < 1e-250:
                 break
             sigma = self._currency.noise_for(cost, sampling)
-            if self._units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
+            if self._currency.units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
                 return sigma
             cost *= 1 - 2.0**-50
         raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, which is too little to buy any answer")
@@ -185,12 +180,6 @@ class AdditiveMeter(_NotCopied):
     def describe(self) -> dict[str, Any]:
         """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
         return {"meter": "additive", "one_shot_delta": self._one_shot_delta, **asdict(self._currency)}
-
-    def _units(self, cost: float) -> int:
-        if not cost < math.inf:
-            return _UNITS + 1
-        top, bottom = float(cost).as_integer_ratio()
-        return -(-top * _UNITS * self._cap.denominator // (bottom * self._cap.numerator))
 
     def _price(self, event: Event) -> tuple[int, Fraction, Counter[Leaf]]:
         units, delta = 0, Fraction(0)
@@ -207,22 +196,22 @@ class AdditiveMeter(_NotCopied):
                         f"{leaf!r} has delta > 0 and this meter keeps no share of delta for such events; "
                         "build it with one_shot_delta"
                     )
-            units += count * self._units(self._currency.cost(charged))
+            units += count * self._currency.units(self._currency.cost(charged))
         return units, delta, counts
 
     def _fits(self, units: int, delta: Fraction) -> bool:
-        return self._spent + units <= _UNITS and self._delta_spent + delta <= Fraction(self._one_shot_delta)
+        return self._spent + units <= UNITS and self._delta_spent + delta <= Fraction(self._one_shot_delta)
 
     def _shortage(self, units: int, delta: Fraction) -> str:
-        left = (_UNITS - self._spent) / _UNITS
-        text = f"asked for {units / _UNITS:.6g} of the {self.name} cap, {left:.6g} is left"
+        left = (UNITS - self._spent) / UNITS
+        text = f"asked for {units / UNITS:.6g} of the {self.name} cap, {left:.6g} is left"
         if delta:
             rest = float(Fraction(self._one_shot_delta) - self._delta_spent)
             text += f"; asked for delta {float(delta):.3g} of the one-shot share, {rest:.3g} is left"
         return text
 
 
-class PlanMeter(_NotCopied):
+class PlanMeter(NotCopied):
     """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
 
     *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
@@ -247,7 +236,6 @@ class PlanMeter(_NotCopied):
 
     def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
         super().__init__()
-        _validate.one_of(("auto", *ACCOUNTANTS), accountant=accountant)
         asked = count_leaves(plan_events, budget.adjacency)
         counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): count for leaf, count in asked.items()})
         self._budget = budget
@@ -300,6 +288,7 @@ class PlanMeter(_NotCopied):
         """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
         self._check_process()
         with self._lock:
+            self._check_open()
             if isinstance(event, Leaf) and (left := self._remaining.get(event, 0)) > 0:  # the common case
                 self._remaining[event] = left - 1
                 self._events[event] += 1
@@ -335,16 +324,16 @@ class PlanMeter(_NotCopied):
         }
 
 
+Meter = AdditiveMeter | PlanMeter  # each stops before its cap, whatever it is asked, in whatever order
+
+
 @lru_cache(maxsize=256)
 def _price_of(plan: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
     """The accountant and its epsilon: a plan that comes again, as in every run of an audit, is not priced again."""
-    if accountant == "auto":
-        return _auto(leaves([Repeated(leaf, count) for leaf, count in plan]), delta, adjacency)
-    events = [Repeated(leaf, count) for leaf, count in plan]
-    return accountant, epsilon(events, delta=delta, adjacency=adjacency, accountant=accountant)
+    return price_of([Repeated(leaf, count) for leaf, count in plan], delta, adjacency, accountant)
 
 
-def meter_from(budget: Budget, description: Mapping[str, Any]) -> AdditiveMeter | PlanMeter:
+def meter_from(budget: Budget, description: Mapping[str, Any]) -> Meter:
     """An unused meter as described, for replaying the events of a statement; a cap that does not match is refused.
 
     >>> from noisewise.budget import Budget
@@ -352,7 +341,7 @@ def meter_from(budget: Budget, description: Mapping[str, Any]) -> AdditiveMeter 
     >>> meter_from(old.budget, old.describe()).currency == old.currency
     True
     """
-    meter: AdditiveMeter | PlanMeter
+    meter: Meter
     match description.get("meter"):
         case "additive":
             order, delta = description.get("order"), description.get("one_shot_delta", 0.0)

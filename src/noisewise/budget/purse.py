@@ -1,0 +1,204 @@
+"""One budget for several runs on the same records: each reserves all it may spend before a record is touched."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+from .. import _validate
+from ..accounting.base import as_events, currency
+from ..accounting.terms import Budget, Terms
+from ..events import Composed
+from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
+from .opening import open_meter, rebuilt_terms
+from .store import Amount, Entry, Memory, SpendingFile, Store, left_of
+
+
+class Purse(NotCopied):
+    """Counts what runs spend of one budget, in whatever it is given: nothing, a file, or another :class:`Store`.
+
+    Without ``terms`` the promises of the runs add up (basic composition): a run takes its epsilon and its delta whole,
+    unless it asked nothing. With adaptive ``terms`` the purse is a filter over all runs: an adaptive run in the same
+    currency takes what it was charged, and the rest comes back; a plan takes its price in that currency whole, unless
+    nothing of it was asked.
+
+    *Guarantee*: everything that all runs release together is (epsilon, delta)-DP under the budget's relation, however
+    they are chosen, also from earlier answers, and also when they take turns. Basic composition: Rogers, Roth, Ullman &
+    Vadhan 2016 for choices, Vadhan & Zhang 2023 for turns. A filter: its events are one adaptive sequence, whoever
+    asks them, and one that did not happen was not charged. A part's own meter stays what it was: exactly an
+    ``AdditiveMeter`` or a ``PlanMeter``, which stops at the part.
+
+    >>> from noisewise.events import Gaussian
+    >>> purse = Purse(Budget(1.0, 1e-6), Terms.adaptive("gdp"))
+    >>> with purse.part(Terms.adaptive("gdp"), share=0.5, what="bounds") as bounds:
+    ...     bounds.meter.spend(Gaussian(bounds.meter.noise_for(0.5)))
+    >>> round(purse.spent_fraction, 6)
+    0.25
+    >>> with purse.part(Terms.plan(Gaussian(6.0)), what="training") as training:
+    ...     training.meter.spend(Gaussian(6.0))
+    >>> [entry.state for entry in purse.entries]
+    ['spent', 'spent']
+    """
+
+    __slots__ = ("_budget", "_cap", "_filter", "_store", "_terms")
+
+    def __init__(
+        self, budget: Budget, terms: Terms | None = None, *, store: Store | str | os.PathLike[str] | None = None
+    ) -> None:
+        super().__init__()
+        self._budget, self._filter = budget, None
+        cap, described = Amount(float(budget.epsilon), float(budget.delta)), None
+        if terms is not None:
+            terms = rebuilt_terms(terms)
+            meter = open_meter(budget, terms)
+            if not isinstance(meter, AdditiveMeter):
+                raise ValueError(
+                    "the terms of a purse are a plan; pass Terms.adaptive(...): several runs need a filter"
+                )
+            self._filter, own = terms, meter.currency
+            described = {"name": own.name, "order": own.order, "one_shot_delta": terms.one_shot_delta}
+            cap = Amount(own.cap, terms.one_shot_delta)
+        self._cap = cap
+        self._terms: Mapping[str, Any] = {
+            **_promise(budget), "filter": described, "cap": {"cost": cap.cost, "delta": cap.delta}
+        }  # fmt: skip
+        self._store = (
+            Memory() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
+        )
+        self._store.entries(self._terms)  # a file that cannot be read is refused before anything is planned
+
+    @property
+    def budget(self) -> Budget:
+        """The promise of all runs together."""
+        return self._budget
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The runs so far, as they are written down."""
+        return self._store.entries(self._terms)
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share of the cap that is spent or reserved."""
+        return 1 - float(left_of(self._cap, self.entries)[0] / Fraction(self._cap.cost))
+
+    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+        """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
+
+        It promises ``budget``, or ``share`` of what is left. Raises ``BudgetExhausted`` when that is not there.
+        """
+        self._check_process()
+        _validate.share(share=share)
+        terms = rebuilt_terms(terms)
+        promise = budget or self._left(share, terms)
+        if promise.adjacency != self._budget.adjacency:
+            raise ValueError(
+                f"the run is under {promise.adjacency}, the purse under {self._budget.adjacency}; pass the same"
+            )
+        meter = open_meter(promise, terms)
+        described = {"what": str(what), **_promise(promise), "meter": meter.describe()}
+        entry = Entry(described, self._most(meter, terms))
+        return Part(self, self._store.reserve(self._terms, entry), entry, meter)
+
+    def _left(self, share: float, terms: Terms) -> Budget:
+        """The largest promise that ``share`` of what is left can keep, rounded down."""
+        cost, delta = (part * Fraction(share) for part in left_of(self._cap, self.entries))
+        try:
+            if self._filter is None:
+                return Budget(_down(cost), _down(delta), self._budget.adjacency)
+            return self._worth(cost, terms)
+        except ValueError:
+            raise BudgetExhausted(
+                f"asked for a share {share:.3g} of what is left of the purse, which is too little"
+            ) from None
+
+    def _worth(self, cost: Fraction, terms: Terms) -> Budget:
+        """The largest epsilon, at the purse's delta, whose meter has at most this cap in the filter's currency."""
+        low, high = 0.0, float(self._budget.epsilon)
+        if cost < self._cap.cost:
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (middle, high) if self._bought(middle, terms) <= cost else (low, middle)
+            high = low
+        return replace(self._budget, epsilon=high)
+
+    def _bought(self, epsilon: float, terms: Terms) -> Fraction:
+        assert self._filter is not None
+        budget, one_shot = replace(self._budget, epsilon=epsilon), terms.one_shot_delta
+        try:
+            return Fraction(
+                currency(budget, self._filter.accountant, order=self._filter.order, one_shot_delta=one_shot).cap
+            )
+        except ValueError:  # so little that the currency cannot hold it
+            return Fraction(0)
+
+    def _most(self, meter: Meter, terms: Terms) -> Amount:
+        """All that the run may spend, in the purse's unit."""
+        if self._filter is None:
+            return Amount(float(meter.budget.epsilon), float(meter.budget.delta))
+        own = open_meter(self._budget, self._filter)
+        assert isinstance(own, AdditiveMeter)
+        if isinstance(meter, PlanMeter):
+            own.spend(Composed(tuple(as_events(meter.remaining))))
+            return _amount(*own.charged)
+        if (meter.name, meter.currency.order) != (own.name, own.currency.order):
+            raise ValueError(
+                f"the run is metered by {meter.name}, but the purse is a filter of {own.name}"
+                f"{f' at order {own.currency.order}' if own.currency.order else ''}; name the same in its terms"
+            )
+        if (meter.currency.omega or 0.0) < (own.currency.omega or 0.0):
+            raise ValueError(
+                "the run keeps a smaller omega than the purse; pass a budget with a smaller delta or epsilon"
+            )
+        return Amount(meter.currency.cap, terms.one_shot_delta)
+
+    def _settle(self, number: int, entry: Entry, meter: Meter, state: str) -> None:
+        self._check_process()  # a forked copy does not know what the run spent since
+        meter.close()
+        spent = entry.reserved
+        if not meter.events:
+            spent = Amount(0.0, 0.0)
+        elif self._filter is not None and isinstance(meter, AdditiveMeter):
+            spent = _amount(*meter.charged)
+        settled = replace(entry, spent=spent, events=tuple(as_events(meter.events)), state=state)
+        self._store.settle(self._terms, number, settled)
+
+
+class Part:
+    """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
+
+    __slots__ = ("_entry", "_number", "_purse", "meter")
+
+    def __init__(self, purse: Purse, number: int, entry: Entry, meter: Meter) -> None:
+        self._purse, self._number, self._entry, self.meter = purse, number, entry, meter
+
+    def settle(self, state: str = "spent") -> None:
+        """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
+        _validate.one_of(("spent", "failed"), state=state)
+        self._purse._settle(self._number, self._entry, self.meter, state)
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if not self.meter.closed:
+            self.settle("spent" if kind is None else "failed")
+
+
+def _promise(budget: Budget) -> dict[str, Any]:
+    return {"epsilon": float(budget.epsilon), "delta": float(budget.delta), "adjacency": budget.adjacency}
+
+
+def _amount(cost: Fraction, delta: Fraction) -> Amount:
+    return Amount(-_down(-cost), -_down(-delta))
+
+
+def _down(exact: Fraction) -> float:
+    """The largest float that is at most this."""
+    value = float(exact)
+    return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)

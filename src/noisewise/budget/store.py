@@ -1,0 +1,223 @@
+"""Where spending is written down: in memory, in a file, or whatever else keeps the protocol of :class:`Store`.
+
+A file ``spending.json`` holds one purse and a list of its runs, each with the same four keys::
+
+    {"terms":   {"epsilon", "delta", "adjacency",             what may be promised in all
+                 "filter":  null, or {"name", "order", "one_shot_delta"},
+                 "cap":     {"cost", "delta"}},               what may be spent: epsilons, or the filter's currency
+     "entries": [{"terms":    {"what", "epsilon", "delta", "adjacency", "meter"},   ``meter`` as it describes itself
+                  "reserved": {"cost", "delta"},              the most that the run may spend
+                  "spent":    null, or {"cost", "delta", "events"},                 null until the run is settled
+                  "state":    "reserved", "spent" or "failed"}]}
+
+An entry counts as what it reserved until it is settled, and then as what it spent: a run that was killed stays charged
+whole. A file that is not exactly of this shape is refused, never taken for an empty one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..atomic import write_atomically
+from ..events import Event, from_dict, to_dict
+from .meters import BudgetExhausted
+
+STATES = ("reserved", "spent", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What a run reserves or spends: a cost in the purse's unit, and a part of delta; finite floats, rounded up."""
+
+    cost: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for value in (self.cost, self.delta):
+            if type(value) is not float or not 0 <= value < math.inf:
+                raise ValueError(f"an amount is {value!r}; pass finite numbers >= 0")
+
+    def within(self, other: Amount) -> bool:
+        """Whether it is at most the other one in both."""
+        return self.cost <= other.cost and self.delta <= other.delta
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of a purse: its terms as plain data, the most it may spend, and what it did spend once that is known."""
+
+    terms: Mapping[str, Any]
+    reserved: Amount
+    spent: Amount | None = None
+    events: tuple[Event, ...] = ()
+    state: str = "reserved"
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES or (self.spent is None) != (self.state == "reserved"):
+            raise ValueError(f"a run in state {self.state!r} with spent {self.spent}; only reserved runs have none")
+        if self.spent is not None and not self.spent.within(self.reserved):
+            raise ValueError("a run spent more than it reserved")
+
+    @property
+    def counted(self) -> Amount:
+        """What it takes of the purse now."""
+        return self.reserved if self.spent is None else self.spent
+
+
+Entries = tuple[Entry, ...]
+
+
+def left_of(cap: Amount, entries: Entries) -> tuple[Fraction, Fraction]:
+    """What the runs leave of a cap, exactly."""
+    counted = [entry.counted for entry in entries]
+    cost = Fraction(cap.cost) - sum(Fraction(amount.cost) for amount in counted)
+    return cost, Fraction(cap.delta) - sum(Fraction(amount.delta) for amount in counted)
+
+
+class Store(Protocol):
+    """Keeps the runs of one purse. Each call is atomic, also against other processes, and durable when it returns."""
+
+    def entries(self, terms: Mapping[str, Any]) -> Entries:
+        """All runs so far; refused when the store belongs to a purse with other terms."""
+
+    def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
+        """Write down a run if the cap has room for all it reserves, and give it a number; else ``BudgetExhausted``."""
+
+    def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
+        """Put the settled run in the place of the reserved one; a run is settled once."""
+
+
+class _Kept:
+    """What a store does with its runs, whatever keeps them; ``_change`` edits all of them in one atomic step."""
+
+    def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
+        raise NotImplementedError
+
+    def entries(self, terms: Mapping[str, Any]) -> Entries:
+        return self._change(terms, lambda entries: entries)
+
+    def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
+        def edit(entries: Entries) -> Entries:
+            cost, delta = left_of(Amount(**terms["cap"]), entries)
+            if entry.reserved.cost > cost or entry.reserved.delta > delta:
+                raise BudgetExhausted(
+                    f"the run reserves {entry.reserved.cost:.6g} and delta {entry.reserved.delta:.3g}, but "
+                    f"{float(cost):.6g} and {float(delta):.3g} are left of the purse; ask for less"
+                )
+            return (*entries, entry)
+
+        return len(self._change(terms, edit)) - 1
+
+    def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
+        def edit(entries: Entries) -> Entries:
+            if number >= len(entries) or entries[number] != replace(settled, spent=None, events=(), state="reserved"):
+                raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
+            return (*entries[:number], settled, *entries[number + 1 :])
+
+        self._change(terms, edit)
+
+
+class Memory(_Kept):
+    """Nothing is written down: the purse is forgotten with the process."""
+
+    def __init__(self) -> None:
+        self._lock, self._entries = threading.Lock(), Entries()
+
+    def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
+        with self._lock:
+            self._entries = edit(self._entries)
+            return self._entries
+
+
+class SpendingFile(_Kept):
+    """One file, ``spending.json``: locked while it is changed, and replaced as a whole or not at all.
+
+    *Guarantee*: what :meth:`reserve` wrote is on the disk when it returns (the file and its folder are synced), and two
+    processes never both reserve the last of a budget. Killed at any moment, the file is the old one or the new one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
+        with self._locked():
+            entries = self._read(terms)
+            changed = edit(entries)
+            if changed is not entries:
+                document = {"terms": terms, "entries": [_to_dict(entry) for entry in changed]}
+                write_atomically(self.path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
+            return changed
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """A lock beside the file, which is never replaced; the system opens it when its holder dies."""
+        import fcntl  # not on every system, and needed only here
+
+        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self, terms: Mapping[str, Any]) -> Entries:
+        try:
+            with open(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
+                document = json.load(stream)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, RecursionError) as error:
+            raise self._damaged(type(error).__name__) from None
+        try:
+            _exactly(document, ("terms", "entries"), "the document")
+            entries = tuple(_from_dict(entry) for entry in document["entries"])
+            cap = Amount(**document["terms"]["cap"])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(str(error)) from None
+        if min(left_of(cap, entries)) < 0:
+            raise self._damaged("its runs take more than the cap")
+        if document["terms"] != json.loads(json.dumps(terms)):
+            raise ValueError(f"{self.path} belongs to a purse with other terms; pass the same ones, or another file")
+        return entries
+
+    def _damaged(self, why: str) -> ValueError:
+        return ValueError(
+            f"{self.path} is not a spending file that can be read ({why}); nothing can be spent until it is restored: "
+            "bring back a copy, do not delete it, for it says what was spent"
+        )
+
+
+def _to_dict(entry: Entry) -> dict[str, Any]:
+    def amount(value: Amount) -> dict[str, float]:
+        return {"cost": value.cost, "delta": value.delta}
+
+    spent = entry.spent and {**amount(entry.spent), "events": [to_dict(event) for event in entry.events]}
+    return {"terms": dict(entry.terms), "reserved": amount(entry.reserved), "spent": spent, "state": entry.state}
+
+
+def _from_dict(data: Any) -> Entry:
+    _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
+    _exactly(data["terms"], ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
+    _exactly(data["reserved"], ("cost", "delta"), "reserved")
+    entry = Entry(data["terms"], Amount(**data["reserved"]))
+    if (spent := data["spent"]) is not None:
+        _exactly(spent, ("cost", "delta", "events"), "spent")
+        events = tuple(from_dict(event) for event in spent["events"])
+        entry = replace(entry, spent=Amount(spent["cost"], spent["delta"]), events=events, state=data["state"])
+    if entry.state != data["state"]:
+        raise ValueError(f"a run in state {data['state']!r} has no spent")
+    return entry
+
+
+def _exactly(data: Any, keys: tuple[str, ...], what: str) -> None:
+    if not isinstance(data, dict) or set(data) != set(keys):
+        raise ValueError(f"{what} should have exactly {', '.join(keys)}")
