@@ -18,14 +18,14 @@ from scipy import stats
 
 from noisewise.budget import Budget
 from noisewise.curator import QUESTIONS
-from noisewise.curator.columns import ColumnRecords
 from noisewise.curator.facts import facts_of
-from noisewise.curator.noise import Stream
 from noisewise.curator.questions import HowAsked, rebuilt
 from noisewise.events import BoundedRange
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.noise import Stream
 from noisewise.records import records_of
+from noisewise.records.columns import ColumnRecords
 from noisewise.records.totals import Drawn, IntegerTotal
 
 FEATURES, SIGMA, SIZE = 3, 2.5, 4.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import compiled
-from ..kernels.gaps import mean_gap
+from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
 from .words import LARGEST, Words
 
@@ -21,10 +21,10 @@ Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple
 def kernel() -> Joined:
     """The compiled kernel of the gaps, or the reference."""
     if compiled():
-        from ..kernels import gaps_compiled
+        from . import gaps_compiled
 
         return gaps_compiled.joined
-    from ..kernels import gaps
+    from . import gaps
 
     return gaps.joined
 

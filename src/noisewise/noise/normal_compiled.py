@@ -1,4 +1,4 @@
-"""The cheap draw of :mod:`noisewise.kernels.normal`, compiled: the same operations, in blocks that stay in the cache."""
+"""The cheap draw of :mod:`noisewise.noise.normal_reference`, compiled: the same operations, in blocks that stay in the cache."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import jit, normal
-from .normal import (
+from ..kernels import jit
+from . import normal_reference
+from .normal_reference import (
     ANGLE,
     COSINE,
     ERROR,
@@ -188,4 +189,4 @@ def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
         answer[i] = answer.dtype.type(k[i]) * factor
 
 
-refined = jit(normal.refined)
+refined = jit(normal_reference.refined)
