@@ -19,6 +19,7 @@ from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Po
 from ..seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 from .shape import Nullable, check_shape
 from .statement import Verdict, text, training_meter, verify_data
+from .words import registered
 
 CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
 SETTINGS = {
@@ -188,7 +189,7 @@ def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float 
     if question in ITS_OWN:
         return True
     if question not in ("gradient", "gradient_norm", "choose"):
-        return False  # no such question
+        return registered(question) is not None  # its unit is its own
     if clip is None:
         return False
     if isinstance(mechanism, BoundedRange):

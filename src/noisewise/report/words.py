@@ -28,6 +28,7 @@ QUESTIONS = {
     "NormAtMost": "how many gradients are short",
     "OnePass": "one pass over the records",
     "PerturbedObjective": "the minimum of a perturbed objective",
+    **{name: name for name in ("Correct", "Descent", "SquaredError", "histograms")},
 }
 
 
@@ -191,8 +192,15 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def question(name: str) -> str:
-    """What was asked, in words; a name without words stays as it is."""
-    return QUESTIONS.get(name, name)
+    """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
+    return QUESTIONS.get(name) or getattr(registered(name), "words", name)
+
+
+def registered(name: str) -> Any:
+    """The question of that name in the curator's room, or None. The room needs torch: ask for what no table has."""
+    from .. import curator
+
+    return next((kind for kind in curator.QUESTIONS.values() if kind.name == name), None)
 
 
 def mechanism(event: Mapping[str, Any]) -> str:
