@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .budget import Budget
 from .curator import PublicCurator
-from .curator.desk import nobody_listens, unheard
+from .curator.desk import refuse_observers, unobserved
 from .data.checks import labels_of, names_of, public_pair, rows_of, same_length
 from .data.desk import our_words
 from .data.encode import Encoder
@@ -81,7 +81,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         What was fitted before stays as it was when this fails.
         """
-        nobody_listens()  # the method is somebody's object, made before this
+        refuse_observers()  # the method is somebody's object, made before this
         fresh = self._fresh()
         fresh._fit(X, y, public)
         return self._become(fresh)
@@ -101,7 +101,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
         mapped into memory, so that they need not fit into it.
         """
-        nobody_listens()  # the method is somebody's object, made before this
+        refuse_observers()  # the method is somebody's object, made before this
         fresh = self._fresh()
         fresh._fit_files(paths, public, separator, cache, reading, origin or Origin())
         return self._become(fresh)
@@ -233,7 +233,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _train(self, task: Task) -> None:
         """One private run."""
-        with unheard():
+        with unobserved():
             task, model = self._prepared(task)
             labels = as_labels(task.private.y, model)
         private, public, assumed, preparation = task.private, task.public, list(task.assumed), task.preparation

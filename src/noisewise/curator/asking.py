@@ -1,6 +1,6 @@
 """The shapes in which methods ask: thin, each one question handed to :meth:`Asking.ask`.
 
-A curator, one that also keeps what it released, one that answers from a tape, and one whose answers an auditor hears all
+A curator, one that also keeps what it released, one that answers from a tape, and one whose answers an auditor reads all
 share them, and differ in ``ask`` alone.
 """
 

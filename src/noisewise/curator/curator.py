@@ -25,7 +25,7 @@ from ..noise import Stream
 from ..records import records_of
 from ..records.grid import Store, in_memory
 from .asking import Asking
-from .desk import Desk, unheard
+from .desk import Desk, unobserved
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
 from .question import HowAsked, checked_noise, plain, rebuilt
@@ -67,7 +67,7 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
-        with unheard():  # a method has named its terms by now, and may have left something behind
+        with unobserved():  # a method has named its terms by now, and may have left something behind
             if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
                 raise ValueError(f"X must be 2-d with {model.features} columns and y 1-d, as long as X has rows")
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))

@@ -23,7 +23,7 @@ from .sampling import draw
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 
 
-def nobody_listens() -> None:
+def refuse_observers() -> None:
     """Refuse to touch rows while torch would tell somebody about them."""
     if torch._C._len_torch_dispatch_stack():
         raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
@@ -32,13 +32,13 @@ def nobody_listens() -> None:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def unobserved() -> Iterator[None]:
     """Whatever touches rows does so in here: no setting of a library that a stranger left behind is in force.
 
     An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
     handed the rows, and a profiler the shapes of batches; another default precision would change how rows are kept.
     """
-    nobody_listens()
+    refuse_observers()
     with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
         usual = torch.get_default_dtype()
         if usual is not torch.float32:
@@ -74,11 +74,11 @@ class Desk:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """The desk while a question is answered: one at a time, and nobody listens (:func:`unheard`)."""
+        """The desk while a question is answered: one at a time, and nobody looks on (:func:`unobserved`)."""
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
-        with self._lock, unheard():
+        with self._lock, unobserved():
             self._within = me
             try:
                 yield

@@ -1,4 +1,4 @@
-"""Objective perturbation: the minimiser of a convex objective with a random slope, found by Newton steps in the room."""
+"""Objective perturbation: the minimiser of a convex objective with a random slope, reached by Newton steps in the room."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .oneshot import ROUNDING, bounds, noised_end, plain_fields
 @dataclass(frozen=True, eq=False)
 class PerturbedObjective:
     """argmin of sum of losses + Lambda/2 ||theta - start||^2 + b.theta with b ~ N(0, s^2), Lambda >= l2 N: one number
-    of :class:`Terms` each, found to a gradient norm <= gamma, and output noise on top.
+    of :class:`Terms` each, solved to a gradient norm <= gamma, and output noise on top.
 
     *Guarantee*: (epsilon, delta)-DP, epsilon = e_hessian + e_gradient + e_output, delta in halves. Proof: theta fixes
     b = -(sum of gradients + Lambda (theta - start)), so its density is that of b there times det H, H the Hessian.

@@ -157,7 +157,7 @@ def rounded(
 ) -> int:
     """Block by block what the reference does for all pairs together."""
     _widely()
-    pairs, found = len(words) // 2, 0
+    pairs, count = len(words) // 2, 0
     scratch = np.empty((4, BLOCK), dtype=np.float32)
     radii, doubt = scratch[0], scratch[1]
     for start in range(0, pairs, BLOCK):
@@ -176,9 +176,9 @@ def rounded(
             if open_:
                 for i in range(len(answer)):
                     if doubt[i] > LIMIT:
-                        undecided[found] = first + i
-                        found += 1
-    return found
+                        undecided[count] = first + i
+                        count += 1
+    return count
 
 
 @jit

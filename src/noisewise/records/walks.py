@@ -91,7 +91,7 @@ class Perturbed:
     def minimiser(self, gamma: float, smoothness: float) -> Tensor:
         """theta with ||gradient|| <= gamma, by Newton's method with backtracking, however many rounds it takes.
 
-        There is no other way out: an answer that told whether the solver had finished would depend on the records.
+        There is no other way out: an answer that showed whether the solver had finished would depend on the records.
         ``smoothness``: a bound on the Hessian of one record's loss.
         """
         theta, smooth = self.start.clone(), len(self.rows) * smoothness + self.lam
