@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test attacks-old test-browser lint bench clean
+.PHONY: setup demo test mutants attacks-old test-browser lint bench clean
 
 setup: .venv/installed
 
@@ -16,6 +16,10 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest -n 2
+
+# One constant, sign or comparison of the trust base changed at a time: a test must notice each (docs/results/mutants.md).
+mutants: setup
+	$(BIN)/python tests/mutants/run.py
 
 # Every attack of tests/attacks/ in a temporary clone of the commit where it worked: each must fail there.
 attacks-old: setup

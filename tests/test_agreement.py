@@ -236,9 +236,17 @@ def test_what_is_no_folder_of_a_run(tmp_path):
         assert not verdict.holds and verdict.seal == "none" and verdict.epsilon is None
 
 
-def test_every_question_that_can_be_asked_is_known_to_verify():
+def test_every_question_that_can_be_asked_is_known_to_verify_and_to_the_report():
+    """From tables, for which no torch is loaded, that agree with the questions; or from the questions themselves."""
     from noisewise.curator import QUESTIONS
-    from noisewise.runs.agreement import ITS_OWN, UNITS
+    from noisewise.curator.question import HowAsked
+    from noisewise.report import words
+    from noisewise.runs.agreement import UNITS
 
-    names = {kind.name for kind in QUESTIONS.values()}
-    assert names <= {*ITS_OWN, *UNITS, "gradient", "gradient_norm", "choose"}
+    for kind in QUESTIONS.values():
+        assert words.registered(kind.name) is kind
+        assert words.question(kind.name) in (kind.words, kind.name)
+        if kind.name in UNITS:
+            moves = kind.cases(1)[0].moves(HowAsked("add_remove", ("full",), 1.0, 1.0, 1))
+            assert UNITS[kind.name] == pytest.approx((moves[0], moves[1] / 2), rel=1e-5)
+    assert words.registered("Everything") is None and words.question("Everything") == "Everything"

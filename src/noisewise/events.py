@@ -240,6 +240,16 @@ def _plain(value: Any, kind: type[Any]) -> Any:
     return kind(value)
 
 
+def plain_sampling(sampling: Sampling) -> Sampling:
+    """The same sampling made of a plain string and float; anything else is refused."""
+    match sampling:
+        case ("full",):
+            return FULL
+        case ("poisson" | "fixed" as kind, rate):
+            return ("poisson" if kind == "poisson" else "fixed", float(rate))
+    raise ValueError('sampling must be ("full",), ("poisson", rate) or ("fixed", rate)')
+
+
 def sampled(sampling: Sampling, event: Mechanism) -> Leaf:
     """The event that ``event`` becomes when it runs on a batch: the one place where sampling meets accounting.
 

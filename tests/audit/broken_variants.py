@@ -22,11 +22,11 @@ import noisewise.train as loop
 from noisewise.accounting import pld
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Asking, Curator
-from noisewise.curator.noise import Stream
 from noisewise.curator.sampling import expected_size
 from noisewise.events import BoundedRange, Gaussian, Repeated
 from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.noise import Stream
 from noisewise.records.linear import FINE, LinearRecords
 from noisewise.records.totals import Drawn, IntegerTotal
 

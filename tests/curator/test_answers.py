@@ -28,7 +28,7 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
-from noisewise.curator.questions import HowAsked, plain
+from noisewise.curator.question import HowAsked, plain
 from noisewise.events import BoundedRange, FixedBatch, Gaussian, Poisson
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax

@@ -10,13 +10,14 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, PlanMeter
 from noisewise.curator import Curator
-from noisewise.curator.objective import PerturbedObjective, minimiser, terms
+from noisewise.curator.objective import PerturbedObjective, terms
 from noisewise.curator.oneshot import Descent, OnePass, descent_unit, pass_noise
 from noisewise.events import ApproximateDP
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
+from noisewise.records.walks import Perturbed, rows_of
 
 
 def facts(features=1, size=100.0, loss=None):
@@ -94,7 +95,7 @@ def test_the_solver_of_a_perturbed_objective_has_no_way_to_fail():
         rows[-1] = torch.tensor(last)
         batch = records_of(model, rows, -torch.ones(20_000)).float_rows()
         b = torch.zeros(2, dtype=torch.float64)
-        theta = minimiser(b, chosen, start, model, batch, known)
+        theta = Perturbed(model, rows_of(batch, 1.0), b, chosen.strong_convexity, start).minimiser(chosen.gamma, 0.25)
         slopes = torch.sigmoid(rows.double() @ theta)
         gradient = slopes @ rows.double() + chosen.strong_convexity * (theta - start.double())
         assert float(gradient.norm()) <= chosen.gamma * 1.01

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from purse import with_purse
 from scipy import stats
 
+from noisewise.accounting.joint import joint_noise, split_noise
 from noisewise.budget import Budget
 from noisewise.curator import Gradient, PublicCurator
-from noisewise.curator.options import joint_noise, split_noise
-from noisewise.curator.questions import HowAsked, plain
+from noisewise.curator.question import HowAsked, plain
 from noisewise.events import FixedBatch, Gaussian, Poisson
 from noisewise.gradients import MLP, Linear, clipped_sum_and_count, leading_subspace, per_record
 from noisewise.losses import Hinge, Logistic, Softmax, Squared

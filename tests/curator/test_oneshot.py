@@ -14,25 +14,18 @@ from purse import with_purse
 from scipy import integrate, stats
 
 from noisewise.accounting.gdp import delta_of
+from noisewise.accounting.pair import pair_mu
 from noisewise.budget import Budget
-from noisewise.curator import Descent, OnePass, PerturbedObjective, oneshot
+from noisewise.curator import Descent, OnePass, PerturbedObjective
 from noisewise.curator.facts import facts_of
-from noisewise.curator.noise import Stream
-from noisewise.curator.objective import Terms, _pair_mu, minimiser, terms
-from noisewise.curator.oneshot import (
-    bounds,
-    descend,
-    descent_unit,
-    gradient_sum,
-    pass_noise,
-    rows_of,
-    walk_once,
-    weight,
-)
+from noisewise.curator.objective import terms
+from noisewise.curator.oneshot import bounds, descent_unit, pass_noise
 from noisewise.events import ApproximateDP, Gaussian
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.records import records_of
+from noisewise.noise import Stream
+from noisewise.records import records_of, walks
+from noisewise.records.walks import Perturbed, gradient_sum, rows_of, weight
 
 ADJACENCIES = ("add_remove", "replace_one")
 LOSSES = {
@@ -118,7 +111,7 @@ def test_one_record_moves_the_last_iterate_of_a_descent_by_no_more_than_its_sens
         walk = Descent(start, int(rng.choice([1, 2, 10, 40])), eta, 1.0, l2, radius)
         unit = descent_unit(walk, facts, size) * (2 if adjacency == "replace_one" else 1)
         ends = [
-            descend(walk, model, float_rows(model, *data), facts, size) for data in neighbours(model, n, adjacency, rng)
+            walk.exact(model, float_rows(model, *data), facts, size) for data in neighbours(model, n, adjacency, rng)
         ]
         moved = float((ends[0] - ends[1]).norm())
         assert moved <= unit
@@ -132,7 +125,7 @@ def test_the_sensitivity_of_a_descent_is_reached_and_half_of_it_is_not_enough():
     facts = facts_for(model, "replace_one", 4.0)
     walk = Descent(torch.zeros(1), 3, 0.01, 1.0)
     X = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
-    a, b = (descend(walk, model, float_rows(model, X, torch.tensor([1.0, 1, 1, y])), facts, 4.0) for y in (1.0, -1.0))
+    a, b = (walk.exact(model, float_rows(model, X, torch.tensor([1.0, 1, 1, y])), facts, 4.0) for y in (1.0, -1.0))
     moved, unit = float((a - b).norm()), descent_unit(walk, facts, 4.0)
     assert unit == pytest.approx(0.01 * 3 / 4, rel=1e-5)
     assert 1.999 * unit < moved <= 2 * unit
@@ -143,8 +136,7 @@ def test_the_sensitivity_of_the_squared_loss_is_reached_at_the_edge_of_a_small_b
     facts = facts_for(model, "replace_one", 4.0)
     walk = Descent(start, 1, 0.001, 1.0, radius=0.01)
     a, b = (
-        descend(walk, model, float_rows(model, torch.tensor([[x]]), torch.tensor([-1.0])), facts, 4.0)
-        for x in (0.0, 1.0)
+        walk.exact(model, float_rows(model, torch.tensor([[x]]), torch.tensor([-1.0])), facts, 4.0) for x in (0.0, 1.0)
     )
     assert 0.99 < float((a - b).norm()) / descent_unit(walk, facts, 4.0) <= 1
 
@@ -156,7 +148,7 @@ def test_rounding_parts_neighbours_by_no_more_than_is_charged(multiplier):
     facts = facts_for(model, "add_remove", size)
     walk = Descent(torch.tensor([999.0]), 1, 1.1 * 2.0**-33 * 999 * size / multiplier, multiplier)
     rows = float_rows(model, torch.ones(n, 1), -torch.ones(n))
-    ends = [float(descend(walk, model, rows._replace(rows=rows.rows[:m], labels=rows.labels[:m]), facts, size))
+    ends = [float(walk.exact(model, rows._replace(rows=rows.rows[:m], labels=rows.labels[:m]), facts, size))
             for m in range(1, n)]  # fmt: skip
     moved = max(abs(a - b) for a, b in pairwise(ends))
     assert moved > 2 * walk.step_size / size, "exact arithmetic would move it by less"
@@ -191,12 +183,12 @@ def test_a_wrong_size_breaks_the_sensitivity_without_the_weight_and_not_with_it(
     facts = facts_for(model, "add_remove", size)
 
     def moved():
-        ends = [descend(walk, model, float_rows(model, X[:m], y[:m]), facts, size) for m in (n, n + 1)]
+        ends = [walk.exact(model, float_rows(model, X[:m], y[:m]), facts, size) for m in (n, n + 1)]
         return float((ends[0] - ends[1]).norm())
 
     unit = descent_unit(walk, facts, size)
     assert moved() <= unit
-    monkeypatch.setattr(oneshot, "weight", PLAIN[plain])
+    monkeypatch.setattr(walks, "weight", PLAIN[plain])
     assert moved() > 1.5 * unit
 
 
@@ -271,7 +263,7 @@ def test_one_pass_is_no_easier_to_tell_apart_than_promised(l2):
     def ends(label, noise_multiplier, seed):
         walk = OnePass(torch.zeros(1), torch.zeros(3, 1), torch.ones(3), 0.005, noise_multiplier, l2)
         batch, stream = float_rows(model, torch.tensor([[1.0]]), torch.tensor([label])), Stream(seed)
-        return np.array([float(walk_once(walk, model, batch, facts, stream)) for _ in range(walks)])
+        return np.array([float(walk.walked(model, batch, facts, stream)) for _ in range(walks)])
 
     def advantage(noise_multiplier):
         return (ends(1.0, noise_multiplier, 1) > 0).mean() + (ends(-1.0, noise_multiplier, 2) <= 0).mean() - 1
@@ -309,7 +301,7 @@ def gradient_delta(e, m, adjacency):
 
 def test_the_closed_form_for_a_replaced_record_is_the_integral():
     for e, delta in [(0.05, 1e-9), (1.0, 1e-6), (5.0, 1e-3)]:
-        assert gradient_delta(e, _pair_mu(e, delta), "replace_one") == pytest.approx(delta, rel=1e-4)
+        assert gradient_delta(e, pair_mu(e, delta), "replace_one") == pytest.approx(delta, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["logistic", "huber_hinge", "weighted"])
@@ -319,9 +311,8 @@ def test_the_solver_reaches_gamma_for_any_records_and_any_b(name):
         batch = float_rows(model, *some_rows(model, n, rng))
         facts = facts_for(model, size=100.0)
         b, start = torch.tensor(rng.normal(size=4)) * b_size, torch.tensor(rng.normal(size=4))
-        chosen = Terms(0.1, 0.1, 0.1, lam, b_size, 1e-9, 0.0, 1.0)
-        theta = minimiser(b, chosen, start, model, batch, facts)
         rows, labels = rows_of(batch, 1.0)
+        theta = Perturbed(model, rows_of(batch, 1.0), b, lam, start).minimiser(1e-9, bounds(facts)[1])
         assert float((gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b).norm()) <= 1e-9
 
 
@@ -378,9 +369,7 @@ def test_the_answers_carry_the_promised_noise_and_are_paid_as_promised():
     model = model_for(Logistic())
     walk = Descent(torch.zeros(3), 5, 0.5, 3.0, 0.1)
     curator, draws = room(model), []
-    exact = descend(
-        walk, model, float_rows(model, *some_rows(model, 50, np.random.default_rng(0))), curator.facts, 50.0
-    )
+    exact = walk.exact(model, float_rows(model, *some_rows(model, 50, np.random.default_rng(0))), curator.facts, 50.0)
     for _ in range(2000):
         answer = curator.last_iterate(walk)
         draws.append((answer.value.double() - exact).numpy() / answer.noise_std)

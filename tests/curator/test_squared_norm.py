@@ -17,7 +17,7 @@ from test_answers import accepted_and_wrong_ones_not, clipped_sum, data, room
 
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import GradientNorm
-from noisewise.curator.questions import HowAsked, plain
+from noisewise.curator.question import HowAsked, plain
 from noisewise.events import FixedBatch, Gaussian, Poisson
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax, Squared

@@ -106,7 +106,7 @@ def test_a_purchase_is_a_part_of_the_budget_and_says_what_it_bought(tmp_path):
 
 def test_a_simulation_does_not_buy_with_the_noise_it_trains_with(tmp_path):
     from noisewise.curator import columns
-    from noisewise.curator.noise import Stream
+    from noisewise.noise import Stream
 
     seeds = []
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +87,15 @@ def test_what_is_kept_is_dropped_when_any_kernel_changes(monkeypatch):
     changed = kernels.jit(add)
     assert changed(2, 3) == 5
     assert sum(changed.stats.cache_hits.values()) == 0
+
+
+def test_all_sources_of_kernels_are_known():
+    package = Path(kernels.__file__).parent
+    stamped = {path for pattern in kernels.SOURCES for path in package.glob(pattern)}
+    compiled = {
+        path for path in package.rglob("*.py") if re.search(r"@(kernels\.)?jit$", path.read_text(), re.MULTILINE)
+    }
+    assert len(compiled) >= 4 and compiled <= stamped
 
 
 @pytest.mark.parametrize("name", ["_load_overload", "_save_overload"])

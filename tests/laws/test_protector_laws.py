@@ -20,8 +20,8 @@ import noisewise as nw
 import noisewise.train as loop
 from noisewise.accounting.gdp import mu_of
 from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
-from noisewise.curator import Curator
-from noisewise.curator.gradient import LEAST_CLIP, Gradient
+from noisewise.curator import Curator, Gradient
+from noisewise.curator.question import CLIPS
 from noisewise.curator.questions import Sum
 from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
@@ -396,10 +396,10 @@ def test_the_clip_is_what_the_curator_used_and_stays_in_its_range(kind, factor, 
     path = saved(folder, kind, norm_share=0.1)
     for typical, expected in [
         (0.5, 0.5 * factor),
-        (LEAST_CLIP, max(LEAST_CLIP * factor, LEAST_CLIP)),
+        (CLIPS[0], max(CLIPS[0] * factor, CLIPS[0])),
         (1e6, min(1e6 * factor, 1e6)),
     ]:
         result = run(L2P(protector=path, steps=STEPS, max_grad_norm=typical), MODELS["logistic"])
         clips = {line.question: line.clip for line in result.trace}
         assert clips["gradient"] == pytest.approx(expected, rel=1e-5) and clips["gradient_norm"] == clips["gradient"]
-        assert result.trace[2].clip == pytest.approx(min(max(typical, LEAST_CLIP), 1e6)), "the first norm: public facts"
+        assert result.trace[2].clip == pytest.approx(min(max(typical, CLIPS[0]), 1e6)), "the first norm: public facts"

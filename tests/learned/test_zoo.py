@@ -191,7 +191,7 @@ def test_a_missing_file_is_refused_with_what_there_is(tmp_path):
         with pytest.raises(ValueError, match=r"no such file.*clear"):
             load(missing)
     with pytest.raises(ValueError, match="no such file"):
-        named("unheard-of")
+        named("unobserved-of")
 
 
 # --- what comes with the package ------------------------------------------------------------------------------------

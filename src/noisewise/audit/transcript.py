@@ -17,8 +17,9 @@ how much they change from one gradient to the next. Any number is fair: an audit
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -28,18 +29,19 @@ from torch import Tensor
 
 from ..budget import Terms
 from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
-from ..curator.noise import Stream
 from ..curator.objective import Terms as ObjectiveTerms
 from ..curator.objective import terms as objective_terms
-from ..curator.oneshot import descend, gradient_sum, pass_noise, rows_of, walk_once
-from ..curator.questions import HowAsked, rebuilt
+from ..curator.oneshot import pass_noise
+from ..curator.question import HowAsked, rebuilt
 from ..curator.sampling import expected_size, fixed_size
 from ..events import FULL, Sampling
 from ..gradients import Linear
 from ..methods import Method
 from ..methods.size import size_noise
+from ..noise import Stream
 from ..records import records_of
 from ..records.totals import Drawn
+from ..records.walks import gradient_sum, rows_of
 from .canaries import Neighbours
 
 Floats = npt.NDArray[np.float64]
@@ -148,10 +150,10 @@ class Watched(Asking):
         answer = self._curator.last_iterate(walk)
         model, facts, size, std = self._witness.model, self._curator.facts, self._size(FULL), answer.noise_std
         if isinstance(walk, Descent):
-            centres = self._witness.centres(lambda records: descend(walk, model, records.float_rows(), facts, size))
+            centres = self._witness.centres(lambda records: walk.exact(model, records.float_rows(), facts, size))
         else:
             quiet = cast(Stream, _Quiet())
-            centres = self._witness.centres(lambda records: walk_once(walk, model, records.float_rows(), facts, quiet))
+            centres = self._witness.centres(lambda records: walk.walked(model, records.float_rows(), facts, quiet))
             steps = self._witness.common + 1 + walk.passes * len(walk.public_rows)
             std = walk.step_size * pass_noise(walk, facts) * math.sqrt(steps)
         self._witness.noised(answer.value.double().numpy(), centres, std)
@@ -222,8 +224,8 @@ def _terms(numbers: tuple[float, ...], start: tuple[float, ...], facts: Facts) -
 class _Quiet:
     """A stream that adds nothing: where a walk would go without noise."""
 
-    def noised(self, total: Tensor, std: float) -> Tensor:
-        return total
+    def vectors(self, dimension: int, std: float) -> Iterator[Tensor]:
+        return repeat(torch.zeros(dimension, dtype=torch.float64))
 
 
 def _curvature(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor, h: float = 1e-5) -> Tensor:

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from . import columns, questions
+from ..facts import Answer, Facts
+from . import columns
 from .asking import Asking
 from .curator import Curator
-from .facts import Answer, Facts
-from .gradient import Choice, Gradient, GradientNorm
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass
 from .public import PublicCurator
 from .questions import QUESTIONS
-from .statistics import (
-    Correct,
-    Count,
-    CrossMoment,
-    FirstMoment,
-    MinEigenvalue,
-    NormAtMost,
-    SecondMoment,
-    SquaredError,
-    SquaredLength,
-)
+from .questions.at_theta import Correct, NormAtMost, SquaredError
+from .questions.choice import Choice
+from .questions.gradient import Gradient
+from .questions.gradient_norm import GradientNorm
+from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 
-assert columns  # its question is one of the room's
-questions.close()
-
-__all__ = [
-    "QUESTIONS",
-    "Answer",
-    "Asking",
-    "Choice",
-    "Correct",
-    "Count",
-    "CrossMoment",
-    "Curator",
-    "Descent",
-    "Facts",
-    "FirstMoment",
-    "Gradient",
-    "GradientNorm",
-    "MinEigenvalue",
-    "NoisyWalk",
-    "NormAtMost",
-    "OnePass",
-    "PerturbedObjective",
-    "PublicCurator",
-    "SecondMoment",
-    "SquaredError",
-    "SquaredLength",
-]
+__all__ = ["Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
+__all__ += ["QUESTIONS", "Choice", "Descent", "Gradient", "GradientNorm", "NoisyWalk", "OnePass", "PerturbedObjective"]
+__all__ += ["Count", "CrossMoment", "FirstMoment", "MinEigenvalue", "SecondMoment", "SquaredLength"]
+__all__ += ["Correct", "NormAtMost", "SquaredError"]

@@ -1,6 +1,6 @@
 """The shapes in which methods ask: thin, each one question handed to :meth:`Asking.ask`.
 
-A curator, one that also keeps what it released, one that answers from a tape, and one whose answers an auditor hears all
+A curator, one that also keeps what it released, one that answers from a tape, and one whose answers an auditor reads all
 share them, and differ in ``ask`` alone.
 """
 
@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from torch import Tensor
 
 from ..events import FULL, Sampling
-from .facts import Answer
-from .gradient import Choice, Gradient, GradientNorm
-from .questions import plain
+from ..facts import Answer
+from .question import plain
+from .questions.choice import Choice
+from .questions.gradient import Gradient
+from .questions.gradient_norm import GradientNorm
+
+
+class GradientOptions(TypedDict, total=False):
+    """What a gradient may be asked with: see :class:`~noisewise.curator.questions.gradient.Gradient`."""
+
+    scale: Tensor | None
+    basis: Tensor | None
+    quantile_at: float | None
+    count_noise_multiplier: float | None
 
 
 class Asking(ABC):
@@ -34,24 +45,20 @@ class Asking(ABC):
         clip: float,
         noise_multiplier: float,
         sampling: Sampling = FULL,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
-        quantile_at: float | None = None,
-        count_noise_multiplier: float | None = None,
+        **options: Unpack[GradientOptions],
     ) -> Answer:
-        """The noised mean of clipped gradients at theta: :class:`~noisewise.curator.gradient.Gradient`."""
-        question = Gradient.of(theta, clip, scale, basis, quantile_at, count_noise_multiplier)
-        return self.ask(question, noise=noise_multiplier, sampling=sampling)
+        """The noised mean of clipped gradients at theta: :class:`~noisewise.curator.questions.gradient.Gradient`."""
+        return self.ask(Gradient.of(theta, clip, **options), noise=noise_multiplier, sampling=sampling)
 
     def gradient_norm(
         self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False
     ) -> Answer:
-        """Its norm, or the square: :class:`~noisewise.curator.gradient.GradientNorm`."""
+        """Its norm, or the square: :class:`~noisewise.curator.questions.gradient_norm.GradientNorm`."""
         question = GradientNorm(plain(theta), plain(clip), bool(squared))
         return self.ask(question, noise=noise_multiplier, sampling=sampling)
 
     def choose(self, thetas: Sequence[Tensor], *, loss_bound: float, epsilon: float, sampling: Sampling = FULL) -> int:
-        """The index of a candidate with a small loss: :class:`~noisewise.curator.gradient.Choice`."""
+        """The index of a candidate with a small loss: :class:`~noisewise.curator.questions.choice.Choice`."""
         question = Choice(tuple(plain(theta) for theta in thetas), plain(loss_bound))
         return int(self.ask(question, noise=epsilon, sampling=sampling).value)
 

@@ -18,23 +18,20 @@ from torch import Tensor
 
 from ..arithmetic import Arithmetic
 from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
-from ..events import FULL, ApproximateDP, Event, Gaussian, Sampling
+from ..events import FULL, Sampling, plain_sampling
+from ..facts import Answer, Facts, Released, facts_of
 from ..gradients import Linear, Model
+from ..noise import Stream
 from ..records import records_of
-from ..records.grid import Store, in_memory, power_of_two_above
-from ..records.totals import IntegerTotal
+from ..records.grid import Store, in_memory
 from .asking import Asking
-from .desk import Desk, checked_noise, unheard
-from .facts import Answer, Facts, Released, facts_of
-from .gradient import Gradient
-from .noise import Stream
-from .objective import PerturbedObjective, minimiser, terms
-from .oneshot import Descent, NoisyWalk, OnePass, descend, descent_unit, pass_noise, walk_once
-from .questions import HowAsked, plain, rebuilt, released
+from .desk import Desk, unobserved
+from .objective import PerturbedObjective
+from .oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
+from .question import HowAsked, checked_noise, plain, rebuilt
+from .questions.gradient import Gradient
+from .questions.moments import Count
 from .sampling import expected_size
-from .statistics import Count
-
-FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its end is put on
 
 
 class Curator(Asking):
@@ -70,16 +67,14 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
-        with unheard():  # a method has named its terms by now, and may have left something behind
+        with unobserved():  # a method has named its terms by now, and may have left something behind
             if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
-                raise ValueError(
-                    f"X must be 2-d with {model.features} columns and y 1-d with as many entries as X has rows"
-                )
+                raise ValueError(f"X must be 2-d with {model.features} columns and y 1-d, as long as X has rows")
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
         self.__facts = facts_of(model, replace(meter.budget), size=size, row_bound=float(row_bound))
-        self.__arithmetic = self.__desk.records.arithmetic
+        self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
     @property
     def facts(self) -> Facts:
@@ -99,8 +94,7 @@ class Curator(Asking):
     @property
     def arithmetic(self) -> Arithmetic:
         """How exact the sums and the noise of what was released are."""
-        arithmetic: Arithmetic = self.__arithmetic
-        return arithmetic
+        return self.__arithmetic
 
     @property
     def simulation(self) -> bool:
@@ -114,21 +108,9 @@ class Curator(Asking):
         """
         return self.__asked(rebuilt(question), noise, sampling)
 
-    def gradient(
-        self,
-        theta: Tensor,
-        *,
-        clip: float,
-        noise_multiplier: float,
-        sampling: Sampling = FULL,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
-        quantile_at: float | None = None,
-        count_noise_multiplier: float | None = None,
-    ) -> Answer:
+    def gradient(self, theta: Tensor, *, noise_multiplier: float, sampling: Sampling = FULL, **asked: Any) -> Answer:
         """:meth:`Asking.gradient`, made of plain numbers here and so not rebuilt: training asks little else."""
-        asked = Gradient.of(theta, clip, scale, basis, quantile_at, count_noise_multiplier)
-        return self.__asked(asked, noise_multiplier, sampling)
+        return self.__asked(Gradient.of(theta, **asked), noise_multiplier, sampling)
 
     def __asked(self, asked: Any, noise: float, sampling: Sampling) -> Answer:
         """The answer to a question that nobody else holds."""
@@ -152,22 +134,7 @@ class Curator(Asking):
         """
         if type(walk) not in (Descent, OnePass):
             raise TypeError(f"{type(walk).__name__} is not a walk; pass frozen data, Descent(...) or OnePass(...)")
-        walk = _rebuilt_walk(walk, self.__facts.dimension)
-        size, event, facts = self.__known_size(), Gaussian(checked_noise(walk.noise_multiplier)), self.__facts
-        std = (
-            event.noise_multiplier * descent_unit(walk, facts, size)
-            if isinstance(walk, Descent)
-            else walk.step_size * pass_noise(walk, facts)
-        )
-        with self.__desk.closed():
-            self.__desk.meter.spend(event)
-            if isinstance(walk, Descent):
-                end = descend(walk, self.__linear(), self.__desk.records.float_rows(), facts, size)
-                value = self.__noised(end, std, event.noise_multiplier)
-            else:
-                end = walk_once(walk, self.__linear(), self.__desk.records.float_rows(), facts, self.__desk.stream)
-                value = _on_public_grid(end, std)
-            return self.__float_answer(type(walk).__name__, event, value, std)
+        return self.__ended(walk)
 
     def minimise(self, objective: PerturbedObjective) -> Answer:
         """The minimiser of a randomly perturbed objective; ``noise_std`` is that of the small noise on top of it.
@@ -176,36 +143,19 @@ class Curator(Asking):
         """
         if type(objective) is not PerturbedObjective:
             raise TypeError(f"{type(objective).__name__} is not an objective; pass PerturbedObjective(...)")
-        objective = _rebuilt_walk(objective, self.__facts.dimension)
-        event = ApproximateDP(objective.epsilon, objective.delta)
-        chosen = terms(objective, self.__facts, self.__known_size())
+        return self.__ended(objective)
+
+    def __ended(self, asked: Any) -> Answer:
+        """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
+        whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
+        event, std = whole.event(), whole.noise_std(facts, size)
         with self.__desk.closed():
             self.__desk.meter.spend(event)
-            b = self.__desk.stream.noised(torch.zeros(self.__facts.dimension, dtype=torch.float64), chosen.noise_std)
-            rows, facts = self.__desk.records.float_rows(), self.__facts
-            found = minimiser(b, chosen, objective.start, self.__linear(), rows, facts)
-            value = self.__noised(found, chosen.output_std, chosen.output_multiplier)
-            return self.__float_answer("PerturbedObjective", event, value, chosen.output_std)
-
-    def __noised(self, end: Tensor, std: float, multiplier: float) -> Tensor:
-        """The end of a float iteration with exact noise: it is put on a grid of about std 2^-28 first.
-
-        The grid is a power of two, so that dividing by it is exact. Rounding moves each coordinate by at most half a
-        step, so two neighbours by at most sqrt(d) steps more, which is charged: noise grows by the factor
-        1 + multiplier sqrt(d) 2^-28.
-        """
-        step = power_of_two_above(std / FINE_NOISE) / 2
-        whole = np.rint(np.clip(end.numpy() / step, -(2.0**62), 2.0**62)).astype(np.int64)
-        wider = 1 + multiplier * math.sqrt(len(whole)) / FINE_NOISE
-        total = IntegerTotal(whole, 1, step)
-        return torch.from_numpy(released(total, wider, std, self.__desk.stream).astype(np.float32))
-
-    def __float_answer(self, name: str, event: Event, value: Tensor, std: float) -> Answer:
-        answer = Answer(value, std)
-        self.__desk.log(name, event, None, answer, norm=True)
-        self.__arithmetic = self.__arithmetic.bounded(
-            "whole walks and minimisers run in double precision, with a margin"
-        )
+            end = whole.end(self.__linear(), self.__desk.records.float_rows(), facts, size, self.__desk.stream)
+            answer = Answer(end, std)
+            self.__desk.log(type(whole).__name__, event, None, answer, norm=True)
+            walked = "whole walks and minimisers run in double precision, with a margin"
+            self.__arithmetic = self.__arithmetic.bounded(walked)
         return answer
 
     def release_size(self, *, noise_multiplier: float) -> float:
@@ -223,9 +173,8 @@ class Curator(Asking):
         The bound on the rows grows by the matrix's spectral norm.
         """
         features, entries = self.__facts.features, plain(matrix)
-        if not isinstance(entries, np.ndarray) or entries.shape != (features, features):
-            raise ValueError(f"matrix must be a finite {features} x {features} matrix")
-        if not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
+        square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
+        if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
         step = torch.from_numpy(entries.astype(np.float64))
         basis = step if self.__basis is None else self.__basis @ step
@@ -254,29 +203,3 @@ class Curator(Asking):
         raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
 
     __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse
-
-
-def _rebuilt_walk(walk: Any, dimension: int) -> Any:
-    """The same walk or objective made anew from plain numbers and tensors."""
-    fields = {name: plain(getattr(walk, name)) for name in walk.__dataclass_fields__}
-    if fields["start"].shape != (dimension,):
-        raise ValueError(f"start has shape {fields['start'].shape}; pass a flat vector of {dimension}")
-    tensors = {name: torch.from_numpy(part) for name, part in fields.items() if isinstance(part, np.ndarray)}
-    whole = {name: int(fields[name]) for name in ("steps", "passes") if name in fields}
-    return type(walk)(**{**fields, **tensors, **whole})
-
-
-def _on_public_grid(value: Tensor, std: float) -> Tensor:
-    """Rounded to a power of two below std/32: what is released shows nothing finer."""
-    grid = 2.0 ** math.floor(math.log2(std / 32))
-    return ((value / grid).round() * grid).float()
-
-
-def plain_sampling(sampling: Sampling) -> Sampling:
-    """The same sampling made of a plain string and float; anything else is refused."""
-    match sampling:
-        case ("full",):
-            return FULL
-        case ("poisson" | "fixed" as kind, rate):
-            return ("poisson" if kind == "poisson" else "fixed", float(rate))
-    raise ValueError('sampling must be ("full",), ("poisson", rate) or ("fixed", rate)')

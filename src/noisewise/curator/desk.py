@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -12,48 +14,40 @@ import torch
 
 from ..budget import AdditiveMeter, MeterView, PlanMeter
 from ..events import Event, rebuilt, sampled
+from ..facts import Answer, Facts, Released
+from ..noise import Stream
 from ..records.totals import Drawn
-from .facts import Answer, Facts, Released
-from .noise import Stream
-from .questions import MOST_NOISE, HowAsked, plain
+from .question import HowAsked
 from .sampling import draw
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 
 
-def nobody_listens() -> None:
+def refuse_observers() -> None:
     """Refuse to touch rows while torch would tell somebody about them."""
     if torch._C._len_torch_dispatch_stack():
         raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
     if torch._C._autograd._profiler_enabled():
-        raise RuntimeError(
-            "a profiler of torch is on, which would see how many records there are; stop it before asking"
-        )
+        raise RuntimeError("a profiler of torch is on, which would see how many records there are; stop it first")
 
 
-class unheard:  # noqa: N801 - used as a statement, with unheard():
+@contextmanager
+def unobserved() -> Iterator[None]:
     """Whatever touches rows does so in here: no setting of a library that a stranger left behind is in force.
 
     An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
     handed the rows, and a profiler the shapes of batches; another default precision would change how rows are kept.
     """
-
-    __slots__ = ("_errors", "_functions", "_usual")
-
-    def __enter__(self) -> None:
-        nobody_listens()
-        self._errors, self._functions = np.errstate(all="ignore"), torch._C.DisableTorchFunction()
-        self._errors.__enter__()
-        self._functions.__enter__()
-        self._usual = torch.get_default_dtype()
-        if self._usual is not torch.float32:
+    refuse_observers()
+    with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+        usual = torch.get_default_dtype()
+        if usual is not torch.float32:
             torch.set_default_dtype(torch.float32)
-
-    def __exit__(self, *error: Any) -> None:
-        if self._usual is not torch.float32:
-            torch.set_default_dtype(self._usual)
-        self._functions.__exit__(*error)
-        self._errors.__exit__(*error)
+        try:
+            yield
+        finally:
+            if usual is not torch.float32:
+                torch.set_default_dtype(usual)
 
 
 class Desk:
@@ -78,9 +72,18 @@ class Desk:
             self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
         return answer
 
-    def closed(self) -> Closed:
-        """One question at a time, and nobody listens: :class:`unheard`."""
-        return Closed(self)
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """The desk while a question is answered: one at a time, and nobody looks on (:func:`unobserved`)."""
+        me = threading.get_ident()
+        if self._within == me:
+            raise RuntimeError("a question is being answered; ask the next one when it is done")
+        with self._lock, unobserved():
+            self._within = me
+            try:
+                yield
+            finally:
+                self._within = 0
 
     def released(self) -> tuple[Released, ...]:
         """The trace with events of its own: whoever changes one changes nothing here."""
@@ -93,37 +96,3 @@ class Desk:
             value = answer.value.numpy()
             length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
         self.trace.append(Released(question, event, clip, answer.noise_std, length, self.meter.spent_fraction))
-
-
-class Closed(unheard):
-    """The desk while a question is answered."""
-
-    __slots__ = ("_desk",)
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    def __enter__(self) -> None:
-        desk, me = self._desk, threading.get_ident()
-        if desk._within == me:
-            raise RuntimeError("a question is being answered; ask the next one when it is done")
-        desk._lock.acquire()
-        try:
-            super().__enter__()
-        except BaseException:
-            desk._lock.release()
-            raise
-        desk._within = me
-
-    def __exit__(self, *error: Any) -> None:
-        self._desk._within = 0
-        super().__exit__(*error)
-        self._desk._lock.release()
-
-
-def checked_noise(noise: Any) -> float:
-    """A plain number that noise can have."""
-    value = plain(noise)
-    if type(value) is not float or not 0 < value <= MOST_NOISE:
-        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
-    return value

@@ -1,29 +1,30 @@
-"""Objective perturbation: the minimiser of a convex objective with a random slope, found by Newton steps in the room."""
+"""Objective perturbation: the minimiser of a convex objective with a random slope, reached by Newton steps in the room."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
-from scipy.special import log_ndtr
 from torch import Tensor
 
 from .. import _validate
 from ..accounting.gdp import mu_of
+from ..accounting.pair import pair_mu
+from ..events import ApproximateDP
+from ..facts import Facts
 from ..gradients import Linear
+from ..noise import Stream
 from ..records.totals import FloatRows
-from .oneshot import ROUNDING, bounds, gradient_sum, plain_fields, rows_of
-
-if TYPE_CHECKING:
-    from .facts import Facts
+from ..records.walks import Perturbed, rows_of
+from .oneshot import ROUNDING, bounds, noised_end, plain_fields
 
 
 @dataclass(frozen=True, eq=False)
 class PerturbedObjective:
     """argmin of sum of losses + Lambda/2 ||theta - start||^2 + b.theta with b ~ N(0, s^2), Lambda >= l2 N: one number
-    of :class:`Terms` each, found to a gradient norm <= gamma, and output noise on top.
+    of :class:`Terms` each, solved to a gradient norm <= gamma, and output noise on top.
 
     *Guarantee*: (epsilon, delta)-DP, epsilon = e_hessian + e_gradient + e_output, delta in halves. Proof: theta fixes
     b = -(sum of gradients + Lambda (theta - start)), so its density is that of b there times det H, H the Hessian.
@@ -47,6 +48,20 @@ class PerturbedObjective:
     def __post_init__(self) -> None:
         plain_fields(self, "epsilon", "delta", "l2")
         _validate.open_unit(delta=self.delta)
+
+    def event(self) -> ApproximateDP:
+        return ApproximateDP(self.epsilon, self.delta)
+
+    def noise_std(self, facts: Facts, size: float) -> float:
+        """Of the small noise on top of the minimiser."""
+        return terms(self, facts, size).output_std
+
+    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+        chosen = terms(self, facts, size)
+        b = stream.noised(torch.zeros(facts.dimension, dtype=torch.float64), chosen.noise_std)
+        objective = Perturbed(model, rows_of(records, facts.row_bound), b, chosen.strong_convexity, self.start)
+        exact = objective.minimiser(chosen.gamma, bounds(facts)[1])
+        return noised_end(exact, chosen.output_std, chosen.output_multiplier, stream)
 
 
 class Terms(NamedTuple):
@@ -75,9 +90,7 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
     if facts.outputs != 1:
         raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
     if facts.row_bound * float(objective.start.norm()) > FARTHEST_SCORE:
-        raise ValueError(
-            f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public starting point of usual size, e.g. 0"
-        )
+        raise ValueError(f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public start of usual size, e.g. 0")
     epsilon, half = objective.epsilon * (1 - 1e-9), objective.delta / 2
     strong = max(objective.l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
     e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon
@@ -85,62 +98,8 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
     if facts.budget.adjacency == "add_remove":
         noise = L / min(mu_of(e_gradient, half / 2), math.sqrt(2 * e_gradient)) * ROUNDING
     else:
-        noise = 2 * L / _pair_mu(e_gradient, half) * ROUNDING
+        noise = 2 * L / pair_mu(e_gradient, half) * ROUNDING
     mu = mu_of(e_output, half)
     scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + float(objective.start.norm()))
     gamma = max(PRECISION * noise * mu / 2, FLOOR * scale)
     return Terms(e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING, 1 / mu)
-
-
-def _pair_mu(e: float, delta: float) -> float:
-    """The largest m <= sqrt(2 e) with sqrt(2 pi) m exp(e) Phi(-e/m - m/2) <= delta, rounded down."""
-    low, high = 0.0, math.sqrt(2 * e)
-    for _ in range(60):
-        m = (low + high) / 2
-        fits = math.log(m * math.sqrt(2 * math.pi)) + e + float(log_ndtr(-e / m - m / 2)) <= math.log(delta)
-        low, high = (m, high) if fits else (low, m)
-    return low * (1 - 1e-9)
-
-
-def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, records: FloatRows, facts: Facts) -> Tensor:
-    """theta with ||gradient|| <= gamma, by Newton's method with backtracking, however many rounds it takes.
-
-    A step is halved until it lowers the objective by enough (Armijo), or the gradient where values differ by rounding
-    only; the objective is strongly convex and smooth, so that happens and the method converges from anywhere. There is no other way out: an answer
-    that told whether the solver had finished would depend on the records.
-    """
-    rows, labels = rows_of(records, facts.row_bound)
-    _, M = bounds(facts)
-    lam, smooth, start = chosen.strong_convexity, len(rows) * M + chosen.strong_convexity, start.double()
-
-    def gradient(theta: Tensor) -> Tensor:
-        return gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b
-
-    def value(theta: Tensor) -> float:
-        away = theta - start
-        losses = model.loss.value(model.scores(theta, rows), labels).sum()
-        return float(losses + lam / 2 * away.square().sum() + b @ theta)
-
-    theta = start.clone()
-    at = gradient(theta)
-    while (norm := float(at.norm())) > chosen.gamma:
-        scores, h = model.scores(theta, rows), 1e-5
-        slopes = model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)
-        curvature = slopes.clamp_(min=0) / (2 * h)
-        hessian = rows.T @ (rows * curvature[:, None]) + lam * torch.eye(len(theta), dtype=torch.float64)
-        direction = torch.linalg.solve(hessian, at)
-        slope, here = float(direction @ at), value(theta)
-        for halvings in range(60):
-            step = 0.5**halvings
-            point = theta - step * direction
-            there = gradient(point)
-            reached = value(point)
-            if reached <= here - step / 4 * slope:
-                break
-            if reached <= here + 2.0**-40 * abs(here) and float(there.norm()) <= (1 - step / 4) * norm:
-                break  # so near the end that values differ by rounding only
-        else:  # differences below rounding: a step of plain descent shrinks the gradient surely
-            point = theta - at / smooth
-            there = gradient(point)
-        theta, at = point, there
-    return theta

@@ -11,24 +11,27 @@ L = smoothness (r (R + ||start||) + 1) r. Everything runs in double precision; `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _validate
+from ..events import Gaussian
+from ..facts import Facts
 from ..gradients import Linear
+from ..noise import Stream
 from ..records import records_of
-from ..records.totals import FloatRows
-from .noise import Stream
-
-if TYPE_CHECKING:
-    from .facts import Facts
+from ..records.grid import power_of_two_above
+from ..records.totals import FloatRows, IntegerTotal
+from ..records.walks import descent, one_by_one, rows_of
+from .question import checked_noise, plain, released
 
 ROUNDING = 1 + 2.0**-20
 ROUNDED = 2.0**-18  # of the noise: more than rounding can part the ends of two walks by, see `not_lost`
+FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its end is put on
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
@@ -43,8 +46,8 @@ class Descent:
     the data term lies between 0 and c M, so the step's slope lies between 1 - eta l2 - eta c M = -(1 - eta l2) and
     1 - eta l2: two walks on the same records approach each other by that factor. Neighbouring records give steps that
     differ by at most eta times D: w 2L/N when one is replaced, since w depends on n alone. When one is added,
-    D <= (L/N) (w(n+1) + n (w(n) - w(n+1))) <= L/N for the w of :func:`weight`. Sum the geometric series; projections
-    bring points no further apart. So N may be any public or released number: the weight, not a promise about n,
+    D <= (L/N) (w(n+1) + n (w(n) - w(n+1))) <= L/N for the w of :func:`~noisewise.records.walks.weight`. Sum the geometric
+    series; projections bring points no further apart. So N may be any public or released number: the weight, not a promise about n,
     keeps the walk a contraction, and step_size <= 1/(M + l2) makes it cost at most 1/8 of the gradient at n = N.
 
     Zhang, Zheng, Mou & Wang 2017, Efficient Private ERM for Smooth Objectives.
@@ -61,6 +64,22 @@ class Descent:
         _validate.whole(steps=self.steps)
         object.__setattr__(self, "steps", int(self.steps))
         plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
+
+    def event(self) -> Gaussian:
+        return Gaussian(checked_noise(self.noise_multiplier))
+
+    def noise_std(self, facts: Facts, size: float) -> float:
+        return self.noise_multiplier * descent_unit(self, facts, size)
+
+    def exact(self, model: Linear, records: FloatRows, facts: Facts, size: float) -> Tensor:
+        """The last iterate. Private: never leaves without noise."""
+        _, M = bounds(facts, self.radius, float(self.start.norm()))
+        cap = 2 * (1 / self.step_size - self.l2) / M
+        return descent(self, model, rows_of(records, facts.row_bound), cap, size, facts.budget.adjacency)
+
+    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+        exact = self.exact(model, records, facts, size)
+        return noised_end(exact, self.noise_std(facts, size), self.noise_multiplier, stream)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +114,32 @@ class OnePass:
     def __post_init__(self) -> None:
         _validate.whole(passes=self.passes)
         object.__setattr__(self, "passes", int(self.passes))
-        object.__setattr__(self, "public_rows", plain(self.public_rows))
-        object.__setattr__(self, "public_labels", plain(self.public_labels))
+        object.__setattr__(self, "public_rows", bare(self.public_rows))
+        object.__setattr__(self, "public_labels", bare(self.public_labels))
         plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
         if self.public_rows.ndim != 2 or self.public_labels.shape != self.public_rows.shape[:1]:
             raise ValueError("public_rows must be 2-d and public_labels 1-d with as many entries as there are rows")
         if len(self.public_rows) == 0:
             raise ValueError("public_rows is empty; pass public rows: the steps after the last private record hide it")
+
+    def event(self) -> Gaussian:
+        return Gaussian(checked_noise(self.noise_multiplier))
+
+    def noise_std(self, facts: Facts, size: float) -> float:
+        """Of the last step."""
+        return self.step_size * pass_noise(self, facts)
+
+    def walked(self, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
+        """The last iterate, noise included: it may be released."""
+        public = rows_of(records_of(model, self.public_rows, self.public_labels).float_rows(), facts.row_bound)
+        batches = [rows_of(records, facts.row_bound), *[public] * self.passes]
+        noises = stream.vectors(len(self.start), self.step_size * pass_noise(self, facts))
+        return one_by_one(self, model, batches, noises)
+
+    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+        """Rounded to a power of two below std/32: what is released shows nothing finer."""
+        grid = 2.0 ** math.floor(math.log2(self.noise_std(facts, size) / 32))
+        return ((self.walked(model, records, facts, stream) / grid).round() * grid).float()
 
 
 NoisyWalk = Descent | OnePass
@@ -109,7 +147,7 @@ NoisyWalk = Descent | OnePass
 
 def plain_fields(what: object, *names: str) -> None:
     """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
-    start = plain(what.start)  # type: ignore[attr-defined]
+    start = bare(what.start)  # type: ignore[attr-defined]
     if not float(start.abs().max() if len(start) else 0.0) <= FURTHEST:
         raise ValueError(f"start is not finite or beyond {FURTHEST:g}; pass a public starting point of usual size")
     object.__setattr__(what, "start", start)
@@ -138,35 +176,10 @@ def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> t
     return facts.smoothness * (r * (radius + start_norm) + 1) * r, facts.smoothness * r * r
 
 
-def rows_of(records: FloatRows, row_bound: float) -> tuple[Tensor, Tensor]:
-    """Rows of norm at most ``row_bound`` and labels, real ones within [-1, 1], in double precision."""
-    rows = records.rows.clone()
-    rows *= (row_bound / torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=row_bound)).clamp_(max=1)
-    return rows, records.labels.clamp(-1, 1) if records.labels.is_floating_point() else records.labels
-
-
-def gradient_sum(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    slopes = model.loss.slope(model.scores(theta, rows), labels)
-    return slopes @ rows if slopes.ndim == 1 else (slopes.T @ rows).flatten()
-
-
-def weight(n: int, size: float, cap: float, adjacency: str) -> float:
-    """w with w n <= cap * size, from the secret number of records.
-
-    Replaced records leave n as it is: min(1, cap size / n). Else 1 - n / (4 cap size) up to 2 cap size records and
-    cap size / n beyond, for which w(n+1) + n (w(n) - w(n+1)) <= 1: it is 1 - 1/(4 cap size) and 2 cap size / (n+1) on
-    the two branches, and between them the first bounds it, being the tangent of the second.
-    """
-    most = cap * size
-    if adjacency == "replace_one":
-        return min(1.0, most / max(n, 1))
-    return 1 - n / (4 * most) if n <= 2 * most else most / n
-
-
 def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
     """The C of :class:`Descent`; refused when the step is too long for the proof."""
     L, M = bounds(facts, walk.radius, float(walk.start.norm()))
-    if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `descend` is 2 or more
+    if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `Descent.exact` is 2 or more
         raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
     shrink = walk.step_size * walk.l2
     if shrink < 1e-100:  # 1 - (1 - s)^T <= s T, without dividing numbers that have lost their digits
@@ -190,31 +203,14 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
     lasting = min(steps, 1 / shrink) if shrink else steps
     entry = float(walk.start.abs().max()) if len(walk.start) else 0.0
     if std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
-        raise ValueError(
-            f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; pass more noise, a smaller "
-            "start or l2, or fewer passes"
-        )
-
-
-def descend(walk: Descent, model: Linear, records: FloatRows, facts: Facts, size: float) -> Tensor:
-    """The exact last iterate. Private: never leaves without noise."""
-    rows, labels = rows_of(records, facts.row_bound)
-    _, M = bounds(facts, walk.radius, float(walk.start.norm()))
-    cap = 2 * (1 / walk.step_size - walk.l2) / M
-    scale = weight(len(rows), size, cap, facts.budget.adjacency) / size
-    start = walk.start.double()
-    theta = start.clone()
-    for _ in range(walk.steps):
-        gradient = gradient_sum(model, theta, rows, labels) * scale + walk.l2 * (theta - start)
-        theta = _project(theta - walk.step_size * gradient, start, walk.radius)
-    return theta
+        advice = "pass more noise, a smaller start or l2, or fewer passes"
+        raise ValueError(f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; {advice}")
 
 
 def pass_noise(walk: OnePass, facts: Facts) -> float:
     """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
     if facts.budget.adjacency != "replace_one":
-        raise ValueError("one pass over the records has a price under adjacency='replace_one' only: a record more or "
-                         "less would shift all the others")  # fmt: skip
+        raise ValueError("one pass needs adjacency='replace_one'; a record more or less would shift all the others")
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
     L, M = bounds(facts, walk.radius, float(walk.start.norm()))
@@ -231,30 +227,27 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     return noise * (1 + walk.noise_multiplier * ROUNDED)
 
 
-def walk_once(walk: OnePass, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
-    """The last iterate, noise included: it may be released."""
-    start, eta = walk.start.double(), walk.step_size
-    std = eta * pass_noise(walk, facts)
-    theta, noises = start.clone(), _noises(stream, len(start), std)
-    public = rows_of(records_of(model, walk.public_rows, walk.public_labels).float_rows(), facts.row_bound)
-    for rows, labels in (rows_of(records, facts.row_bound), *[public] * walk.passes):
-        for i in range(len(rows)):
-            gradient = gradient_sum(model, theta, rows[i : i + 1], labels[i : i + 1]) + walk.l2 * (theta - start)
-            theta = _project(theta - eta * gradient + next(noises), start, walk.radius)
-    return theta
+def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Tensor:
+    """The end of a float iteration with exact noise: it is put on a grid of about std 2^-28 first.
+
+    The grid is a power of two, so that dividing by it is exact. Rounding moves each coordinate by at most half a step, so
+    two neighbours by at most sqrt(d) steps more, which is charged: noise grows by the factor 1 + multiplier sqrt(d) 2^-28.
+    """
+    step = power_of_two_above(std / FINE_NOISE) / 2
+    whole = np.rint(np.clip(end.numpy() / step, -(2.0**62), 2.0**62)).astype(np.int64)
+    wider = 1 + multiplier * math.sqrt(len(whole)) / FINE_NOISE
+    return torch.from_numpy(released(IntegerTotal(whole, 1, step), wider, std, stream).astype(np.float32))
 
 
-def _noises(stream: Stream, dimension: int, std: float) -> Iterator[Tensor]:
-    while True:
-        yield from stream.noised(torch.zeros(256 * dimension, dtype=torch.float64), std).view(256, dimension)
+def rebuilt_walk(walk: Any, dimension: int) -> Any:
+    """The same walk or objective made anew from plain numbers and tensors."""
+    fields = {name: plain(getattr(walk, name)) for name in walk.__dataclass_fields__}
+    if fields["start"].shape != (dimension,):
+        raise ValueError(f"start has shape {fields['start'].shape}; pass a flat vector of {dimension}")
+    tensors = {name: torch.from_numpy(part) for name, part in fields.items() if isinstance(part, np.ndarray)}
+    whole = {name: int(fields[name]) for name in ("steps", "passes") if name in fields}
+    return type(walk)(**{**fields, **tensors, **whole})
 
 
-def _project(theta: Tensor, centre: Tensor, radius: float) -> Tensor:
-    if radius == math.inf:
-        return theta
-    distance = float(torch.linalg.vector_norm(theta - centre))
-    return theta if distance <= radius else centre + (theta - centre) * (radius / distance)
-
-
-def plain(tensor: Tensor) -> Tensor:
+def bare(tensor: Tensor) -> Tensor:
     return tensor.detach().as_subclass(Tensor)  # a subclass could see the records it meets

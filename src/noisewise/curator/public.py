@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from ..events import FULL, Sampling
+from ..facts import Answer
 from ..gradients import Linear, Model, clipped_sum_and_count, leading_subspace, per_record
 from ..gradients.batches import Source, in_new_basis
 from ..gradients.differentiable import clipped_means, mean_losses
-from .facts import Answer
-from .gradient import MOST_CLIP, Gradient
-from .noise import Stream
-from .questions import plain
+from ..noise import Stream
+from .asking import GradientOptions
+from .question import CLIPS
+from .questions.gradient import Gradient
 from .sampling import draw, expected_size
 
 
@@ -38,33 +40,32 @@ class PublicCurator:
         clip: float = math.inf,
         noise_multiplier: float = 0.0,
         sampling: Sampling = FULL,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
-        quantile_at: float | None = None,
-        count_noise_multiplier: float | None = None,
+        **options: Unpack[GradientOptions],
     ) -> Answer:
         """The mean gradient at theta; without clip and noise it is the plain one."""
         rows = draw(sampling, self.batch, self.stream)
         batch = self.batch if rows is None else self.batch.take(torch.from_numpy(rows))
         size, std = expected_size(sampling, self.size), noise_multiplier * clip if noise_multiplier else 0.0
-        if scale is None and basis is None and quantile_at is None:
+        if all(option is None for option in options.values()):
             total = self.model.clipped_sum(theta, batch, clip)
             if not noise_multiplier:
                 return Answer((total / size).float(), 0.0)
             return Answer(self.stream.noised(total, std, scale=1 / size, dtype=torch.float32), std / size)
-        tau = 1.0 if quantile_at is not None and not count_noise_multiplier else count_noise_multiplier
-        bound = clip if math.isfinite(clip) else MOST_CLIP
-        asked = Gradient(*(plain(part) for part in (theta, bound, scale, basis, quantile_at, tau)))
+        threshold, tau = options.get("quantile_at"), options.get("count_noise_multiplier")
+        if threshold is not None and not tau:
+            options["count_noise_multiplier"] = 1.0  # free here, but a question without it is refused
+        asked = Gradient.of(theta, clip if math.isfinite(clip) else CLIPS[1], **options)
         linear = isinstance(self.model, Linear)
         asked.check_options(self.model.dimension, linear=linear)
+        scale, basis = options.get("scale"), options.get("basis") if linear else None
         total, count = clipped_sum_and_count(
-            self.model, theta, batch, clip, threshold=quantile_at, scale=scale, basis=basis if linear else None
+            self.model, theta, batch, clip, threshold=threshold, scale=scale, basis=basis
         )
         value = asked.back(self.stream.noised(total, std, scale=1 / size).numpy(), linear=linear)
         if count is None:
             return Answer(value, std / size)
-        noise = (count_noise_multiplier or 0.0) / 2
-        return Answer(value, std / size, 0.5 + float(self.stream.noised(count, noise, scale=1 / size)[0]))
+        noisy = self.stream.noised(count, (tau or 0.0) / 2, scale=1 / size)
+        return Answer(value, std / size, 0.5 + float(noisy[0]))
 
     def gradient_subspace(self, theta: Tensor, rank: int) -> Tensor:
         """Orthonormal columns that span the ``rank`` leading directions of the records' gradients at theta."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..events import Sampling
-from .noise import Stream
+from ..noise import Stream
 
 
 def draw(sampling: Sampling, records: Sized, stream: Stream) -> NDArray[np.int64] | None:

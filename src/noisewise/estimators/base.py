@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
-from ..curator.desk import nobody_listens, unheard
+from ..curator.desk import refuse_observers, unobserved
 from ..data.checks import labels_of, names_of, public_pair, rows_of
 from ..data.desk import our_words
 from ..data.encode import Encoder
@@ -75,7 +75,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         What was fitted before stays as it was when this fails.
         """
-        nobody_listens()  # the method is somebody's object, made before this
+        refuse_observers()  # the method is somebody's object, made before this
         self._budget()
         fresh = self._fresh()
         encoder = Encoder(self.schema) if isinstance(self.schema, Schema) else None
@@ -86,7 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             if encoder is not None and isinstance(public, tuple | list) and len(public) == 2:
                 public = (encoder(public[0]), public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
-        with unheard():
+        with unobserved():
             asked = fresh._asked(prepared, y)
             private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
         if known is not None:
@@ -108,7 +108,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
         mapped into memory, so that they need not fit into it.
         """
-        nobody_listens()  # the method is somebody's object, made before this
+        refuse_observers()  # the method is somebody's object, made before this
         asked = self.planned(origin)
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
@@ -116,7 +116,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading)
         large = cache is not None or rows.X.nbytes > IN_MEMORY
         store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
-        with unheard():
+        with unobserved():
             private = Labelled(rows.X, _numbers(asked, rows.y))
         given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
         fresh = self._fresh()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..budget import Budget, open_meter
 from ..curator import PublicCurator
-from ..curator.desk import unheard
+from ..curator.desk import unobserved
 from ..curator.facts import facts_of
 from ..data.encode import Encoder
 from ..data.labels import class_weights
@@ -109,7 +109,7 @@ class Fit:
         if size is not None:
             relation = self.budget.adjacency == "replace_one"
             assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
-        with unheard():
+        with unobserved():
             records = Records(*self._tensors(private), size, row_bound=1.0, store=store)
         known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
         if known is not None:

@@ -32,9 +32,9 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
+from ..accounting.joint import joint_noise, split_noise
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
-from ..curator.options import joint_noise, split_noise
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 from ..protect.projectors import PROJECTORS
 from .base import Method

@@ -29,7 +29,7 @@ from .. import _validate
 from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..curator.gradient import LEAST_CLIP
+from ..curator.question import CLIPS
 from ..learned.fast import fast
 from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.clips import longest_step, typical_clip
@@ -71,9 +71,9 @@ class L2P(Method):
             _validate.whole(steps=self.steps)
             if self.steps > LONGEST:
                 raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
-        if self.max_grad_norm is not None and not LEAST_CLIP <= self.max_grad_norm <= LARGEST_CLIP:
+        if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= LARGEST_CLIP:
             raise ValueError(
-                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {LEAST_CLIP} to {LARGEST_CLIP:g}"
+                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"
             )
 
     @cached_property
@@ -114,7 +114,7 @@ class L2P(Method):
         if protector.norm_share:
             run = _with_paid_norm(protector, run, private, state.before)
         clip, share, run = question(protector, run)
-        limit = min(max(clip.item(), LEAST_CLIP), LARGEST_CLIP)
+        limit = min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)
         sigma = private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         before = run.thetas
         answer = private.gradient(before[0], clip=limit, noise_multiplier=sigma)
@@ -166,7 +166,7 @@ def _left(private: Curator, before: float) -> float:
 def _with_paid_norm(protector: Protector, run: Run, private: Curator, before: float) -> Run:
     """Algorithm 2, line 1: a norm of the gradient, in units of the clip norm, paid for before the noise is chosen."""
     signal = run.signal
-    clip = min(max(signal.clip.item(), LEAST_CLIP), LARGEST_CLIP)
+    clip = min(max(signal.clip.item(), CLIPS[0]), LARGEST_CLIP)
     sigma = private.meter.noise_for(protector.norm_share / max(signal.horizon - signal.step, 1))
     answer = private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=protector.squared_norm)
     value = max(float(answer.value), 0.0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy.special import expit, ndtr, ndtri
 
+from ..runs.agreement import registered
 from ..statement import shown
 from .markup import clean
 
@@ -28,6 +29,7 @@ QUESTIONS = {
     "NormAtMost": "how many gradients are short",
     "OnePass": "one pass over the records",
     "PerturbedObjective": "the minimum of a perturbed objective",
+    **{name: name for name in ("Correct", "Descent", "SquaredError", "histograms")},
 }
 
 
@@ -191,8 +193,8 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def question(name: str) -> str:
-    """What was asked, in words; a name without words stays as it is."""
-    return QUESTIONS.get(name, name)
+    """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
+    return QUESTIONS.get(name) or str(getattr(registered(name), "words", name))
 
 
 def mechanism(event: Mapping[str, Any]) -> str:

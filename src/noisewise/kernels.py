@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 VARIABLE = "NOISEWISE_KERNELS"
+SOURCES = ("kernels.py", "noise/*.py", "records/*.py", "plain*.py")  # of kernels and of the constants in them
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -82,8 +83,8 @@ def _kept_with_care(kernel: Any) -> Any:
 @functools.cache
 def _sources() -> bytes:
     """A digest of all sources that kernels are made of, constants included."""
-    digest, package = hashlib.sha256(), Path(__file__).parent.parent
-    for pattern in ("kernels/*.py", "records/*.py", "plain*.py"):
+    digest, package = hashlib.sha256(), Path(__file__).parent
+    for pattern in SOURCES:
         for path in sorted(package.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.digest()

@@ -1,4 +1,4 @@
-"""The cheap draw of :mod:`noisewise.kernels.normal`, compiled: the same operations, in blocks that stay in the cache."""
+"""The cheap draw of :mod:`noisewise.noise.normal_reference`, compiled: the same operations, in blocks that stay in the cache."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import jit, normal
-from .normal import (
+from ..kernels import jit
+from . import normal_reference
+from .normal_reference import (
     ANGLE,
     COSINE,
     ERROR,
@@ -156,7 +157,7 @@ def rounded(
 ) -> int:
     """Block by block what the reference does for all pairs together."""
     _widely()
-    pairs, found = len(words) // 2, 0
+    pairs, count = len(words) // 2, 0
     scratch = np.empty((4, BLOCK), dtype=np.float32)
     radii, doubt = scratch[0], scratch[1]
     for start in range(0, pairs, BLOCK):
@@ -175,9 +176,9 @@ def rounded(
             if open_:
                 for i in range(len(answer)):
                     if doubt[i] > LIMIT:
-                        undecided[found] = first + i
-                        found += 1
-    return found
+                        undecided[count] = first + i
+                        count += 1
+    return count
 
 
 @jit
@@ -188,4 +189,4 @@ def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
         answer[i] = answer.dtype.type(k[i]) * factor
 
 
-refined = jit(normal.refined)
+refined = jit(normal_reference.refined)

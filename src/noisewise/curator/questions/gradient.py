@@ -1,39 +1,24 @@
-"""Questions about gradients: the clipped mean, its norm, and which of several candidates has a small loss."""
+"""The mean of clipped gradients, in coordinates of choice, with a count of the short ones."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..events import LEAST_NOISE, BoundedRange, Gaussian, Mechanism
-from ..records.totals import Drawn, Floats, IntegerTotal
-from .facts import Answer, Facts
-from .noise import Stream
-from .options import check_basis, check_scale, joint_noise
-from .questions import (
-    LEAST_NORM,
-    MOST_NOISE,
-    MOST_NORM,
-    HowAsked,
-    Records,
-    Sum,
-    fits,
-    flat,
-    plain,
-    positive,
-    question,
-    released,
-    shaped,
-)
+from ...accounting.joint import joint_noise
+from ...events import LEAST_NOISE, Gaussian, Mechanism
+from ...facts import Answer, Facts
+from ...noise import Stream
+from ...records.protocol import Records
+from ...records.totals import Drawn, Floats, IntegerTotal
+from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, flat, plain, positive, question, released
 
-LEAST_CLIP, MOST_CLIP = 1e-4, 1e12
+LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
 
 
 @question
@@ -77,29 +62,27 @@ class Gradient(Sum):
     quantile_at: float | None = None
     count_noise_multiplier: float | None = None
     name: ClassVar[str] = "gradient"
-    words: ClassVar[str] = "clipped gradient"
+    words: ClassVar[str] = "the mean gradient"
     mean: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, theta: object, clip: object, *options: object) -> Gradient:
+    def of(cls, theta: object, clip: object, **options: object) -> Gradient:
         """The question made of plain copies of what is given."""
-        return cls(plain(theta), plain(clip), *(None if part is None else plain(part) for part in options))
+        return cls(plain(theta), plain(clip), **{name: plain(part) for name, part in options.items()})
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        positive("clip", self.clip, LEAST_CLIP, MOST_CLIP)
+        positive("clip", self.clip, *CLIPS)
         if self.scale is not None and self.basis is not None:
             raise ValueError("scale and basis are both given; pass one of them")
         if (self.quantile_at is None) != (self.count_noise_multiplier is None):
-            raise ValueError(
-                "pass quantile_at and count_noise_multiplier together: the count is paid for by its own noise"
-            )
+            raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
         if self.quantile_at is not None:
-            positive("quantile_at", self.quantile_at, LEAST_NORM, MOST_NORM)
+            positive("quantile_at", self.quantile_at, *NORMS)
             positive("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
 
     def check(self, facts: Facts) -> None:
-        shaped("theta", self.theta, facts)
+        super().check(facts)
         self.check_options(facts.dimension, linear=facts.linear)
 
     def check_options(self, dimension: int, *, linear: bool) -> None:
@@ -121,15 +104,13 @@ class Gradient(Sum):
         return terms.noise * self.clip / terms.size
 
     def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        seen = {"scale": self.scale, "basis": self.basis if records.linear else None}
-        plainly = all(option is None for option in seen.values())
-        totals = [
-            records.gradients(drawn, self.theta, self.clip)
-            if plainly
-            else records.vectors(drawn, self.theta, self.clip, **seen)
-        ]
+        basis = self.basis if records.linear else None
+        if self.scale is None and basis is None:
+            totals = [records.gradients(drawn, self.theta, self.clip)]
+        else:
+            totals = [records.vectors(drawn, self.theta, self.clip, scale=self.scale, basis=basis)]
         if self.quantile_at is not None:
-            totals.append(records.short(drawn, self.theta, self.quantile_at, **seen))
+            totals.append(records.short(drawn, self.theta, self.quantile_at, scale=self.scale, basis=basis))
         return totals
 
     def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
@@ -184,120 +165,20 @@ class Gradient(Sum):
         return plainly + elsewhere
 
 
-@question
-@dataclass(frozen=True, eq=False)
-class GradientNorm(Sum):
-    """The norm of the mean clipped gradient at theta, or its square.
-
-    *Sensitivity* of the norm of the sum: by the triangle inequality at most that of the sum, clip for add_remove
-    and 2 clip for replace_one; the sum is in integers and its norm rounded down, so it moves by at most the whole number
-    that stands for clip. It draws its own batch: choosing the noise of a gradient from a norm measured on
-    the same batch has no known price.
-
-    ``squared``: min(s, m C)^2 / m^2 is released, with s the norm of the sum and m the expected batch size.
-    *Sensitivity*: t -> min(t, m C)^2 has slope at most 2 m C, so its value moves by at most 2 m C times what s
-    moves, however many records there really are. (Hong et al. 2021 take (2 m - 1) C^2, which needs m to be the
-    realised number of records; that is not public here, so the cap does the work.)
-    """
-
-    theta: Floats
-    clip: float
-    squared: bool = False
-    name: ClassVar[str] = "gradient_norm"
-    words: ClassVar[str] = "norm of the gradient"
-    mean: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        flat("theta", self.theta)
-        positive("clip", self.clip, LEAST_CLIP, MOST_CLIP)
-        if type(self.squared) is not bool:
-            raise ValueError("squared is neither True nor False; pass one of them")
-
-    def check(self, facts: Facts) -> None:
-        shaped("theta", self.theta, facts)
-
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        unit = 2 * terms.size * self.clip * self.clip if self.squared else self.clip
-        return unit, 2 * unit
-
-    def noise_std(self, terms: HowAsked) -> float:
-        return terms.noise * self.moves(terms)[0] / (terms.size**2 if self.squared else terms.size)
-
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        total = records.gradients(drawn, self.theta, self.clip)
-        norm = math.isqrt(sum(int(value) ** 2 for value in total.values))
-        if not self.squared:
-            return IntegerTotal(np.array([norm]), total.ones, self.clip)
-        cap = math.ceil(Fraction(terms.size) * total.ones)
-        # so that squares fit into 64 bits, and what stands for the unit into 31; rounding down keeps whole bounds
-        coarse = max(1, cap * cap >> 56, 2 * cap * total.ones >> 30)
-        ones = -(-2 * cap * total.ones // coarse)
-        return IntegerTotal(
-            np.array([min(norm, cap) ** 2 // coarse]), ones, self.moves(terms)[0], coarse * total.worth**2
-        )
-
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        value = float(noisy[0][0]) / (terms.size**2 if self.squared else terms.size)
-        return Answer(torch.tensor(value, dtype=torch.float32), self.noise_std(terms))
-
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        return np.array([float(answer.value) * (terms.size**2 if self.squared else terms.size)])
-
-    @classmethod
-    def cases(cls, dimension: int) -> list[GradientNorm]:
-        near, far = np.full(dimension, 0.1), np.full(dimension, -1e20)
-        return [cls(near, 0.5), cls(far, 0.5, True), cls(near, 2.0, True)]
+def check_scale(scale: Floats, dimension: int, *, linear: bool) -> None:
+    """Refuse a scale that is not a vector of usual positive numbers, or a model that has no closed form for it."""
+    if not linear:
+        raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
+    if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
+        raise ValueError(f"scale has shape {np.shape(scale)}; pass a tensor of {dimension}")
+    if not bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all()):
+        raise ValueError(f"scale has entries outside [{LEAST_SCALE}, {MOST_SCALE}]; pass scales within")
 
 
-@question
-@dataclass(frozen=True, eq=False)
-class Choice(Sum):
-    """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses, drawn exactly.
-
-    Candidate i is chosen with probability proportional to exp(-S_i epsilon / B) under add_remove and
-    exp(-S_i epsilon / (2B)) under replace_one, S_i the sum over the batch of min(loss, B) in integers; a loss that is not
-    finite counts as B.
-    *Sensitivity*: losses lie in [0, B]. Adding a record raises every candidate's sum by 0 to B, all in one
-    direction, so the log-odds of two candidates move within an interval of length epsilon at scale B/epsilon.
-    Replacing one moves them by up to B in either direction, which needs twice the scale. Both are BoundedRange.
-    """
-
-    thetas: tuple[Floats, ...]
-    clip: float
-    name: ClassVar[str] = "choose"
-    words: ClassVar[str] = "choice among candidates"
-
-    def __post_init__(self) -> None:
-        if type(self.thetas) is not tuple or not self.thetas:
-            raise ValueError("thetas is no tuple or empty; pass at least one candidate")
-        for theta in self.thetas:
-            flat("theta", theta)
-        positive("loss_bound", self.clip, LEAST_CLIP, MOST_CLIP)
-
-    def check(self, facts: Facts) -> None:
-        for theta in self.thetas:
-            fits(self.name, theta, facts)
-
-    def event(self, noise: float) -> Mechanism:
-        return BoundedRange(noise)
-
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return self.clip, 2 * self.clip
-
-    def noise_std(self, terms: HowAsked) -> float:
-        """The scale of the Gumbel noise that would choose alike."""
-        return self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
-
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return records.losses(drawn, self.thetas, self.clip)
-
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        scale = Fraction(terms.noise) / (totals[0].ones * (2 if terms.adjacency == "replace_one" else 1))
-        return [np.array([float(stream.choose(totals[0].values, scale))])]
-
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.tensor(int(noisy[0][0])), self.noise_std(terms))
-
-    @classmethod
-    def cases(cls, dimension: int) -> list[Choice]:
-        return [cls((np.zeros(dimension), np.full(dimension, 0.2)), 1.0)]
+def check_basis(basis: Floats, dimension: int) -> None:
+    """Refuse a basis whose columns are not orthonormal."""
+    shape = basis.shape if isinstance(basis, np.ndarray) else ()
+    if len(shape) != 2 or shape[0] != dimension or not 1 <= shape[1] <= dimension:
+        raise ValueError(f"basis has shape {shape}; pass orthonormal columns of {dimension} entries")
+    if not bool((np.abs(basis.T @ basis - np.eye(basis.shape[1])) < 1e-3).all()):
+        raise ValueError("basis has columns that are not orthonormal; pass e.g. torch.linalg.qr(basis)[0]")

@@ -1,6 +1,6 @@
 """The cheap draw of rounded Gaussian noise, with a bound on its error: the reference, in numpy.
 
-A pair of 32-bit words (w, v) are the first bits of two uniforms, which :mod:`noisewise.curator.normal` continues where
+A pair of 32-bit words (w, v) are the first bits of two uniforms, which :mod:`noisewise.noise.normal` continues where
 they do not decide. U = (w + u)/2^32 and A = (pi/2) (floor(v/4) + a)/2^30, u and a uniform on [0, 1], give
 
     R = sqrt(-2 log U),  (R cos A, R sin A) or (-R cos A, R sin A) by v's last bit, exchanged by the one before it,

@@ -4,11 +4,11 @@ Rounding is post-processing of the ideal Gaussian mechanism, so if k is drawn ex
 holds as it is, and no low bit of an answer tells anything. The normals are those of Box and Muller's transform of two
 uniforms whose bits are looked at lazily, in three steps:
 
-1. 32 bits each in float32, with a bound on the error (:mod:`noisewise.kernels.normal`). About one draw in 2^12.7 is so
+1. 32 bits each in float32, with a bound on the error (:mod:`noisewise.noise.normal_reference`). About one draw in 2^12.7 is so
    close to the middle between two integers, or so far in the tails, that the bound leaves k open;
 2. 64 more bits of the same uniforms in double precision, with a margin of 2^-44 of the radius. About one draw in 2^49
    stays open; those whose first word is at either end are not tried here;
-3. more and more bits in interval arithmetic (:mod:`noisewise.curator.intervals`) until k is decided.
+3. more and more bits in interval arithmetic (:mod:`noisewise.noise.intervals`) until k is decided.
 
 No step changes what an earlier one decided: k is a function of the infinite expansions of the uniforms. The tails are
 those of the normal distribution, without an end.
@@ -63,9 +63,9 @@ class Sampler:
     def __init__(self) -> None:
         self._room = self._undecided = NOTHING  # for draws that are scaled, and for the places of undecided ones
         if compiled():
-            from ..kernels import normal_compiled as kernels
+            from . import normal_compiled as kernels
         else:
-            from ..kernels import normal as kernels  # type: ignore[no-redef]
+            from . import normal_reference as kernels  # type: ignore[no-redef]
         self._rounded, self._refined, self._scaled = kernels.rounded, kernels.refined, kernels.scaled
 
     def on_grid(self, words: Words, total: NDArray[np.int64] | int, grid: Grid) -> NDArray[np.int64]:

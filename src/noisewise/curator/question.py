@@ -1,4 +1,4 @@
-"""What a curator answers: frozen data, never a function, because a function run on records could keep them.
+"""What a question is: frozen data, never a function, because a function run on records could keep them.
 
 Everything about a question stands in its class: its exact total over a batch, its unit with the proof, the shape of its
 answer, its words in a report, and cases for the laws that every question must pass. The unit is the C of the event
@@ -13,48 +13,20 @@ and only that copy is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..events import Adjacency, Gaussian, Mechanism, Sampling
+from ..facts import Answer, Facts
+from ..noise import Stream
+from ..records.protocol import Records
 from ..records.totals import Drawn, Floats, IntegerTotal
-from .facts import Answer, Facts
-from .noise import Stream
-
-Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
-
-
-class Records(Protocol):
-    """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them."""
-
-    @property
-    def columns(self) -> int: ...
-    @property
-    def linear(self) -> bool: ...
-    def __len__(self) -> int: ...
-    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
-    def vectors(
-        self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
-    ) -> IntegerTotal: ...
-    def short(
-        self,
-        drawn: Drawn,
-        theta: Floats,
-        threshold: float,
-        *,
-        scale: Floats | None = None,
-        basis: Floats | None = None,
-    ) -> IntegerTotal: ...
-    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal: ...
-    def unit_rows(self, drawn: Drawn) -> Parts: ...
-    def scored(self, drawn: Drawn, theta: Floats) -> Parts: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +48,10 @@ class HowAsked:
 
 LONG = 4096  # entries of a theta that is copied by torch
 MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
-LEAST_NORM, MOST_NORM = 1e-30, 1e30  # of a threshold for norms
+CLIPS, NORMS = (
+    (1e-4, 1e12),
+    (1e-30, 1e30),
+)  # from, to: of a clip norm or a bound on losses, and of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Any]] = {}
@@ -87,13 +62,13 @@ FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
 
 def question(kind: Q) -> Q:
     """Register a question. It must say how much one record moves it, and bring cases for the laws."""
-    for needed in ("moves", "total", "answer", "words", "cases"):
+    for needed in ("moves", "total", "words", "cases"):
         own = getattr(kind, needed, None)
-        if not own or (needed != "answer" and own is getattr(Sum, needed, None)):
+        if not own or own is getattr(Sum, needed, None):
             raise TypeError(f"{kind.__name__} has no {needed}; a question brings everything about itself")
     if not kind.cases(2):
         raise TypeError(f"{kind.__name__} has no cases; the laws would pass it by")
-    if _closed or not kind.__module__.startswith("noisewise.curator."):
+    if _closed or not kind.__module__.startswith("noisewise.curator.questions."):
         raise TypeError(f"{kind.__name__} is not defined in the curator's room; a question lives there, with its proof")
     _known[kind.__name__] = kind
     FIELDS[kind] = tuple(field.name for field in fields(kind))
@@ -156,13 +131,17 @@ class Sum:
     words: ClassVar[str] = ""
     name: ClassVar[str] = ""
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
+    shape: ClassVar[tuple[int, ...]] = ()  # of the answer
     bounded: ClassVar[str] = ""  # what is not exact about the total, but charged for
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__dict__.get("name", cls.__name__)
 
     def check(self, facts: Facts) -> None:
-        """Refuse, from public facts, what cannot be asked of this model."""
+        """Refuse, from public facts, what cannot be asked of this model: a theta of another one."""
+        theta = getattr(self, "theta", None)
+        if theta is not None and len(theta) != facts.dimension:
+            raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
 
     def event(self, noise: float) -> Mechanism:
         return Gaussian(noise)
@@ -182,7 +161,7 @@ class Sum:
         return [self.total(records, drawn, terms)]  # type: ignore[attr-defined]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.tensor(float(noisy[0][0]), dtype=torch.float64), self.noise_std(terms))
+        return Answer(torch.from_numpy(noisy[0].reshape(self.shape)), self.noise_std(terms))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
         """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
@@ -191,6 +170,16 @@ class Sum:
     def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
         """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
         return totals[0].values.astype(np.float64) * totals[0].worth
+
+
+def always(added: float, replaced: float) -> Callable[[Any, HowAsked], tuple[float, float]]:
+    """``moves`` of a question that one record added, and one replaced, moves by the same, however it is asked."""
+    return lambda self, terms: (added, replaced)
+
+
+def itself(kind: type[Any], dimension: int) -> list[Any]:
+    """``cases`` of a question that has nothing to vary."""
+    return [kind()]
 
 
 def vector(name: str, theta: object) -> None:
@@ -207,17 +196,14 @@ def flat(name: str, theta: object) -> None:
     vector(name, theta)
 
 
-def fits(name: str, theta: Sequence[float] | Floats, facts: Facts) -> None:
-    if len(theta) != facts.dimension:
-        raise ValueError(f"theta of {name} must have {facts.dimension} entries")
-
-
-def shaped(name: str, theta: object, facts: Facts) -> None:
-    if not isinstance(theta, np.ndarray) or theta.shape != (facts.dimension,):
-        shape = getattr(theta, "shape", ())
-        raise ValueError(f"{name} has shape {shape}; pass a flat tensor of {facts.dimension}")
-
-
-def positive(name: str, value: object, least: float = 0.0, most: float = math.inf) -> None:
-    if type(value) not in (float, int) or not least <= value <= most or not 0 < value < math.inf:  # type: ignore[operator]
+def positive(name: str, value: object, least: float, most: float) -> None:
+    if type(value) not in (float, int) or not least <= value <= most:  # type: ignore[operator]
         raise ValueError(f"{name} is not a plain number from {least:g} to {most:g}; pass one that is")
+
+
+def checked_noise(noise: Any) -> float:
+    """A plain number that noise can have."""
+    value = plain(noise)
+    if type(value) is not float or not 0 < value <= MOST_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    return value

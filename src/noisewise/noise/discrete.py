@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import compiled
-from ..kernels.gaps import mean_gap
+from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
 from .words import LARGEST, Words
 
@@ -21,10 +21,10 @@ Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple
 def kernel() -> Joined:
     """The compiled kernel of the gaps, or the reference."""
     if compiled():
-        from ..kernels import gaps_compiled
+        from . import gaps_compiled
 
         return gaps_compiled.joined
-    from ..kernels import gaps
+    from . import gaps
 
     return gaps.joined
 
@@ -43,13 +43,13 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
         joins = np.ones(of, dtype=bool)
         joins[each_with_probability(words, 1 - rate, of, joined)] = False
         return np.flatnonzero(joins)
-    mean, row, found = mean_gap(rate), -1, []
+    mean, row, batch = mean_gap(rate), -1, []
     while row < of - 1:
         expected = rate * (of - 1 - row)
         drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, LARGEST))
         rows = np.empty(len(drawn), dtype=np.int64)
         used, inside = joined(drawn, mean, of, row, rows)
-        found.append(rows[:inside])
+        batch.append(rows[:inside])
         row = int(rows[inside - 1]) if inside else row
         words.use(used)
         if used > inside:  # the last gap leads beyond
@@ -59,8 +59,8 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
             words.use(1)
             row += 1 + _gap(words, number + used, word, rate, of)
             if row < of:
-                found.append(np.array([row]))
-    return found[0] if len(found) == 1 else np.concatenate([NOBODY, *found])
+                batch.append(np.array([row]))
+    return batch[0] if len(batch) == 1 else np.concatenate([NOBODY, *batch])
 
 
 def _gap(words: Words, number: int, word: int, rate: float, of: int) -> int:

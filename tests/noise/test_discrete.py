@@ -14,10 +14,8 @@ import pytest
 from scipy import stats
 from scripted import Scripted, deep_of, expansion, hashed, words_of
 
-from noisewise.curator import discrete
-from noisewise.curator.intervals import chosen
-from noisewise.curator.noise import Stream
-from noisewise.kernels import gaps
+from noisewise.noise import Stream, discrete, gaps
+from noisewise.noise.intervals import chosen
 
 RARE = 1e-4
 KERNELS = ["reference", "compiled"]

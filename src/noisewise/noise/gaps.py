@@ -34,7 +34,7 @@ def joined(words: NDArray[np.int64], mean: float, of: int, row: int, rows: NDArr
     gaps = np.floor(np.where(passed, of, mean_gaps * BELOW))
     opened = (end < SMALL) | (~passed & (gaps != np.floor(np.where(passed, of, mean_gaps * ABOVE))))
     decided = int(np.argmax(opened)) if opened.any() else len(words)
-    found = row + np.cumsum(gaps[:decided].astype(np.int64) + 1)
-    inside = int(np.searchsorted(found, of))
-    rows[:inside] = found[:inside]
+    joining = row + np.cumsum(gaps[:decided].astype(np.int64) + 1)
+    inside = int(np.searchsorted(joining, of))
+    rows[:inside] = joining[:inside]
     return min(inside + 1, decided), inside

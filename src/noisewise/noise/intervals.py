@@ -44,7 +44,7 @@ def normal_rounded(
 ) -> int | None:
     """round(offset + std N), N the first or second normal of the words (w, v) with ``depth`` more each; None if open.
 
-    The words and N are those of :mod:`noisewise.kernels.normal`, w unsigned and v signed.
+    The words and N are those of :mod:`noisewise.noise.normal_reference`, w unsigned and v signed.
     """
     bits, precision = 32 + 64 * depth, 32 + 64 * depth
     u = continued(w, more, 0, depth)

@@ -1,4 +1,4 @@
-"""The gaps of :mod:`noisewise.kernels.gaps`, compiled."""
+"""The gaps of :mod:`noisewise.noise.gaps`, compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from . import jit
+from ..kernels import jit
 from .gaps import ABOVE, BELOW, SMALL, UNIT
 
 

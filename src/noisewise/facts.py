@@ -1,0 +1,64 @@
+"""What anyone may know about a run, and what a curator hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .budget import Budget
+from .gradients import Model
+from .trace import Released as Released
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What anyone may know: declared, public or released. ``size`` is None until it is declared or bought."""
+
+    size: float | None
+    size_is_public: bool
+    dimension: int
+    features: int
+    outputs: int
+    row_bound: float
+    loss: str
+    task: str
+    lipschitz: float
+    smoothness: float
+    budget: Budget
+    groups: tuple[int, ...] = ()
+
+    @property
+    def linear(self) -> bool:
+        """Whether the model is linear in its rows."""
+        return self.dimension == self.features * self.outputs
+
+
+def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
+    """The facts of a run before anything is released."""
+    return Facts(
+        size=None if size is None else float(size),
+        size_is_public=size is not None,
+        dimension=model.dimension,
+        features=model.features,
+        outputs=model.outputs,
+        row_bound=row_bound,
+        loss=model.loss.name,
+        task=model.loss.task,
+        lipschitz=model.loss.lipschitz,
+        smoothness=model.loss.smoothness,
+        budget=budget,
+        groups=model.groups,
+    )
+
+
+class Answer(NamedTuple):
+    """What was released, and the standard deviation of the noise known to be on each coordinate of it.
+
+    For a gradient in other coordinates: of each coordinate in which records were clipped.
+    """
+
+    value: Tensor
+    noise_std: float
+    below: float | None = None  # a gradient with a count: the released share of records whose gradient is short

@@ -1,0 +1,39 @@
+"""What a question may ask of records, wherever they live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .totals import Drawn, Floats, IntegerTotal
+
+Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
+
+
+class Records(Protocol):
+    """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them."""
+
+    @property
+    def columns(self) -> int: ...
+    @property
+    def linear(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
+    def vectors(
+        self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
+    ) -> IntegerTotal: ...
+    def short(
+        self,
+        drawn: Drawn,
+        theta: Floats,
+        threshold: float,
+        *,
+        scale: Floats | None = None,
+        basis: Floats | None = None,
+    ) -> IntegerTotal: ...
+    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal: ...
+    def unit_rows(self, drawn: Drawn) -> Parts: ...
+    def scored(self, drawn: Drawn, theta: Floats) -> Parts: ...
