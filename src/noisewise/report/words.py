@@ -193,7 +193,7 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
 
 def question(name: str) -> str:
     """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
-    return QUESTIONS.get(name) or getattr(registered(name), "words", name)
+    return QUESTIONS.get(name) or str(getattr(registered(name), "words", name))
 
 
 def registered(name: str) -> Any:
