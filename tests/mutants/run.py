@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("src", "tests", "pyproject.toml")
 LAW = "tests/laws/test_curator_laws.py::test_no_record_moves_a_total_further_than_its_noise_allows_for"
 ONE_SHOT = "tests/curator/test_oneshot.py::test_"
-METER = ("tests/test_budget.py",)
+METER = ("tests/laws/test_meter_edges.py", "tests/test_budget.py")
 WIDER = (
     *("tests/laws/test_curator_laws.py", "tests/curator", "tests/noise", "tests/test_budget.py"),
     *("tests/laws/test_meter_laws.py", "tests/records"),
@@ -154,10 +154,10 @@ MUTANTS = (
         law("Gradient-logistic", "Gradient-squared"),
     ),
     Mutant(
-        "unit rows rounded to the nearest number, not toward zero",
-        "np.trunc(rows.directions(here)",
-        "np.ceil(rows.directions(here)",
-        law("FirstMoment-logistic", "SecondMoment-logistic"),
+        "a meter that rounds prices down, not up",
+        "return -(-top * ",
+        "return (top * ",
+        METER,
     ),
     Mutant(
         "delta spent twice by a perturbed objective",
@@ -194,8 +194,8 @@ MUTANTS = (
         "precision = math.fsum(",
         "precision = min(",
         (
-            "tests/curator/test_gradient_options.py::test_one_batch_is_one_event",
-            "tests/curator/test_gradient_options.py",
+            "tests/curator/test_gradient_options.py::"
+            "test_the_worst_neighbours_reach_what_the_event_says_and_the_parts_alone_say_less",
         ),
     ),
     Mutant(
@@ -208,7 +208,7 @@ MUTANTS = (
         "a meter that keeps its last unit",
         "return self._spent + units <= ",
         "return self._spent + units < ",
-        ("tests/test_budget.py::test_the_whole_cap_can_be_spent", *METER),
+        METER,
     ),
     Mutant(
         "a meter that counts half of what is spent",
@@ -220,7 +220,7 @@ MUTANTS = (
         "one-shots beyond their share of delta",
         "self._delta_spent + delta <= Fraction(self._one_shot_delta)",
         "delta <= Fraction(self._one_shot_delta)",
-        ("tests/test_budget.py::test_one_shots_need_and_use_their_share_of_delta", *METER),
+        ("tests/test_budget.py::test_one_shots_need_and_use_their_share_of_delta",),
     ),
     Mutant(
         "a replaced record costs as much as an added one",

@@ -241,7 +241,7 @@ def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Te
 
 def rebuilt_walk(walk: Any, dimension: int) -> Any:
     """The same walk or objective made anew from plain numbers and tensors."""
-    fields = {name: plain(getattr(walk, name)) for name in walk.__dataclass_fields__}
+    fields = {name: plain(getattr(walk, name)) for name in type(walk).__dataclass_fields__}
     if fields["start"].shape != (dimension,):
         raise ValueError(f"start has shape {fields['start'].shape}; pass a flat vector of {dimension}")
     tensors = {name: torch.from_numpy(part) for name, part in fields.items() if isinstance(part, np.ndarray)}

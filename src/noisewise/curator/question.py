@@ -48,10 +48,8 @@ class HowAsked:
 
 LONG = 4096  # entries of a theta that is copied by torch
 MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
-CLIPS, NORMS = (
-    (1e-4, 1e12),
-    (1e-30, 1e30),
-)  # from, to: of a clip norm or a bound on losses, and of a threshold for norms
+CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
+NORMS = 1e-30, 1e30  # of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Any]] = {}

@@ -1,4 +1,4 @@
-"""The questions that a curator answers. A module of this folder is module by itself; nothing registers from elsewhere."""
+"""The questions that a curator answers. A module of this folder is found by itself; nothing registers from elsewhere."""
 
 from __future__ import annotations
 
