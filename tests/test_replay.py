@@ -11,7 +11,7 @@ import torch
 
 import noisewise as nw
 import noisewise.replay as replay
-from noisewise.budget import choose_meter
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator, PublicCurator
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import loss_named

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .budget import Budget, choose_meter
+from .budget import Budget
+from .budget.choosing import choose_meter
 from .curator import Correct, Curator, SquaredError
 from .events import Repeated, to_dict
 from .fitting import as_labels

@@ -58,7 +58,9 @@ def test_it_is_found_and_chosen_by_name(tree):
     told = ran(tree, "-c", """if True:
         import noisewise as nw
         from noisewise.accounting.base import currencies, names
-        from noisewise.budget import Budget, Purse, Terms, choose_meter, meter_from
+        from noisewise.budget import Budget, Terms, meter_from
+        from noisewise.budget.choosing import choose_meter
+        from noisewise.budget.purse import Purse
         from noisewise.events import Gaussian
         assert nw.__file__.startswith(__import__("os").getcwd())
         assert names()[-1] == "doubled" and "doubled" in currencies()
