@@ -9,15 +9,8 @@ import pytest
 from noisewise.accounting import Unpriceable, gdp, zcdp
 from noisewise.accounting.calibrate import calibrate
 from noisewise.accounting.choose import explain
-from noisewise.budget import (
-    AdditiveMeter,
-    Budget,
-    BudgetExhausted,
-    Meter,
-    PlanMeter,
-    choose_meter,
-    meter_from,
-)
+from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, Meter, PlanMeter, meter_from
+from noisewise.budget.choosing import choose_meter
 from noisewise.events import ApproximateDP, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated
 
 RATE = 1000 / 26048

@@ -13,7 +13,13 @@ import noisewise.accounting
 
 ACCOUNTING = [f"noisewise.accounting.{module.name}" for module in pkgutil.iter_modules(noisewise.accounting.__path__)]
 LIGHT = ["noisewise", "noisewise.events", "noisewise.budget", "noisewise.statement", "noisewise.cli.main"]
-LIGHT += ["noisewise.arithmetic", "noisewise.runs.seal", "noisewise.runs.agreement"]
+LIGHT += [
+    "noisewise.budget.purse",
+    "noisewise.budget.choosing",
+    "noisewise.arithmetic",
+    "noisewise.runs.seal",
+    "noisewise.runs.agreement",
+]
 FORBIDDEN = ("torch", "sklearn", "pandas", "matplotlib")
 
 
@@ -58,3 +64,13 @@ def test_every_public_name_is_there():
         assert getattr(nw, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Privacy'"):
         nw.Privacy  # noqa: B018
+
+
+def test_the_old_home_of_choices_says_where_they_are_now():
+    from noisewise import choice
+
+    for name in ("choose_terms", "choose_meter", "explain"):
+        with pytest.warns(DeprecationWarning, match=f"import {name} from noisewise"):
+            assert callable(getattr(choice, name))
+    with pytest.raises(AttributeError, match="no attribute"):
+        choice.Terms  # noqa: B018

@@ -7,7 +7,8 @@ import pytest
 
 from noisewise import PrivateClassifier, PrivateRegressor
 from noisewise.bought_quality import private_quality
-from noisewise.budget import Budget, choose_meter
+from noisewise.budget import Budget
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator
 from noisewise.data.schema import Column, Schema
 from noisewise.events import from_dict

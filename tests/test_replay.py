@@ -11,7 +11,7 @@ import torch
 
 import noisewise as nw
 import noisewise.standard_errors as replay
-from noisewise.budget import choose_meter
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator, PublicCurator
 from noisewise.fitting.spread import Spread
 from noisewise.gradients import MLP, Linear

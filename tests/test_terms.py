@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from test_events import events as any_events
 
 from noisewise.accounting.choose import choose_terms
-from noisewise.budget import (
-    AdditiveMeter,
-    Budget,
-    BudgetExhausted,
-    MeterView,
-    PlanMeter,
-    Terms,
-    choose_meter,
-    open_meter,
-)
+from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, PlanMeter, Terms, open_meter
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator.curator import facts_of
 from noisewise.events import Composed, FixedBatch, Gaussian, Poisson, Repeated, rebuilt
 from noisewise.gradients import Linear

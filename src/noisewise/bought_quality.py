@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .budget import Budget, choose_meter
+from .budget import Budget
+from .budget.choosing import choose_meter
 from .curator import Correct, Curator, SquaredError
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels

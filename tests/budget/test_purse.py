@@ -22,7 +22,8 @@ from noisewise.report.statement import training_budget
 
 from noisewise.accounting import gdp
 from noisewise.accounting.base import currencies
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Purse, Terms, meter_from
+from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
+from noisewise.budget.purse import Purse
 from noisewise.budget.store import Amount, Entry, left_of
 from noisewise.events import ApproximateDP, FixedBatch, Gaussian, Poisson, Repeated
 
@@ -125,6 +126,18 @@ def test_one_shot_deltas_are_counted_too():
     assert purse.entries[0].spent.delta == 1e-7
     with purse.part(part, share=0.5), pytest.raises(BudgetExhausted):
         purse.part(part, share=0.5)
+
+
+@pytest.mark.parametrize("name", currencies())
+def test_what_is_too_little_for_a_currency_is_nothing(name):
+    terms = Terms.adaptive(name, order=30 if name == "rdp" else None)
+    purse = Purse(Budget(2.0, 1e-6), terms)
+    with purse.part(terms) as run:
+        spend(run.meter, 1.0)
+    with pytest.raises(BudgetExhausted, match="too little"):
+        purse.part(terms, share=1e-9)
+    with pytest.raises(ValueError, match="one_shot_delta"):
+        Purse(Budget(2.0, 1e-6), terms).part(replace(terms, one_shot_delta=1e-3))
 
 
 @pytest.mark.parametrize(

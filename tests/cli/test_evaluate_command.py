@@ -11,7 +11,8 @@ import pytest
 from desk import people
 
 import noisewise
-from noisewise.budget import Budget, choose_meter
+from noisewise.budget import Budget
+from noisewise.budget.choosing import choose_meter
 from noisewise.events import from_dict
 from noisewise.runs import check_seal
 

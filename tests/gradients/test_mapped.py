@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.budget import Budget, choose_meter
+from noisewise.budget import Budget
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator import QUESTIONS, CrossMoment, Curator, FirstMoment, SecondMoment, SquaredLength
 from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked

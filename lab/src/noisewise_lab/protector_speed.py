@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 
-from noisewise.budget import Budget, choose_meter
+from noisewise.budget import Budget
+from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator
 from noisewise.gradients import Linear
 from noisewise.learned.meta import Recipe, Training

@@ -58,6 +58,8 @@ class Accountant:
 
     #: (events, delta, adjacency): the epsilon of events all fixed before any private record was touched, rounded up
     epsilon: ClassVar[Callable[..., float]]
+    #: (events, epsilon, adjacency): their delta, rounded up, for those that compute it
+    delta: ClassVar[Callable[..., float] | None] = None
 
     def turn(self, counts: Counter[Leaf]) -> int | None:
         """When ``auto`` asks it about these events: 0 alone, for it is exact; 1 first; 2 when those refuse; None never."""

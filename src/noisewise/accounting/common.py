@@ -96,6 +96,15 @@ def approximate(leaf: Leaf, adjacency: str) -> tuple[float, float]:
     return min(epsilon, math.log1p(leaf.rate * math.expm1(epsilon) * UP) * UP), leaf.rate * delta * UP
 
 
+def selection(leaf: Leaf, adjacency: str, refusal: str) -> tuple[float, float]:
+    """The pure epsilon of an event that is no Gaussian, after sampling, and the range of its losses where that is bounded."""
+    epsilon, delta = approximate(leaf, adjacency)
+    if delta > 0:
+        raise Unpriceable(f"{leaf!r} {refusal}: an event with delta > 0 needs a share of delta")
+    mechanism = unsampled(leaf)
+    return epsilon, mechanism.epsilon if isinstance(mechanism, BoundedRange) else math.inf
+
+
 def count_leaves(events: Event | Iterable[Event], adjacency: str) -> Counter[Leaf]:
     """Every mechanism with its count, each checked against the relation, in one order: one plan has one price."""
     counts: Counter[Leaf] = Counter(dict(sorted(leaves(events).items(), key=repr)))
@@ -105,7 +114,7 @@ def count_leaves(events: Event | Iterable[Event], adjacency: str) -> Counter[Lea
     return counts
 
 
-def split_delta(counts: Counter[Leaf], adjacency: str) -> tuple[Counter[Leaf], float]:
+def split_delta(events: Event | Iterable[Event], adjacency: str) -> tuple[Counter[Leaf], float]:
     """Take the deltas out of one-shot events: what remains is pure, and the sum of the deltas is returned rounded up.
 
     *Guarantee*: if what remains is (epsilon, delta)-DP, everything is (epsilon, delta + sum)-DP, adaptively too.
@@ -114,8 +123,7 @@ def split_delta(counts: Counter[Leaf], adjacency: str) -> tuple[Counter[Leaf], f
     weights, so the hockey-stick divergence of the rest bounds theirs; the chance that anything is told is at most the
     sum of the deltas.
     """
-    pure: Counter[Leaf] = Counter()
-    total = 0.0
+    counts, pure, total = count_leaves(events, adjacency), Counter[Leaf](), 0.0
     for leaf, count in counts.items():
         mechanism = unsampled(leaf)
         if isinstance(mechanism, ApproximateDP) and mechanism.delta > 0:
@@ -125,12 +133,6 @@ def split_delta(counts: Counter[Leaf], adjacency: str) -> tuple[Counter[Leaf], f
         else:
             pure[leaf] += count
     return pure, total * (1 + len(counts) * 2.0**-52)
-
-
-def priced_apart(events: Event | Iterable[Event], delta: float, adjacency: str) -> tuple[Counter[Leaf], float]:
-    """:func:`split_delta` of events, with what is left of ``delta`` for the pure ones."""
-    counts, taken = split_delta(count_leaves(events, adjacency), adjacency)
-    return counts, rest_of_delta(delta, taken)
 
 
 def rest_of_delta(delta: float, taken: float) -> float:

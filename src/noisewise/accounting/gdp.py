@@ -18,9 +18,9 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
 from .. import _validate
-from ..events import Adjacency, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 from .base import Accountant, Currency, accountant
-from .common import DOWN, FLOOR, UP, Unpriceable, approximate, check_relation, gaussian_scale, priced_apart, unsampled
+from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
 from .search import Plan, least_scale
 
 if TYPE_CHECKING:
@@ -129,15 +129,9 @@ def cost(leaf: Leaf, adjacency: str) -> float:
     match leaf:
         case Gaussian(sigma) | Poisson(_, Gaussian(sigma)) | FixedBatch(_, Gaussian(sigma)):
             mu = gaussian_scale(adjacency) / sigma
-        case BoundedRange(epsilon):
-            mu = _mu_pure(epsilon / 2)
         case _:
-            epsilon, delta = approximate(leaf, adjacency)
-            if delta > 0:
-                raise Unpriceable(f"{leaf!r} is not mu-GDP for any mu: an event with delta > 0 needs a share of delta")
-            mu = _mu_pure(epsilon)
-            if isinstance(unsampled(leaf), BoundedRange):
-                mu = min(mu, _mu_pure(unsampled(leaf).epsilon / 2))  # type: ignore[union-attr]
+            pure, ranged = selection(leaf, adjacency, "is not mu-GDP for any mu")
+            mu = min(_mu_pure(pure), _mu_pure(ranged / 2))
     return max(mu * mu * UP, FLOOR)
 
 
@@ -160,9 +154,24 @@ def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) 
     >>> [round(plan_epsilon(Gaussian(4.0), 1e-5, relation), 3) for relation in ("add_remove", "replace_one")]
     [0.926, 1.993]
     """
-    counts, left = priced_apart(events, delta, adjacency)
-    total = math.fsum(count * cost(leaf, adjacency) for leaf, count in counts.items()) * UP
-    return epsilon_of(math.sqrt(total) * UP, left) if total else 0.0
+    total, taken = _total(events, adjacency)
+    return epsilon_of(math.sqrt(total) * UP, rest_of_delta(delta, taken)) if total else 0.0
+
+
+def _total(events: Event | Iterable[Event], adjacency: str) -> tuple[float, float]:
+    """The sum of mu^2, rounded up, and the part of delta that one-shot events take."""
+    counts, taken = split_delta(events, adjacency)
+    return math.fsum(count * cost(leaf, adjacency) for leaf, count in counts.items()) * UP, taken
+
+
+def plan_delta(events: Event | Iterable[Event], epsilon: float, adjacency: str) -> float:
+    """The delta of events fixed beforehand at ``epsilon``, rounded up.
+
+    >>> round(plan_delta(Gaussian(4.0), 0.9263, "add_remove"), 7)
+    1e-05
+    """
+    total, taken = _total(events, adjacency)
+    return min(1.0, delta_of(math.sqrt(total) * UP, epsilon) * (1 + _DELTA_ERROR) + taken) if total else taken
 
 
 def cap(epsilon: float, delta: float) -> float:
@@ -182,7 +191,8 @@ class Gdp(Accountant):
     name, rank, adaptive, exact = "gdp", 0, True, True
     reason = "the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive"
 
-    epsilon, cost, noise_for = staticmethod(plan_epsilon), staticmethod(cost), staticmethod(noise_for)
+    epsilon, delta = staticmethod(plan_epsilon), staticmethod(plan_delta)
+    cost, noise_for = staticmethod(cost), staticmethod(noise_for)
 
     def turn(self, counts: Counter[Leaf]) -> int:
         full = (leaf.event if isinstance(leaf, Poisson | FixedBatch) and leaf.rate == 1 else leaf for leaf in counts)
@@ -191,8 +201,8 @@ class Gdp(Accountant):
     def scale(self, plan: Plan, budget: Budget, start: float) -> float:
         def excess(scale: float) -> float:
             """How far the plan is above the cap of the meter, as a log ratio of noise; the meter will then afford it."""
-            counts, left = priced_apart(plan(scale), budget.delta, budget.adjacency)
-            most = cap(budget.epsilon, left) * (1 - 1e-12)
+            counts, taken = split_delta(plan(scale), budget.adjacency)
+            most = cap(budget.epsilon, rest_of_delta(budget.delta, taken)) * (1 - 1e-12)
             total = math.fsum(count * cost(leaf, budget.adjacency) for leaf, count in counts.items())
             return 0.5 * (math.log(total) - math.log(most))
 

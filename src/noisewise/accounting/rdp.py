@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _validate
-from ..events import Adjacency, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 from .base import Accountant, Currency, accountant
-from .common import DOWN, FLOOR, UP, Unpriceable, approximate, check_relation, gaussian_scale, priced_apart, unsampled
+from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
 from .renyi import MARGIN, fixed_gaussian_replace, log_expm1, poisson_gaussian, poisson_gaussian_replace
 
 if TYPE_CHECKING:
@@ -105,12 +105,8 @@ def cost(leaf: Leaf, adjacency: str, order: int) -> float:
             # Less noise costs more, so 1e70 stands for anything above it; below 0.1 quadrature is not worth its time.
             price = _gaussian(type(leaf), rate, min(sigma, 1e70), adjacency, order)
         case _:
-            epsilon, delta = approximate(leaf, adjacency)
-            if delta > 0:
-                raise Unpriceable(f"{leaf!r} has no Renyi price: an event with delta > 0 needs a share of delta")
-            price = pure(epsilon, order)
-            if isinstance(unsampled(leaf), BoundedRange):
-                price = min(price, order * unsampled(leaf).epsilon ** 2 / 8 * UP)  # type: ignore[union-attr]
+            epsilon, ranged = selection(leaf, adjacency, "has no Renyi price")
+            price = min(pure(epsilon, order), order * ranged**2 / 8 * UP)
     return max(price, FLOOR)
 
 
@@ -178,7 +174,8 @@ def best_order(events: Event | Iterable[Event], delta: float, adjacency: str) ->
 
     *Guarantee*: the order depends on public facts only; for a plan, any choice of order is valid.
     """
-    counts, left = priced_apart(events, delta, adjacency)
+    counts, taken = split_delta(events, adjacency)
+    left = rest_of_delta(delta, taken)
 
     def price(order: int) -> float:
         total = math.fsum(count * cost(leaf, adjacency, order) for leaf, count in counts.items())

@@ -18,7 +18,7 @@ from .. import _validate
 from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 from . import zcdp
 from .base import Accountant, Currency, accountant
-from .common import DOWN, UP, Unpriceable, check_relation, priced_apart
+from .common import DOWN, UP, Unpriceable, check_relation, rest_of_delta, split_delta
 
 
 def totals(epsilon: float, delta: float) -> tuple[float, float]:
@@ -133,7 +133,8 @@ def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) 
 
     Composition adds rho and takes the least omega.
     """
-    counts, left = priced_apart(events, delta, adjacency)
+    counts, taken = split_delta(events, adjacency)
+    left = rest_of_delta(delta, taken)
     pairs = [(count, *pair(leaf, adjacency)) for leaf, count in counts.items()]
     if not pairs:
         return 0.0

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable
 
 from .. import _validate
-from ..events import Adjacency, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
 from .base import Accountant, Currency, accountant
-from .common import DOWN, FLOOR, UP, Unpriceable, approximate, check_relation, gaussian_scale, priced_apart, unsampled
+from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -58,15 +58,8 @@ def cost(leaf: Leaf, adjacency: str) -> float:
         case Gaussian(sigma) | Poisson(_, Gaussian(sigma)) | FixedBatch(_, Gaussian(sigma)):
             mu = gaussian_scale(adjacency) / sigma
             return max(mu * mu / 2 * UP, FLOOR)
-        case BoundedRange(epsilon):
-            return max(epsilon * epsilon / 8 * UP, FLOOR)
-    epsilon, delta = approximate(leaf, adjacency)
-    if delta > 0:
-        raise Unpriceable(f"{leaf!r} is not zCDP: an event with delta > 0 needs a share of delta")
-    rho = epsilon * epsilon / 2 * UP
-    if isinstance(unsampled(leaf), BoundedRange):
-        rho = min(rho, unsampled(leaf).epsilon ** 2 / 8 * UP)  # type: ignore[union-attr]
-    return max(rho, FLOOR)
+    pure, ranged = selection(leaf, adjacency, "is not zCDP")
+    return max(min(pure * pure / 2 * UP, ranged * ranged / 8 * UP), FLOOR)
 
 
 def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str) -> float:
@@ -84,9 +77,9 @@ def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str) -> float:
 
 def plan_epsilon(events: Event | Iterable[Event], delta: float, adjacency: str) -> float:
     """The price of events fixed beforehand, by zCDP."""
-    counts, left = priced_apart(events, delta, adjacency)
+    counts, taken = split_delta(events, adjacency)
     total = math.fsum(count * cost(leaf, adjacency) for leaf, count in counts.items()) * UP
-    return epsilon_of(total, left) if total else 0.0
+    return epsilon_of(total, rest_of_delta(delta, taken)) if total else 0.0
 
 
 @accountant

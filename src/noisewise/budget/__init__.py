@@ -2,15 +2,13 @@
 
 What a run states is the cap of its meter, fixed before the first event, never what was spent in the end. A method only
 *names* its meter (:class:`Terms`); the trusted side makes it (:func:`open_meter`) and shows a view (:class:`MeterView`).
-A :class:`Purse` shares one budget among several runs and writes down what each reserves before it begins.
+A :class:`purse.Purse` shares one budget among several runs and writes down what each reserves before it begins.
 """
 
 from noisewise.accounting.base import Currency, currency
 from noisewise.accounting.terms import LEAST_DELTA, Budget, Terms
 from noisewise.budget.meters import AdditiveMeter, BudgetExhausted, Meter, PlanMeter, meter_from
-from noisewise.budget.opening import MeterView, checked_meter, choose_meter, open_meter
-from noisewise.budget.purse import Part, Purse
-from noisewise.budget.store import Entry, SpendingFile, Store
+from noisewise.budget.opening import MeterView, checked_meter, open_meter
 
 __all__ = [
     "LEAST_DELTA",
@@ -18,17 +16,11 @@ __all__ = [
     "Budget",
     "BudgetExhausted",
     "Currency",
-    "Entry",
     "Meter",
     "MeterView",
-    "Part",
     "PlanMeter",
-    "Purse",
-    "SpendingFile",
-    "Store",
     "Terms",
     "checked_meter",
-    "choose_meter",
     "currency",
     "meter_from",
     "open_meter",

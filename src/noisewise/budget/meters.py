@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from noisewise import _validate
-from noisewise.accounting.base import UNITS, Currency, currency
+from noisewise.accounting.base import UNITS, Currency, currencies, currency
 from noisewise.accounting.calibrate import price_of
 from noisewise.accounting.common import Unpriceable, approximate, count_leaves, unsampled
 from noisewise.accounting.terms import Budget
@@ -309,7 +309,8 @@ class PlanMeter(NotCopied):
         """Refused: the noise of a plan is fixed beforehand."""
         raise ValueError(
             "a plan has no noise to hand out: its noise was fixed beforehand, and its price is not valid for noise "
-            "chosen while running; take the noise from the plan, or use an adaptive meter such as 'gdp' or 'rdp'"
+            "chosen while running; take the noise from the plan, or use an adaptive meter such as "
+            f"{' or '.join(map(repr, currencies()[:2]))}"
         )
 
     def describe(self) -> dict[str, Any]:

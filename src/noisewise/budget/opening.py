@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 
 from noisewise import _validate
-from noisewise.accounting.base import currencies
-from noisewise.accounting.choose import choose_terms
 from noisewise.accounting.terms import Budget, Terms
 from noisewise.budget.meters import AdditiveMeter, Meter, PlanMeter
-from noisewise.events import FULL, Event, Leaf, Sampling, rebuilt, rebuilt_leaf
+from noisewise.events import FULL, Leaf, Sampling, rebuilt, rebuilt_leaf
 
 
 def open_meter(budget: Budget, terms: object) -> Meter:
@@ -59,34 +56,6 @@ def _word(name: str, value: object) -> str:
     if type(value) is not str:
         raise TypeError(f"the {name} of terms is a {type(value).__name__}; pass a plain string")
     return value
-
-
-def choose_meter(
-    budget: Budget,
-    *,
-    adaptive: bool,
-    sampling: Sampling = FULL,
-    steps: int | None = None,
-    plan: Event | Iterable[Event] | None = None,
-    meter: str | Meter | None = None,
-) -> Meter:
-    """A new meter on the terms of :func:`choose_terms`; ``meter`` names another one, or is one for this budget.
-
-    >>> choose_meter(Budget(1.0, 1e-6), adaptive=True).name
-    'gdp'
-    """
-    if meter is not None and not isinstance(meter, str):
-        given = checked_meter(meter)
-        if given.budget != budget:
-            raise ValueError("meter is not a meter for this budget; pass a meter built with it, a name, or None")
-        if adaptive and not given.adaptive:
-            raise ValueError(
-                f"meter is a plan, but the run is adaptive; pass one of {', '.join(map(repr, currencies()))}"
-            )
-        return given
-    return open_meter(
-        budget, choose_terms(budget, adaptive=adaptive, sampling=sampling, steps=steps, plan=plan, meter=meter)
-    )
 
 
 class MeterView:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import _validate
 from ..accounting.base import as_events, currency
-from ..accounting.terms import Budget, Terms
+from ..accounting.terms import LEAST_DELTA, Budget, Terms
 from ..events import Composed
 from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
 from .opening import open_meter, rebuilt_terms
@@ -95,7 +95,7 @@ class Purse(NotCopied):
         self._check_process()
         _validate.share(share=share)
         terms = rebuilt_terms(terms)
-        promise = budget or self._left(share, terms)
+        promise = budget or self._left(share, terms.one_shot_delta)
         if promise.adjacency != self._budget.adjacency:
             raise ValueError(
                 f"the run is under {promise.adjacency}, the purse under {self._budget.adjacency}; pass the same"
@@ -105,37 +105,38 @@ class Purse(NotCopied):
         entry = Entry(described, self._most(meter, terms))
         return Part(self, self._store.reserve(self._terms, entry), entry, meter)
 
-    def _left(self, share: float, terms: Terms) -> Budget:
+    def _left(self, share: float, one_shot_delta: float) -> Budget:
         """The largest promise that ``share`` of what is left can keep, rounded down."""
         cost, delta = (part * Fraction(share) for part in left_of(self._cap, self.entries))
-        try:
-            if self._filter is None:
-                return Budget(_down(cost), _down(delta), self._budget.adjacency)
-            return self._worth(cost, terms)
-        except ValueError:
-            raise BudgetExhausted(
-                f"asked for a share {share:.3g} of what is left of the purse, which is too little"
-            ) from None
+        left = 0.0, 0.0
+        if cost * 10_000_000 >= Fraction(self._cap.cost):  # less would buy only answers that drown in noise
+            filtered = self._filter is not None
+            left = (self._worth(cost, one_shot_delta), self._budget.delta) if filtered else (_down(cost), _down(delta))
+        if not (left[0] > 0 and left[1] >= LEAST_DELTA):
+            raise BudgetExhausted(f"asked for a share {share:.3g} of what is left of the purse, which is too little")
+        return Budget(*left, self._budget.adjacency)
 
-    def _worth(self, cost: Fraction, terms: Terms) -> Budget:
+    def _worth(self, cost: Fraction, one_shot_delta: float) -> float:
         """The largest epsilon, at the purse's delta, whose meter has at most this cap in the filter's currency."""
-        low, high = 0.0, float(self._budget.epsilon)
-        if cost < self._cap.cost:
-            for _ in range(60):
-                middle = (low + high) / 2
-                low, high = (middle, high) if self._bought(middle, terms) <= cost else (low, middle)
-            high = low
-        return replace(self._budget, epsilon=high)
 
-    def _bought(self, epsilon: float, terms: Terms) -> Fraction:
-        assert self._filter is not None
-        budget, one_shot = replace(self._budget, epsilon=epsilon), terms.one_shot_delta
-        try:
-            return Fraction(
-                currency(budget, self._filter.accountant, order=self._filter.order, one_shot_delta=one_shot).cap
-            )
-        except ValueError:  # so little that the currency cannot hold it
-            return Fraction(0)
+        def bought(epsilon: float) -> float:
+            assert self._filter is not None
+            budget, order = replace(self._budget, epsilon=epsilon), self._filter.order
+            return currency(budget, self._filter.accountant, order=order, one_shot_delta=one_shot_delta).cap
+
+        low, high = 0.0, float(self._budget.epsilon)
+        if bought(high) <= cost:
+            return high
+        refused = True  # below some epsilon the currency can hold nothing
+        for _ in range(60):
+            middle = (low + high) / 2
+            try:
+                fits = bought(middle) <= cost
+                refused = refused and not fits
+            except ValueError:
+                fits = True
+            low, high = (middle, high) if fits else (low, middle)
+        return 0.0 if refused else low
 
     def _most(self, meter: Meter, terms: Terms) -> Amount:
         """All that the run may spend, in the purse's unit."""

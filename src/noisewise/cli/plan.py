@@ -89,11 +89,12 @@ def _table(**options: Any) -> Table:
 
 
 def _noise_table(rows: list[PlanRow]) -> Table:
+    from ..accounting.base import names
     from ..accounting.plan import sampling_name
 
     table = _table(
-        caption="passes: over the data. by: the accountant that asks for the least noise; pld only for noise "
-        "fixed beforehand, rounded up by up to 1 %. std: of a coordinate of a released mean gradient. noise / clip: "
+        caption="passes: over the data. by: the accountant that asks for the least noise; "
+        f"{' and '.join(names(lambda known: known.slow))} only for noise fixed beforehand, rounded up by up to 1 %. std: of a coordinate of a released mean gradient. noise / clip: "
         "norm of the noise over the clip norm, of one step and of the average of all; sampling adds its own noise.",
         caption_justify="left",
     )

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..budget import AdditiveMeter, Budget, PlanMeter, choose_meter
+from ..budget import AdditiveMeter, Budget, PlanMeter
+from ..budget.choosing import choose_meter
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
 from .desk import our_words
