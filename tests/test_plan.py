@@ -13,8 +13,8 @@ from noisewise.accounting.calibrate import epsilon
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.events import FULL, Gaussian, Repeated, sampled
-from noisewise.gradients import Linear
 from noisewise.losses import Logistic
+from noisewise.models import Linear
 from noisewise.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name
 
 ONE = Budget(1.0, 1e-6)

@@ -13,9 +13,9 @@ import noisewise as nw
 import noisewise.replay as replay
 from noisewise.choice import choose_meter
 from noisewise.curator import Curator, PublicCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import loss_named
 from noisewise.methods import method_named, registry
+from noisewise.models import MLP, Linear
 from noisewise.replay import Recording, Replayed, Spread, Tape, curvature, standard_errors, why_unknown
 from noisewise.train import Records, train
 

@@ -21,19 +21,18 @@ from .data.desk import our_words
 from .data.preprocess import interval
 from .data.schema import Schema
 from .fitting import Origin, PrivateEstimator, Task
-from .gradients import Model
-from .losses import ClassWeighted, Loss, Squared, loss_named
+from .losses import LOSSES, USUAL, ClassWeighted, Loss, loss_named
 from .methods import RECOMMENDED, Method
+from .models import Model
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return estimator.loss in ("auto", "logistic", "softmax") or getattr(estimator.loss, "name", "") in (
-        "logistic",
-        "softmax",
-    )
+    named = isinstance(estimator.loss, str) and estimator.loss in LOSSES
+    loss = LOSSES[estimator.loss] if named else estimator.loss
+    return getattr(loss, "has_probabilities", loss == "auto")
 
 
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
@@ -43,7 +42,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     ----------
     epsilon, delta : the budget of one ``fit``. Two fits on the same records spend it twice.
     method : name of a method (``noisewise.methods.registry()``) or a configured method object.
-    loss : "auto" (logistic for two classes, softmax for more), "logistic", "hinge", "huber_hinge", "squared", "softmax".
+    loss : "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
     model : "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
     adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
     bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
@@ -124,10 +123,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _loss(self) -> Loss:
         several = len(self.classes_) > 2
         named = isinstance(self.loss, str) and self.loss == "auto"
-        loss = loss_named(("softmax" if several else "logistic") if named else self.loss)
-        loss = Squared(signs=True) if isinstance(loss, Squared) else loss
+        loss = loss_named(USUAL["classes" if several else "binary"] if named else self.loss).as_classifier()
         if several and loss.task != "classes":
-            raise ValueError(f"loss is {loss.name!r} but there are more than two classes; pass loss='softmax'")
+            raise ValueError(
+                f"loss is {loss.name!r} but there are more than two classes; pass loss={USUAL['classes']!r}"
+            )
         if self.class_weight is None:
             return loss
         return ClassWeighted(loss, class_weights(self.class_weight, self.classes_))
@@ -152,15 +152,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """Probability of each class; for losses that model one (logistic, softmax)."""
+        """Probability of each class; for losses that model one."""
         return self._probabilities(self._scores(X))
 
     def _probabilities(self, scores: Array) -> Array:
-        scores = self._decisions(scores)
-        if scores.ndim == 1:
-            scores = np.column_stack([np.zeros_like(scores), scores])
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return self._trained_model.loss.probabilities(scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on rows with labels. Not private: ``noisewise evaluate`` buys a score that is."""

@@ -26,9 +26,9 @@ from .data.files import Paths, Share
 from .data.preprocess import Scaling, declared_bounds
 from .data.rows import IN_MEMORY, read_rows
 from .data.schema import Schema
-from .gradients import MLP, Linear, Model
 from .losses import Loss
 from .methods import Method, method_named
+from .models import MLP, Linear, Model
 from .records.grid import CHUNK, Mapped, Store, in_memory
 from .replay import Spread
 from .report.statement import Statement, make_statement, training_budget
@@ -329,7 +329,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _shaped(self, theta: torch.Tensor) -> Array:
         model = self._trained_model
-        if not isinstance(model, Linear):
+        if not model.linear:
             raise AttributeError("coef_ exists for linear models only")
         weights = theta.double().numpy().reshape(model.outputs, model.features)
         return weights[0] if isinstance(self, RegressorMixin) else weights
@@ -342,8 +342,12 @@ class PrivateEstimator(BaseEstimator, ABC):
 
 def describe(model: Model) -> dict[str, Any]:
     """The model in words and numbers, for a statement."""
-    shape = [model.features, model.outputs] if isinstance(model, Linear) else list(model.sizes)
-    return {"kind": type(model).__name__, "shape": shape, "loss": str(model.loss), "parameters": model.dimension}
+    return {
+        "kind": type(model).__name__,
+        "shape": list(model.shape),
+        "loss": str(model.loss),
+        "parameters": model.dimension,
+    }
 
 
 def as_labels(y: Array, model: Model) -> torch.Tensor:

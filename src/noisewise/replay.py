@@ -30,8 +30,8 @@ from .budget import Budget, BudgetExhausted, MeterView
 from .curator import Answer, Asking, Curator, Descent, Facts, OnePass, PublicCurator
 from .curator.facts import Released
 from .events import FULL, Event, Leaf, Sampling
-from .gradients import Model
 from .methods import Method
+from .models import Model
 
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side

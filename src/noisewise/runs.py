@@ -160,10 +160,8 @@ def _preprocessing(estimator: Any, encoder: Encoder | None) -> dict[str, Any]:
 
 def _coefficients(estimator: Any, features: Sequence[str]) -> list[dict[str, Any]] | None:
     """Each coefficient with the standard deviation of the privacy noise on it, where that is known."""
-    from .gradients import Linear
-
     model = estimator._trained_model
-    if not isinstance(model, Linear):
+    if not model.linear:
         return None
     values, errors = (np.atleast_2d(estimator._shaped(theta)) if theta is not None else None
                       for theta in (estimator._theta, estimator._theta_std()))  # fmt: skip

@@ -17,8 +17,8 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import NormAtMost
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
+from noisewise.models import MLP, Linear
 
 SIGMA = 1e-3  # of the clip, and as small as a budget of 1e6 pays for
 CANDIDATES = 25

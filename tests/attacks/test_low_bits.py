@@ -19,8 +19,8 @@ import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator.columns import ColumnCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.quality import private_quality
 
 COLUMNS, RECORDS = 51, 1000

@@ -21,9 +21,9 @@ from noisewise import choice
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment, columns
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
+from noisewise.models import MLP, Linear
 
 REFUSALS = (TypeError, ValueError, RuntimeError, AttributeError)
 rng = np.random.default_rng(0)

@@ -17,9 +17,9 @@ import noisewise as nw
 from noisewise import budget as purses
 from noisewise.budget import Budget
 from noisewise.curator import Descent, PublicCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
+from noisewise.models import MLP, Linear
 from noisewise.report.statement import make_statement
 from noisewise.train import Records, train
 

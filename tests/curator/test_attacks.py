@@ -13,8 +13,8 @@ from noisewise.curator import Curator
 from noisewise.curator.objective import PerturbedObjective, minimiser, terms
 from noisewise.curator.oneshot import Descent, OnePass, descent_unit, pass_noise
 from noisewise.events import ApproximateDP
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 

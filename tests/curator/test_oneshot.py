@@ -30,8 +30,8 @@ from noisewise.curator.oneshot import (
     weight,
 )
 from noisewise.events import ApproximateDP, Gaussian
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 
 ADJACENCIES = ("add_remove", "replace_one")

@@ -17,9 +17,9 @@ from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.events import Repeated
 from noisewise.fitting import describe
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
+from noisewise.models import MLP, Linear
 from noisewise.replay import kind_of
 from noisewise.report.statement import make_statement, verify
 from noisewise.train import Records, train

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.gradients import MLP
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP
 from noisewise.records import perceptron_exact as exact
 from noisewise.records import perceptron_passes as passes
 from noisewise.records import perceptron_reference as reference

@@ -26,8 +26,8 @@ from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.curator.noise import Stream
 from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
-from noisewise.gradients import MLP, Linear, Model
 from noisewise.losses import Logistic, Softmax
+from noisewise.models import MLP, Linear, Model
 from noisewise.protect.projectors import Sgd
 
 from .peers import CLIP, NOISE, Peer

@@ -16,6 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..losses import LOSSES
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
@@ -58,9 +59,7 @@ def train(
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="recommended")] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="logistic, hinge, huber_hinge, squared, softmax.", show_default="by the target")
-    ] = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.", show_default="by the target")] = None,
     model: Annotated[str, typer.Option(help="linear, mlp, or hidden sizes such as 64,32.")] = "linear",
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
@@ -169,7 +168,7 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
     from ..curator.facts import facts_of
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
-    from ..losses import loss_named
+    from ..losses import USUAL, loss_named
 
     estimator: Any = unfitted(wish, found.imagined)
     encoder, method = Encoder(found.imagined), estimator._method()
@@ -177,7 +176,7 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
         raise ValueError(f"--public is missing; {method.name} needs public rows, pass them or take another --method")
     estimator._scaling, outputs = Scaling(encoder.low, encoder.high, estimator._unit_rows), 1
     if encoder.classes is None:
-        loss = loss_named("squared")
+        loss = loss_named(USUAL["regression"])
     else:
         estimator.classes_ = encoder.classes
         loss = estimator._loss()

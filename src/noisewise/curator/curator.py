@@ -19,7 +19,7 @@ from torch import Tensor
 from ..arithmetic import Arithmetic
 from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, ApproximateDP, Event, Gaussian, Sampling
-from ..gradients import Linear, Model
+from ..models import Model
 from ..records import records_of
 from ..records.grid import Store, in_memory, power_of_two_above
 from ..records.totals import IntegerTotal
@@ -162,10 +162,10 @@ class Curator(Asking):
         with self.__desk.closed():
             self.__desk.meter.spend(event)
             if isinstance(walk, Descent):
-                end = descend(walk, self.__linear(), self.__desk.records.float_rows(), facts, size)
+                end = descend(walk, self.__model, self.__desk.records.float_rows(), facts, size)
                 value = self.__noised(end, std, event.noise_multiplier)
             else:
-                end = walk_once(walk, self.__linear(), self.__desk.records.float_rows(), facts, self.__desk.stream)
+                end = walk_once(walk, self.__model, self.__desk.records.float_rows(), facts, self.__desk.stream)
                 value = _on_public_grid(end, std)
             return self.__float_answer(type(walk).__name__, event, value, std)
 
@@ -183,7 +183,7 @@ class Curator(Asking):
             self.__desk.meter.spend(event)
             b = self.__desk.stream.noised(torch.zeros(self.__facts.dimension, dtype=torch.float64), chosen.noise_std)
             rows, facts = self.__desk.records.float_rows(), self.__facts
-            found = minimiser(b, chosen, objective.start, self.__linear(), rows, facts)
+            found = minimiser(b, chosen, objective.start, self.__model, rows, facts)
             value = self.__noised(found, chosen.output_std, chosen.output_multiplier)
             return self.__float_answer("PerturbedObjective", event, value, chosen.output_std)
 
@@ -237,10 +237,6 @@ class Curator(Asking):
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
-
-    def __linear(self) -> Linear:
-        assert isinstance(self.__model, Linear)  # others were refused before anything was spent
-        return self.__model
 
     def __known_size(self) -> float:
         if self.__facts.size is None:

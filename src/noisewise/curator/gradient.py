@@ -100,12 +100,12 @@ class Gradient(Sum):
 
     def check(self, facts: Facts) -> None:
         shaped("theta", self.theta, facts)
-        self.check_options(facts.dimension, linear=facts.linear)
+        self.check_options(facts.dimension, coordinates=facts.coordinates)
 
-    def check_options(self, dimension: int, *, linear: bool) -> None:
+    def check_options(self, dimension: int, *, coordinates: bool) -> None:
         """Refuse coordinates that do not fit the model."""
         if self.scale is not None:
-            check_scale(self.scale, dimension, linear=linear)
+            check_scale(self.scale, dimension, coordinates=coordinates)
         if self.basis is not None:
             check_basis(self.basis, dimension)
 
@@ -121,7 +121,7 @@ class Gradient(Sum):
         return terms.noise * self.clip / terms.size
 
     def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        seen = {"scale": self.scale, "basis": self.basis if records.linear else None}
+        seen = {"scale": self.scale, "basis": self.basis if records.coordinates else None}
         plainly = all(option is None for option in seen.values())
         totals = [
             records.gradients(drawn, self.theta, self.clip)
@@ -144,14 +144,14 @@ class Gradient(Sum):
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         below = 0.5 + float(noisy[1][0]) if len(noisy) > 1 else None
-        return Answer(self.back(noisy[0], linear=facts.linear), self.noise_std(terms), below)
+        return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(terms), below)
 
-    def back(self, mean: Floats, *, linear: bool) -> Tensor:
+    def back(self, mean: Floats, *, coordinates: bool) -> Tensor:
         """A released vector in the parameters' own coordinates: post-processing."""
         if self.scale is not None:
             mean = mean * self.scale
         elif self.basis is not None:
-            mean = self.basis @ (mean if linear else self.basis.T @ mean)
+            mean = self.basis @ (mean if coordinates else self.basis.T @ mean)
         return torch.from_numpy(mean.astype(np.float32, copy=False))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.gdp import mu_of
-from ..gradients import Linear
+from ..models import Model
 from ..records.totals import FloatRows
 from .oneshot import ROUNDING, bounds, gradient_sum, plain_fields, rows_of
 
@@ -102,7 +102,7 @@ def _pair_mu(e: float, delta: float) -> float:
     return low * (1 - 1e-9)
 
 
-def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Linear, records: FloatRows, facts: Facts) -> Tensor:
+def minimiser(b: Tensor, chosen: Terms, start: Tensor, model: Model, records: FloatRows, facts: Facts) -> Tensor:
     """theta with ||gradient|| <= gamma, by Newton's method with backtracking, however many rounds it takes.
 
     A step is halved until it lowers the objective by enough (Armijo), or the gradient where values differ by rounding

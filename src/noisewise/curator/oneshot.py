@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .. import _validate
-from ..gradients import Linear
+from ..models import Model
 from ..records import records_of
 from ..records.totals import FloatRows
 from .noise import Stream
@@ -145,7 +145,7 @@ def rows_of(records: FloatRows, row_bound: float) -> tuple[Tensor, Tensor]:
     return rows, records.labels.clamp(-1, 1) if records.labels.is_floating_point() else records.labels
 
 
-def gradient_sum(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+def gradient_sum(model: Model, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     slopes = model.loss.slope(model.scores(theta, rows), labels)
     return slopes @ rows if slopes.ndim == 1 else (slopes.T @ rows).flatten()
 
@@ -196,7 +196,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
         )
 
 
-def descend(walk: Descent, model: Linear, records: FloatRows, facts: Facts, size: float) -> Tensor:
+def descend(walk: Descent, model: Model, records: FloatRows, facts: Facts, size: float) -> Tensor:
     """The exact last iterate. Private: never leaves without noise."""
     rows, labels = rows_of(records, facts.row_bound)
     _, M = bounds(facts, walk.radius, float(walk.start.norm()))
@@ -231,7 +231,7 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     return noise * (1 + walk.noise_multiplier * ROUNDED)
 
 
-def walk_once(walk: OnePass, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
+def walk_once(walk: OnePass, model: Model, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
     """The last iterate, noise included: it may be released."""
     start, eta = walk.start.double(), walk.step_size
     std = eta * pass_noise(walk, facts)

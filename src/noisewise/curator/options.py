@@ -40,9 +40,9 @@ def split_noise(noise_multiplier: float, share: float) -> tuple[float, float]:
     return sigma / (1 - share) ** 0.5, sigma / share**0.5
 
 
-def check_scale(scale: Floats, dimension: int, *, linear: bool) -> None:
+def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
     """Refuse a scale that is not a vector of usual positive numbers, or a model that has no closed form for it."""
-    if not linear:
+    if not coordinates:
         raise ValueError(
             "scale needs a linear model: a perceptron's gradient norms factor by layer only while all coordinates of a "
             "layer count alike; pass scale=None"

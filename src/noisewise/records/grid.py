@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import kernels
+from ..models.batches import RowSource
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,7 +37,6 @@ LONGEST = 2.0**40  # a longer row is treated as not finite
 MOST_ROWS = 1 << 27  # for which every sum here fits into 64 bits
 MOST_COLUMNS = 1 << 20
 
-Source = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
 Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
 
 
@@ -94,7 +94,9 @@ def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.
     return np.where(usable, plain, 0).astype(np.int32), usable
 
 
-def lay_out(X: Tensor | Source, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory) -> GridRows:
+def lay_out(
+    X: Tensor | RowSource, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory
+) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
     whole = X if isinstance(X, Tensor) else None
 

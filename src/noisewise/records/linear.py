@@ -53,7 +53,7 @@ class LinearRecords:
     loss: Any
     outputs: int = 1
 
-    linear: ClassVar[bool] = True
+    coordinates: ClassVar[bool] = True
 
     @property
     def columns(self) -> int:

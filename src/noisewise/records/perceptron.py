@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..arithmetic import Arithmetic
-from ..gradients import MLP
+from ..models import MLP
 from .grid import CHUNK, Floats, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords
 from .perceptron_exact import ExactPerceptron
@@ -37,7 +37,7 @@ class PerceptronRecords:
     """Rows on the grid, and a perceptron; what concerns rows alone is answered as for a linear model."""
 
     __slots__ = ("_exact", "_model", "_plain", "_rows", "_store")
-    linear: ClassVar[bool] = False
+    coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: GridRows, model: MLP, store: Store = in_memory) -> None:
         self._model, self._store, self._exact = model, store, ExactPerceptron(model)

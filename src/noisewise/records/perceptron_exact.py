@@ -21,12 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..gradients.batches import CHUNK, LONGEST, Source
-from ..gradients.layers import MLP
 from ..kernels import compiled
+from ..models import MLP, RowSource
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
-from .grid import Store, in_memory
+from .grid import CHUNK, LONGEST, Store, in_memory
 from .perceptron_passes import Desk, Views, backward, desk_for, forward, height_for, layers_of, one_thread
 from .perceptron_reference import SMALL, bound_for
 
@@ -70,7 +69,7 @@ class ExactPerceptron:
 
     model: MLP
 
-    def lay_out(self, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> PerceptronRows:
+    def lay_out(self, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> PerceptronRows:
         """A copy of the rows; those with an entry or label that cannot be used, or longer than 2^40, become zeros."""
         model = self.model
         part = partial(torch.narrow, X, 0) if isinstance(X, Tensor) else X

@@ -62,11 +62,11 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
     return total
 
 
-Source = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
+RowSource = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
 
 
 def lay_out(
-    X: Tensor | Source,
+    X: Tensor | RowSource,
     y: Tensor,
     *,
     unit_rows: bool,
@@ -103,7 +103,7 @@ def lay_out(
     return Batch(rows, labels, lengths, None if everywhere else valid)
 
 
-def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> Source:
+def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> RowSource:
     """Rows x @ matrix, to be laid out anew; a masked row becomes NaN, so that laying it out masks it again."""
     plain = matrix.double()
 

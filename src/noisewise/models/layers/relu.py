@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .base import Layer, layer
+
+
+@layer
+class Relu(Layer):
+    """max(z, 0)."""
+
+    name = "relu"
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z.relu_()
+
+    def derivative(self, a: Tensor) -> Tensor:
+        return (a > 0).to(a.dtype)
+
+    def backward(self, b: Tensor, a: Tensor) -> Tensor:
+        return torch.ops.aten.threshold_backward.grad_input(b, a, 0, grad_input=b)
+
+    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+        return np.maximum(z, 0.0)

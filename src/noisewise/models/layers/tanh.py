@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from torch import Tensor
+
+from .base import Layer, layer
+
+
+@layer
+class Tanh(Layer):
+    """tanh(z) = 2 sigmoid(2 z) - 1."""
+
+    name = "tanh"
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z.tanh_()
+
+    def derivative(self, a: Tensor) -> Tensor:
+        return 1 - a.square()
+
+    def backward(self, b: Tensor, a: Tensor) -> Tensor:
+        return torch.ops.aten.tanh_backward.grad_input(b, a, grad_input=b)
+
+    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+        return 2 * expit(2 * z) - 1
