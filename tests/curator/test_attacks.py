@@ -29,7 +29,7 @@ def facts(features=1, size=100.0, loss=None):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((784, 20, 2), Softmax(), "step"), "pass one of softplus, tanh, sigmoid, relu"),
+        (((784, 20, 2), Softmax(), "step"), "pass one of relu, sigmoid, softplus, tanh"),
         (((3, 2), Squared()), "one per class"),
         (((3, 2, 1), Softmax()), "one per class"),
     ],

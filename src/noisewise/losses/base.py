@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # facts of a loss are wanted where torch is not
     from torch import Tensor
-
+else:
+    Tensor = Any
 Floats = NDArray[np.float64]
 Labels = NDArray[np.float64] | NDArray[np.int64]
 

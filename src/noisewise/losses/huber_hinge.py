@@ -2,14 +2,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .base import Floats, Labels, Loss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Floats, Labels, Loss, Tensor
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import plain
-from .base import Floats, Labels, Loss, of_two, shares
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Floats, Labels, Loss, Tensor, of_two, shares
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .base import Floats, Labels, Loss
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Floats, Labels, Loss, Tensor
 
 
 @dataclass(frozen=True)

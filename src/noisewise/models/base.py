@@ -60,7 +60,7 @@ class Model(ABC):
         """Refuse a loss that wants another number of outputs, or weights of another number of classes."""
         if self.outputs < 1 or (self.outputs > 1) != (self.loss.task == "classes"):
             raise ValueError(
-                f"{self.outputs} outputs for the loss {self.loss}; pass one for each class if labels are classes, else 1"
+                f"{self.outputs} outputs for the loss {self.loss}; pass one per class where labels are classes, else 1"
             )
         check_weights(self.loss, self.outputs)
 
@@ -104,8 +104,8 @@ class Model(ABC):
         with torch.inference_mode():  # skips autograd's book-keeping, which many small operations would feel
             return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
 
-    @abstractmethod
-    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor: ...
+    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+        return self._seen(theta, batch, clip, None, None)[0]
 
     def clipped_sum_and_count(
         self,

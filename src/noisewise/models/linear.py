@@ -90,14 +90,10 @@ class Linear(Model):
         return rows.masked_fill(~alive(torch.isfinite(rows).all(1), batch)[:, None], 0.0)
 
     def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
-        c = self._slopes(theta, batch)
-        if self.outputs == 1:
-            c.nan_to_num_(0.0, 0.0, 0.0).clamp_(-clip, clip)
-        else:
-            c.masked_fill_(~torch.isfinite(c).all(1, keepdim=True), 0.0)
-            if math.isfinite(clip):
-                c.mul_(clip / torch.linalg.vector_norm(c, dim=1, keepdim=True).clamp_(min=clip))
-        return weighted_sum(c, batch.X).flatten()
+        if self.outputs > 1:
+            return super()._chunk_sum(theta, batch, clip)
+        c = self._slopes(theta, batch).nan_to_num_(0.0, 0.0, 0.0).clamp_(-clip, clip)
+        return weighted_sum(c, batch.X)
 
     def _seen(
         self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None

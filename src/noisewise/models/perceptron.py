@@ -139,20 +139,11 @@ class MLP(Model):
         rows = torch.cat(parts, dim=1).double()
         return rows.masked_fill(~alive(torch.isfinite(rows).all(1), batch)[:, None], 0.0)
 
-    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
-        return self._weighted_sum(self._book(theta, batch), batch, clip)
-
     def _seen(
         self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """There is no closed form of other coordinates: ``scale`` and ``basis`` are refused before."""
-        book = self._book(theta, batch)
-        finite = alive(torch.isfinite(book[2]), batch)
-        return self._weighted_sum(book, batch, clip), book[2], finite
-
-    def _weighted_sum(self, book: Book, batch: Batch, clip: float) -> Tensor:
-        """The clipped sum of a book, whose output gradients it uses up."""
-        inputs, gradients, norms = book
+        inputs, gradients, norms = self._book(theta, batch)
         factors = (clip / norms).clamp_(max=1)[:, None]
         good = alive(torch.isfinite(norms), batch)
         dead = None if bool(good.all()) else ~good[:, None]  # decides only whether masking has anything to do
@@ -163,7 +154,7 @@ class MLP(Model):
                 weighted.masked_fill_(dead, 0)
                 a = a if a is batch.X else a.masked_fill(dead, 0)
             parts += [weighted_sum(weighted, a).flatten(), weighted.sum(0, dtype=torch.float64)]
-        return torch.cat(parts)
+        return torch.cat(parts), norms, good
 
     def _stacked(self, layers: list[Dense], batch: Batch) -> tuple[list[Tensor], Tensor]:
         """:meth:`_forward` for a stack of parameters, with a graph; the first input has no stack."""

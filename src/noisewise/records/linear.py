@@ -251,13 +251,13 @@ def unit_rows(rows: GridRows, here: Integers | slice) -> Floats:
     return np.where(fits[:, None], whole, 0.0)
 
 
-def ramp(lengths: Floats, alive: NDArray[np.bool_], threshold: float) -> Integers:
-    """+FINE (that is 1/2) for short, -FINE for long or dead records, and a ramp between 0.9 and 1.1 thresholds."""
+def ramp(lengths: Floats, alive: NDArray[np.bool_], threshold: float, ones: int = FINE) -> Integers:
+    """+ones (that is 1/2) for short, -ones for long or dead records, and a ramp between 0.9 and 1.1 thresholds."""
     share = np.minimum(np.maximum((threshold - lengths) / (2 * RAMP * threshold), -0.5), 0.5)
-    return np.where(alive & ~np.isnan(share), np.rint(share * (2 * FINE)), -float(FINE)).astype(np.int64)
+    return np.where(alive & ~np.isnan(share), np.rint(share * (2 * ones)), -float(ones)).astype(np.int64)
 
 
-def cut_losses(values: Floats, alive: NDArray[np.bool_], bound: float) -> Integers:
-    """Losses cut to [0, bound] in units of bound/FINE; what is not a number, or dead, counts as the bound."""
+def cut_losses(values: Floats, alive: NDArray[np.bool_], bound: float, ones: int = FINE) -> Integers:
+    """Losses cut to [0, bound] in units of bound/ones; what is not a number, or dead, counts as the bound."""
     share = np.where(alive & (values < bound), np.maximum(values, 0.0) / bound, 1.0)  # false for NaN
-    return np.rint(share * FINE).astype(np.int64)
+    return np.rint(share * ones).astype(np.int64)

@@ -81,16 +81,12 @@ class Desk:
     def views(self, height: int) -> Views:
         if height not in self._views:
             sizes, padded = self.model.sizes, self.scores[: up_to(height, WHOLE)]
+            inputs = _flat(self.inputs, self.input_at, sizes[:-1], height)
+            slopes = _flat(self.slopes, self.slope_at, sizes[1:], height)
             self._views[height] = Views(
-                height,
-                _matrices(self.inputs, self.input_at, sizes[:-1], height),
-                _flat(self.inputs, self.input_at, sizes[:-1], height),
-                _matrices(self.slopes, self.slope_at, sizes[1:], height),
-                _flat(self.slopes, self.slope_at, sizes[1:], height),
-                self.scores[:height],
-                padded[:, 0] if self.model.outputs == 1 else padded,
-                self.labels[: len(padded)],
-            )
+                height, _matrices(inputs, sizes[:-1], height), inputs, _matrices(slopes, sizes[1:], height), slopes,
+                self.scores[:height], padded[:, 0] if self.model.outputs == 1 else padded, self.labels[: len(padded)],
+            )  # fmt: skip
         return self._views[height]
 
 
@@ -98,13 +94,13 @@ def _places(widths: tuple[int, ...], rows: int) -> list[int]:
     return list(accumulate((up_to(rows * width, WHOLE) for width in widths), initial=0))
 
 
-def _matrices(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
-    """Each layer's first ``rows`` rows."""
-    return [flat[at : at + rows * width].view(rows, width) for at, width in zip(places, widths, strict=False)]
-
-
 def _flat(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    """Each layer's first ``rows`` rows, and what follows up to a multiple of 64 entries."""
     return [flat[at : at + up_to(rows * width, WHOLE)] for at, width in zip(places, widths, strict=False)]
+
+
+def _matrices(flat: list[Tensor], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    return [part[: rows * width].view(rows, width) for part, width in zip(flat, widths, strict=True)]
 
 
 _local = threading.local()

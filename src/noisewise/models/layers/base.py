@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 from torch import Tensor
 
+Array = NDArray[Any]
 LAYERS: dict[str, Layer] = {}
 _closed: list[bool] = []
 
@@ -33,7 +34,7 @@ class Layer(ABC):
         return b.mul_(self.derivative(a))
 
     @abstractmethod
-    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+    def by_entry(self, z: Array) -> Array:
         """The value once more: torch computes the last few entries of a tensor by another routine than the rest."""
 
 

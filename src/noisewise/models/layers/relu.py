@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from .base import Layer, layer
+from .base import Array, Layer, layer
 
 
 @layer
@@ -25,5 +22,5 @@ class Relu(Layer):
     def backward(self, b: Tensor, a: Tensor) -> Tensor:
         return torch.ops.aten.threshold_backward.grad_input(b, a, 0, grad_input=b)
 
-    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+    def by_entry(self, z: Array) -> Array:
         return np.maximum(z, 0.0)

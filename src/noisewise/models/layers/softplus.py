@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from .base import Layer, layer
+from .base import Array, Layer, layer
 
 
 @layer
@@ -22,5 +19,5 @@ class Softplus(Layer):
     def derivative(self, a: Tensor) -> Tensor:
         return -torch.expm1(-a)
 
-    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+    def by_entry(self, z: Array) -> Array:
         return np.logaddexp(0.0, z)

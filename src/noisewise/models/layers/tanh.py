@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from .base import Layer, layer
+from .base import Array, Layer, layer
 
 
 @layer
@@ -25,5 +22,5 @@ class Tanh(Layer):
     def backward(self, b: Tensor, a: Tensor) -> Tensor:
         return torch.ops.aten.tanh_backward.grad_input(b, a, grad_input=b)
 
-    def by_entry(self, z: NDArray[Any]) -> NDArray[Any]:
+    def by_entry(self, z: Array) -> Array:
         return 2 * expit(2 * z) - 1
