@@ -13,7 +13,7 @@ import noisewise.accounting
 
 ACCOUNTING = [f"noisewise.accounting.{module.name}" for module in pkgutil.iter_modules(noisewise.accounting.__path__)]
 LIGHT = ["noisewise", "noisewise.events", "noisewise.budget", "noisewise.report.statement", "noisewise.cli.main"]
-LIGHT += ["noisewise.arithmetic", "noisewise.seal", "noisewise.report.agreement"]
+LIGHT += ["noisewise.arithmetic", "noisewise.seal", "noisewise.report.agreement", "noisewise.losses"]
 FORBIDDEN = ("torch", "sklearn", "pandas", "matplotlib")
 
 

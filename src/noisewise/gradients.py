@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
-from .models import MLP, Batch, Linear, Model
 
-warnings.warn("noisewise.gradients is noisewise.models now; import from there", DeprecationWarning, stacklevel=2)
+def __getattr__(name: str) -> Any:
+    if name not in ("MLP", "Batch", "Linear", "Model"):
+        raise AttributeError(f"module 'noisewise.gradients' has no attribute {name!r}")
+    from . import models
 
-__all__ = ["MLP", "Batch", "Linear", "Model"]
+    warnings.warn("noisewise.gradients is noisewise.models now; import from there", DeprecationWarning, stacklevel=2)
+    return getattr(models, name)
