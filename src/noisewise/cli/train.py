@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..losses import LOSSES
+from ..losses import LOSSES, USUAL, loss_named
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def train(
     _disjoint(data, public or [])
     found = resolve(
         data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
-        regression=loss == "squared", separator=separator, read_labels=not dry_run,
+        regression=_for_numbers(loss), separator=separator, read_labels=not dry_run,
     )  # fmt: skip
     rehearse(wish, found, public=bool(public), records=None)
     if dry_run:
@@ -168,7 +168,6 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
     from ..curator.facts import facts_of
     from ..data.encode import Encoder
     from ..data.preprocess import Scaling
-    from ..losses import USUAL, loss_named
 
     estimator: Any = unfitted(wish, found.imagined)
     encoder, method = Encoder(found.imagined), estimator._method()
@@ -176,7 +175,7 @@ def rehearse(wish: Wish, found: Resolved, *, public: bool, records: int | None) 
         raise ValueError(f"--public is missing; {method.name} needs public rows, pass them or take another --method")
     estimator._scaling, outputs = Scaling(encoder.low, encoder.high, estimator._unit_rows), 1
     if encoder.classes is None:
-        loss = loss_named(USUAL["regression"])
+        loss = loss_named(estimator.loss)
     else:
         estimator.classes_ = encoder.classes
         loss = estimator._loss()
@@ -216,12 +215,12 @@ def unfitted(wish: Wish, schema: Schema) -> Estimator:
     budget = (wish.budget.epsilon, wish.budget.delta)
     if schema[schema.target].kind == "category":
         return PrivateClassifier(*budget, loss=wish.loss or "auto", **common)
-    if wish.loss not in (None, "squared"):
+    if wish.loss is not None and not _for_numbers(wish.loss):
         raise ValueError(
-            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss squared, or declare its "
+            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return PrivateRegressor(*budget, **common)
+    return PrivateRegressor(*budget, loss=wish.loss or USUAL["regression"], **common)
 
 
 class _Bars:
@@ -360,10 +359,12 @@ def _model(text: str) -> str | tuple[int, ...]:
 
 
 def _known_loss(loss: str | None) -> None:
-    from ..losses import loss_named
-
     if loss is not None:
         loss_named(loss)
+
+
+def _for_numbers(loss: str | None) -> bool:
+    return loss is not None and loss_named(loss).task == "regression"
 
 
 def _roomy(out: Path, data: list[Path]) -> Path | None:

@@ -159,8 +159,6 @@ def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
     if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
-    rows = public.model.rows(public.batch)
-    if public.batch.valid is not None:
-        rows = rows[public.batch.valid]
+    rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0
     return None if squared_length < 0.01 else torch.from_numpy(deflating(rows.mean(0).numpy(), squared_length))

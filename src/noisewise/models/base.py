@@ -156,10 +156,6 @@ class Model(ABC):
         return stacked_values(self.loss, self.stacked_scores(thetas, batch), batch.y).mean(1)
 
 
-def alive(finite: Tensor, batch: Batch) -> Tensor:
-    return finite if batch.valid is None else finite & batch.valid
-
-
 def factors(norms: Tensor, bound: float) -> Tensor:
     """What each record is multiplied by so that its norm is at most ``bound``, as a column."""
     return torch.ones_like(norms)[:, None] if math.isinf(bound) else (bound / norms.clamp(min=bound))[:, None]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .base import Model, alive, factors, stacked_factors, stacked_slopes
+from .base import Model, factors, stacked_factors, stacked_slopes
 from .batches import Batch, row_by_row, weighted_sum
 
 FAR = 200.0  # a theta longer than that has scores whose rounding in single precision is no longer negligible
@@ -87,7 +87,7 @@ class Linear(Model):
     def per_record(self, theta: Tensor, batch: Batch) -> Tensor:
         c = self._slopes(theta, batch).view(len(batch), self.outputs, 1)
         rows = (c * batch.X[:, None, :]).flatten(1).double()
-        return rows.masked_fill(~alive(torch.isfinite(rows).all(1), batch)[:, None], 0.0)
+        return rows.masked_fill(~(torch.isfinite(rows).all(1) & batch.valid)[:, None], 0.0)
 
     def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
         if self.outputs > 1:
@@ -99,7 +99,7 @@ class Linear(Model):
         self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         c = self._slopes(theta, batch).view(len(batch), self.outputs)
-        finite = alive(torch.isfinite(c).all(1), batch)
+        finite = torch.isfinite(c).all(1) & batch.valid
         c = c.masked_fill(~finite[:, None], 0.0)
         if basis is not None:
             near = c.double().mul_(factors(torch.linalg.vector_norm(c, dim=1, dtype=torch.float64), NEAR * clip))

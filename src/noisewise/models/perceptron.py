@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..losses import Loss
-from .base import Model, alive, stacked_factors, stacked_slopes
+from .base import Model, stacked_factors, stacked_slopes
 from .batches import Batch, row_by_row, weighted_sum
 from .layers import LAYERS, Layer
 
@@ -137,7 +137,7 @@ class MLP(Model):
             for part in ((b[:, :, None] * a[:, None, :]).flatten(1), b)
         ]
         rows = torch.cat(parts, dim=1).double()
-        return rows.masked_fill(~alive(torch.isfinite(rows).all(1), batch)[:, None], 0.0)
+        return rows.masked_fill(~(torch.isfinite(rows).all(1) & batch.valid)[:, None], 0.0)
 
     def _seen(
         self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
@@ -145,7 +145,7 @@ class MLP(Model):
         """There is no closed form of other coordinates: ``scale`` and ``basis`` are refused before."""
         inputs, gradients, norms = self._book(theta, batch)
         factors = (clip / norms).clamp_(max=1)[:, None]
-        good = alive(torch.isfinite(norms), batch)
+        good = torch.isfinite(norms) & batch.valid
         dead = None if bool(good.all()) else ~good[:, None]  # decides only whether masking has anything to do
         parts: list[Tensor] = []
         for a, b in zip(inputs, gradients, strict=True):

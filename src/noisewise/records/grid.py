@@ -25,9 +25,7 @@ from torch import Tensor
 
 from .. import kernels
 from ..models.batches import RowSource
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from .totals import Floats, Integers
 
 DIRECTION = 1 << 14  # length of a row's direction on the grid
 BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
