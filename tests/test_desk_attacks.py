@@ -22,9 +22,9 @@ from noisewise.data.encode import Encoder, numbers_of
 from noisewise.data.preprocess import Scaling
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import Column, Schema
-from noisewise.gradients.layers import MLP
-from noisewise.gradients.linear import Linear
 from noisewise.losses import Logistic
+from noisewise.models import MLP
+from noisewise.models.linear import Linear
 from noisewise.records import records_of
 from noisewise.records.grid import BOUND
 from noisewise.records.totals import Drawn

@@ -14,8 +14,8 @@ from noisewise.accounting.plan import PlanRow, _noises, in_words, plan_rows, rec
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.events import FULL, Gaussian, Repeated, sampled
-from noisewise.gradients import Linear
 from noisewise.losses import Logistic
+from noisewise.models import Linear
 
 ONE = Budget(1.0, 1e-6)
 REPLACED = Budget(1.0, 1e-6, adjacency="replace_one")

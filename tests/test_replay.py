@@ -14,9 +14,9 @@ import noisewise.standard_errors as replay
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator, PublicCurator
 from noisewise.fitting.spread import Spread
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import loss_named
 from noisewise.methods import method_named, registry
+from noisewise.models import MLP, Linear
 from noisewise.standard_errors import Replayed, curvature, standard_errors, why_unknown
 from noisewise.tape import Recording, Tape
 from noisewise.train import Records, train

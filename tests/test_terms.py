@@ -14,11 +14,11 @@ from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, 
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator.curator import facts_of
 from noisewise.events import Composed, FixedBatch, Gaussian, Poisson, Repeated, rebuilt
-from noisewise.gradients import Linear
 from noisewise.losses import Logistic
 from noisewise.methods import Method, makes_a_promise, method_named, registry
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 BUDGET = Budget(1.0, 1e-6)

@@ -20,8 +20,8 @@ from .fitting.fit import as_labels
 from .fitting.fitted import Fitted
 from .fitting.labels import Classes, Labels, Target
 from .fitting.network import Network
-from .gradients import MLP, Linear, Model
 from .losses import Logistic, Loss, Softmax, Squared
+from .models import MLP, Linear, Model
 from .quality import Quality, of_a_share, within
 from .records.grid import Store, in_memory
 

@@ -24,6 +24,7 @@ from .budget import Budget
 from .comparison import METRICS, Row, ranked
 from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
+from .losses import USUAL
 from .methods import RECOMMENDED, registry
 
 Array = NDArray[Any]
@@ -103,7 +104,7 @@ def compare(
         raise ValueError(f"X has shape {rows.shape} and y {labels.shape}; pass rows and one label each")
     names = _known(methods)
     _check_budget(epsilon, delta, adjacency, size)
-    chosen_loss = loss if loss is not None else "auto" if task == "classification" else "squared"
+    chosen_loss = loss if loss is not None else "auto" if task == "classification" else USUAL["regression"]
     settings = Settings(
         task, epsilon, delta, adjacency, size, chosen_loss, model, bounds,
         np.unique(labels).tolist() if classes is None and task == "classification" else classes,

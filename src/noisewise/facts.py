@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .budget import Budget
-from .gradients import Model
+from .models import Model
 from .trace import Released as Released
 
 
@@ -28,11 +28,10 @@ class Facts:
     smoothness: float
     budget: Budget
     groups: tuple[int, ...] = ()
-
-    @property
-    def linear(self) -> bool:
-        """Whether the model is linear in its rows."""
-        return self.dimension == self.features * self.outputs
+    linear: bool = False  # what the model can do, and what its loss says of itself
+    coordinates: bool = False
+    typical_clip: float = 1.0
+    typical_norm: float = 1.0
 
 
 def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
@@ -50,6 +49,10 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         smoothness=model.loss.smoothness,
         budget=budget,
         groups=model.groups,
+        linear=model.linear,
+        coordinates=model.coordinates,
+        typical_clip=model.loss.typical_clip,
+        typical_norm=model.loss.typical_norm,
     )
 
 

@@ -12,15 +12,21 @@ Floats = NDArray[np.float64]
 
 
 @kernels.jit
+def exp_of(x: float) -> float:
+    """exp of one number; small, so that a loop that calls it is compiled as if it stood there."""
+    bounded = max(x, LEAST)
+    k = np.floor(bounded * LOG2_E + 0.5)
+    rest = (bounded - k * LN2_HIGH) - k * LN2_LOW
+    value = EXP_TERMS[0]
+    for t in range(1, 10):
+        value = value * rest + EXP_TERMS[t]
+    return value * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+
+
+@kernels.jit
 def exp(x: Floats, out: Floats) -> None:
     for i in range(len(x)):
-        bounded = max(x[i], LEAST)
-        k = np.floor(bounded * LOG2_E + 0.5)
-        rest = (bounded - k * LN2_HIGH) - k * LN2_LOW
-        value = EXP_TERMS[0]
-        for t in range(1, 10):
-            value = value * rest + EXP_TERMS[t]
-        out[i] = value * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+        out[i] = exp_of(x[i])
 
 
 @kernels.jit

@@ -16,7 +16,7 @@ from torch import Tensor
 from .budget import MeterView
 from .curator import Answer, Asking, Curator, Facts
 from .events import FULL, Sampling
-from .gradients import Model
+from .models import Model
 from .trace import Released
 
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors

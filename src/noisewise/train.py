@@ -16,9 +16,9 @@ from .arithmetic import Arithmetic
 from .budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, open_meter
 from .curator import Curator, Facts, PublicCurator
 from .curator.facts import facts_of
-from .gradients import Linear, Model
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
+from .models import Model
 from .records.grid import Store, in_memory
 from .tape import MOST, Recording, Tape
 from .trace import Released
@@ -104,7 +104,7 @@ def train(
     try:
         for event in size_noise(facts):
             curator.release_size(noise_multiplier=event.noise_multiplier)
-        private = Recording(curator, most=MOST if isinstance(model, Linear) else 0)
+        private = Recording(curator, most=MOST if model.linear else 0)
         state = method.init(start, curator.facts, public)
         state, steps = follow(method, state, cast(Curator, private), public, progress)
         theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)

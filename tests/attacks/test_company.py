@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from house import MLP, Linear
 
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import NormAtMost
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 
 SIGMA = 1e-3  # of the clip, and as small as a budget of 1e6 pays for

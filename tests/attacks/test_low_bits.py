@@ -14,18 +14,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from house import MLP, Linear, private_quality
 
 import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator.columns import ColumnCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax, Squared
-
-try:
-    from noisewise.bought_quality import private_quality
-except ImportError:  # the old commit: on an estimator, in torch's tensors
-    from noisewise.quality import private_quality
 
 COLUMNS, RECORDS = 51, 1000
 BUDGET = Budget(1.0, 1e-6)

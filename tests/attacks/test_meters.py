@@ -184,7 +184,8 @@ def test_a_meter_of_the_right_type_with_a_method_of_its_own_is_not_taken():
 
 
 def test_a_curator_takes_no_meter_but_the_librarys():
-    from noisewise.gradients import Linear
+    from house import Linear
+
     from noisewise.losses import Logistic
 
     budget, rows = nw.Budget(EPSILON, DELTA), torch.ones(5, 3)

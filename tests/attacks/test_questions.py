@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from house import MLP, Linear
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -20,7 +21,6 @@ import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment, columns
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
 

@@ -10,6 +10,7 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from house import MLP, Linear, make_statement
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -17,15 +18,9 @@ import noisewise as nw
 from noisewise import budget as purses
 from noisewise.budget import Budget
 from noisewise.curator import Descent, PublicCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
 from noisewise.train import Records, train
-
-try:
-    from noisewise.statement import make_statement
-except ImportError:  # where the old commit has it
-    from noisewise.report.statement import make_statement
 
 SECRET = 30  # private records; there are fewer public ones
 rng = np.random.default_rng(0)

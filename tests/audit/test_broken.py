@@ -23,9 +23,9 @@ from noisewise.audit import Neighbours, epsilon_lower_bound, worst_case
 from noisewise.audit.canaries import FAR_LABEL, U
 from noisewise.budget import AdditiveMeter
 from noisewise.events import Gaussian, Poisson
-from noisewise.gradients import Linear
 from noisewise.losses import Hinge, Squared
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 STEPS = DpSgd(steps=3)

@@ -30,8 +30,8 @@ from noisewise.curator import (
 )
 from noisewise.curator.question import HowAsked, plain
 from noisewise.events import BoundedRange, FixedBatch, Gaussian, Poisson
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.linear import LinearRecords
 from noisewise.records.totals import Drawn

@@ -13,8 +13,8 @@ from noisewise.curator import Curator
 from noisewise.curator.objective import PerturbedObjective, terms
 from noisewise.curator.oneshot import Descent, OnePass, descent_unit, pass_noise
 from noisewise.events import ApproximateDP
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 from noisewise.records.walks import Perturbed, rows_of
@@ -30,7 +30,7 @@ def facts(features=1, size=100.0, loss=None):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((784, 20, 2), Softmax(), "step"), "pass one of softplus, tanh, sigmoid, relu"),
+        (((784, 20, 2), Softmax(), "step"), "pass one of relu, sigmoid, softplus, tanh"),
         (((3, 2), Squared()), "one per class"),
         (((3, 2, 1), Softmax()), "one per class"),
     ],

@@ -18,8 +18,8 @@ from noisewise.budget import Budget
 from noisewise.curator import Gradient, PublicCurator
 from noisewise.curator.question import HowAsked, plain
 from noisewise.events import FixedBatch, Gaussian, Poisson
-from noisewise.gradients import MLP, Linear, clipped_sum_and_count, leading_subspace, per_record
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear, leading_subspace
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 
@@ -94,7 +94,7 @@ def totals(model, theta, data, *, clip=CLIP, threshold=THRESHOLD, scale=None, ba
 def test_per_record_gradients_add_up_to_the_plain_sum(model):
     """The floats that public records are summed in; they are clipped a little short."""
     theta, batch = 0.3 + model.start(), model.lay_out(*records(model, 30))
-    rows = per_record(model, theta, batch)
+    rows = model.per_record(theta, batch)
     assert torch.allclose(rows.norm(dim=1).float(), model.norms(theta, batch), rtol=1e-4)
     exact = model.clipped_sum(theta, batch, CLIP).double().numpy()
     assert np.allclose(by_hand(rows, CLIP), exact, atol=1e-5)
@@ -104,11 +104,11 @@ def test_per_record_gradients_add_up_to_the_plain_sum(model):
 def test_sums_and_counts_are_those_of_the_definition(model):
     data, theta = records(model, 700), 0.3 + model.start()
     batch = model.lay_out(*data)
-    rows = per_record(model, theta, batch)
+    rows = model.per_record(theta, batch)
     total, count = totals(model, theta, data)
     assert np.linalg.norm(total - by_hand(rows, CLIP)) < 5e-4 * 700 * CLIP  # grids: a record is off by less than that
     assert float(count[0]) == pytest.approx(short(rows, THRESHOLD), abs=0.1)
-    public, public_count = clipped_sum_and_count(model, theta, batch, CLIP, threshold=THRESHOLD)
+    public, public_count = model.clipped_sum_and_count(theta, batch, CLIP, threshold=THRESHOLD)
     assert np.allclose(total, public, rtol=0.01, atol=0.2) and abs(float(public_count) - float(count[0])) < 1
     if isinstance(model, Linear):
         scale, basis = some_scale(model).double(), some_basis(model).double()
@@ -123,7 +123,7 @@ def test_sums_and_counts_are_those_of_the_definition(model):
 def test_released_values_are_back_in_the_parameters_coordinates(model):
     X, y = records(model, 50)
     theta, question = 0.3 + model.start(), {"clip": 1e6, "noise_multiplier": 1e-6}
-    mean = per_record(model, theta, model.lay_out(X, y)).sum(0) / 20
+    mean = model.per_record(theta, model.lay_out(X, y)).sum(0) / 20
     basis = some_basis(model)
     answer = room(model, X, y).gradient(theta, **question, basis=basis)
     assert torch.allclose(answer.value.double(), basis.double() @ (basis.double().T @ mean), atol=0.5)

@@ -41,7 +41,7 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import QUESTIONS
-from noisewise.gradients import Linear
+from noisewise.models import Linear
 from noisewise.losses import Logistic
 from noisewise.runs.agreement import _noise_fits
 from noisewise.report.words import question

@@ -21,8 +21,8 @@ from noisewise.curator.facts import facts_of
 from noisewise.curator.objective import terms
 from noisewise.curator.oneshot import bounds, descent_unit, pass_noise
 from noisewise.events import ApproximateDP, Gaussian
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.noise import Stream
 from noisewise.records import records_of, walks
 from noisewise.records.walks import Perturbed, gradient_sum, rows_of, weight

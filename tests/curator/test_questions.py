@@ -27,8 +27,8 @@ from noisewise.curator import (
 )
 from noisewise.curator.questions import HowAsked, Sum, question, rebuilt
 from noisewise.events import Gaussian, Poisson, sampled
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn, IntegerTotal
 

@@ -14,8 +14,8 @@ from purse import with_purse
 
 from noisewise.budget import Budget
 from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
+from noisewise.models import MLP, Linear
 from noisewise.train import Records
 
 VALUE, ROWS = 123456.75, 7919

@@ -19,8 +19,8 @@ from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import GradientNorm
 from noisewise.curator.question import HowAsked, plain
 from noisewise.events import FixedBatch, Gaussian, Poisson
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 

@@ -21,8 +21,8 @@ from noisewise.curator import QUESTIONS
 from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked, rebuilt
 from noisewise.events import BoundedRange
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.noise import Stream
 from noisewise.records import records_of
 from noisewise.records.columns import ColumnRecords

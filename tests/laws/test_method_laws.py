@@ -17,9 +17,9 @@ from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.events import Repeated
 from noisewise.fitting.fit import network_of
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
+from noisewise.models import MLP, Linear
 from noisewise.runs import verify
 from noisewise.statement import make_statement
 from noisewise.tape import kind_of

@@ -25,13 +25,12 @@ from noisewise.curator.question import CLIPS
 from noisewise.curator.questions import Sum
 from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
-from noisewise.gradients import MLP, Linear
 from noisewise.learned import zoo
 from noisewise.learned.protector import Design, new_weights, weights_from
 from noisewise.losses import LOSSES
 from noisewise.methods import l2p
 from noisewise.methods.l2p import L2P
-from noisewise.protect.clips import typical_clip
+from noisewise.models import MLP, Linear
 from noisewise.protect.signal import BETA, Signal
 from noisewise.train import Records, train
 
@@ -288,7 +287,7 @@ def expected_signals(result, tape, model, method, budget, seen):
     start = sum(name in ("release_size", "statistic") for name, _ in tape)
     before = spent[start - 1] if start else 0.0
     mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-    clip = method.max_grad_norm or typical_clip(model.loss.name, model.loss.task)
+    clip = method.max_grad_norm or model.loss.typical_clip
     base = {
         "horizon": STEPS,
         "ratio": torch.tensor([size * mu / math.sqrt(model.dimension) * math.sqrt(1 - before)]),

@@ -13,13 +13,13 @@ import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.gradients import Linear
 from noisewise.learned import zoo
 from noisewise.learned.protector import FARTHEST, Design, zero_weights
 from noisewise.learned.tasks import load_tasks
 from noisewise.losses import Logistic
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
+from noisewise.models import Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 from noisewise.train import Records, train

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from noisewise.learned.protector import Design, new_weights, protector
-from noisewise.learned.tasks import GENERATED, LOSSES, Source, Tasks, load_tasks, tasks_from
+from noisewise.learned.tasks import GENERATED, Source, Tasks, load_tasks, tasks_from
 from noisewise.learned.unroll import advance, start
+from noisewise.losses import LOSSES
 
 EVERYTHING = """
 name = "both"

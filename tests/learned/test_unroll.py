@@ -11,12 +11,12 @@ from scipy import stats
 import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.learned import zoo
 from noisewise.learned.protector import Design, new_weights, protector, weights_from, zero_weights
 from noisewise.learned.unroll import Task, advance, calibrated_losses, detached, start
 from noisewise.losses import Logistic
 from noisewise.methods.l2p import L2P
+from noisewise.models import MLP, Linear
 from noisewise.protect.projectors import Sgd
 from noisewise.protect.protector import by_hand
 from noisewise.train import Records, train

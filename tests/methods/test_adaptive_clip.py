@@ -12,10 +12,10 @@ from noisewise.budget import Budget
 from noisewise.curator import Answer
 from noisewise.curator.facts import facts_of
 from noisewise.events import Gaussian, Poisson
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic
 from noisewise.methods.adaptive_clip import AdaptiveClip, rescaled
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
 
 D = 20

@@ -9,9 +9,9 @@ import torch
 import noisewise as nw
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.dynamic import GAMMA, Dynamic, least_curvature
+from noisewise.models import Linear
 from noisewise.protect import schedules
 from noisewise.train import Records, train
 

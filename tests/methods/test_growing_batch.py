@@ -11,10 +11,10 @@ import noisewise as nw
 from noisewise.budget import Budget
 from noisewise.curator.facts import facts_of
 from noisewise.events import Poisson, Repeated
-from noisewise.gradients import Linear
 from noisewise.losses import Logistic
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.growing_batch import GrowingBatch
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 D = 10

@@ -16,13 +16,13 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.data.generated import census
-from noisewise.gradients import MLP, Linear
 from noisewise.learned import zoo
 from noisewise.learned.protector import Design, new_weights, zero_weights
 from noisewise.learned.zoo import OutsideRange, named, names
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
+from noisewise.models import MLP, Linear
 from noisewise.runs import verify
 from noisewise.train import Records, train
 

@@ -13,13 +13,13 @@ from noisewise.curator import PublicCurator
 from noisewise.data.generated import census
 from noisewise.estimators import PrivateClassifier, PrivateRegressor
 from noisewise.events import ApproximateDP, Gaussian
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.objective_perturbation import ObjectivePerturbation
 from noisewise.methods.output_perturbation import OutputPerturbation
 from noisewise.methods.pnsgd import Pnsgd
+from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
 
 NAMES = ("output_perturbation", "objective_perturbation", "pnsgd")

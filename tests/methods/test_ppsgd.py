@@ -12,9 +12,9 @@ import noisewise as nw
 from noisewise.accounting import tcdp
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.ppsgd import PpSgd, as_published, paper_ceiling, reuse
+from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
 
 BUDGET = nw.Budget(0.5, 1e-8, adjacency="replace_one")

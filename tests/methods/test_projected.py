@@ -10,12 +10,12 @@ import torch
 import noisewise as nw
 from noisewise.curator.facts import facts_of
 from noisewise.events import Poisson
-from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
 from noisewise.methods import projected_gd, projected_sgd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd
 from noisewise.methods.projected_sgd import ProjectedSgd
+from noisewise.models import Linear
 from noisewise.protect.sets import SETS, set_named
 from noisewise.train import Records, train
 

@@ -10,10 +10,10 @@ import torch
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.public_subspace import PublicSubspace
+from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
 
 D, RANK = 400, 5

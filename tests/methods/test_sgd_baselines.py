@@ -8,11 +8,11 @@ import torch
 import noisewise as nw
 from noisewise.budget import open_meter
 from noisewise.curator.facts import facts_of
-from noisewise.gradients import Linear
 from noisewise.losses import LOSSES
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sgd_adv import SgdAdv
 from noisewise.methods.sgd_ma import SgdMa
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 MODEL = Linear(4, LOSSES["logistic"])

@@ -10,10 +10,10 @@ import torch
 from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Budget
 from noisewise.events import Gaussian
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Squared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sufficient_statistics import SufficientStatistics, solved
+from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
 
 D = 5

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from noisewise.curator import PublicCurator
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Logistic, Softmax
+from noisewise.models import MLP, Linear
 from noisewise.protect.projectors import PROJECTORS, AdaGrad, Adam, DebiasedMomentum, Momentum, Sgd
 
 STEPS = 20

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from noisewise.curator import Answer
-from noisewise.protect.clips import typical_clip
+from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.protect.projectors import Adam, Momentum, Sgd
 from noisewise.protect.protector import (
     FixedClip,
@@ -76,11 +76,18 @@ def test_the_fixed_clip_is_a_multiple_of_the_typical_one(factor):
 
 
 @pytest.mark.parametrize(
-    "loss, task, clip",
-    [("logistic", "binary", 0.5), ("hinge", "binary", 1.0), ("squared", "binary", 2.0), ("squared", "regression", 1.0)],
+    "loss, clip",
+    [
+        (Logistic(), 0.5),
+        (Hinge(), 1.0),
+        (HuberHinge(), 1.0),
+        (Squared(signs=True), 2.0),
+        (Squared(), 1.0),
+        (Softmax(), 1.0),
+    ],
 )
-def test_the_typical_clip_is_the_slope_at_the_start(loss, task, clip):
-    assert typical_clip(loss, task) == clip
+def test_the_typical_clip_is_the_slope_at_the_start(loss, clip):
+    assert loss.typical_clip == clip
 
 
 def test_copies_do_not_feel_each_other():

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from noisewise import plain
-from noisewise.gradients import Linear
 from noisewise.kernels import VARIABLE
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import Linear
 from noisewise.records import grid, linear
 from noisewise.records.grid import BOUND
 from noisewise.records.linear import FINE, LinearRecords

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.gradients import MLP
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP
+from noisewise.records import perceptron, records_of
 from noisewise.records import perceptron_exact as exact
 from noisewise.records import perceptron_passes as passes
 from noisewise.records import perceptron_reference as reference
 from noisewise.records import perceptron_selftest as selftest
-from noisewise.records.perceptron_exact import COUNT, ExactPerceptron
+from noisewise.records.perceptron import COUNT
+from noisewise.records.totals import Drawn
 
 MODELS = [
     MLP((5, 3, 2), Softmax(), "tanh"),
@@ -57,9 +59,33 @@ def thetas(model, seed=0):
     }
 
 
-def ask(model, theta, X, y, clip=1.0, expected=16, indices=None):
-    judge = ExactPerceptron(model)
-    return judge.total(theta, judge.lay_out(X, y), indices, clip, expected)
+def drawn(rows, expected, indices=None):
+    """The records that a question sees, about ``expected`` of them: that public number decides how passes run."""
+    return Drawn(np.arange(len(rows)) if indices is None else indices.numpy(), expected)
+
+
+def total(rows, theta, clip, expected, indices=None):
+    found = rows.gradients(drawn(rows, expected, indices), theta.numpy(), clip)
+    return found.values, found.ones
+
+
+def short(rows, theta, threshold, expected, indices=None):
+    found = rows.short(drawn(rows, expected, indices), theta.numpy(), threshold)
+    return int(found.values[0]), found.ones
+
+
+def loss(rows, theta, bound, expected):
+    found = rows.losses(drawn(rows, expected), [theta.numpy()], bound)
+    return int(found.values[0]), found.ones
+
+
+def scores(rows, theta, expected, indices=None):
+    parts = [part for part, _, _ in rows.scored(drawn(rows, expected, indices), theta.numpy())]
+    return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0)
+
+
+def ask(model, theta, X, y, clip=1.0, expected=16):
+    return total(records_of(model, X, y), theta, clip, expected)
 
 
 def squared(vector):
@@ -76,9 +102,9 @@ def test_a_sum_is_that_of_its_records_alone_and_none_is_longer_than_the_bound(mo
         bound = alone[0][1]
         assert all(squared(part) <= bound**2 for part, _ in alone)
         for n in range(41):
-            total, same = ask(model, theta, X[:n], y[:n], clip)
+            values, same = ask(model, theta, X[:n], y[:n], clip)
             assert same == bound
-            assert total.tolist() == [sum(int(part[j]) for part, _ in alone[:n]) for j in range(model.dimension)]
+            assert values.tolist() == [sum(int(part[j]) for part, _ in alone[:n]) for j in range(model.dimension)]
 
 
 @pytest.mark.parametrize("sizes", [(784, 20, 2), (784, 256, 256, 10)])
@@ -109,8 +135,7 @@ def test_one_record_more_less_or_other_moves_a_sum_by_one_bound_or_two(model):
 @pytest.mark.parametrize("model", [MODELS[1], LARGER], ids=["small", "larger"])
 def test_order_places_and_threads_do_not_matter(model):
     X, y = records(model, 130, 3)
-    judge, theta = ExactPerceptron(model), thetas(model)["usual"]
-    rows = judge.lay_out(X, y)
+    theta, rows = thetas(model)["usual"], records_of(model, X, y)
     chosen = torch.arange(0, 130, 2)
     expected, bound = ask(model, theta, X[chosen], y[chosen], 1.0, 40)
     g = torch.Generator().manual_seed(0)
@@ -119,30 +144,28 @@ def test_order_places_and_threads_do_not_matter(model):
         torch.set_num_threads(threads)
         try:
             mixed = chosen[torch.randperm(len(chosen), generator=g)]
-            assert np.array_equal(judge.total(theta, rows, mixed, 1.0, 40)[0], expected)
+            assert np.array_equal(total(rows, theta, 1.0, 40, mixed)[0], expected)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
     moved = torch.cat([torch.zeros(3), theta])[3:]  # at another address
-    assert np.array_equal(judge.total(moved.double(), rows, chosen, 1.0, 40)[0], expected)
+    assert np.array_equal(total(rows, moved.double(), 1.0, 40, chosen)[0], expected)
     assert squared(expected) > bound  # something was summed
 
 
 def test_threads_share_a_full_batch_without_changing_it():
     X, y = records(LARGER, 1100, 4)
-    judge, theta = ExactPerceptron(LARGER), thetas(LARGER)["usual"]
-    rows, answers, before = judge.lay_out(X, y), [], torch.get_num_threads()
+    theta = thetas(LARGER)["usual"]
+    rows, answers, before = records_of(LARGER, X, y), [], torch.get_num_threads()
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)
         try:
-            total, short, *_ = judge.total_and_short(theta, rows, None, 1.0, 40, 1.0)
-            scores = judge.scores(theta, rows, None, 40).nan_to_num(7.0)
-            losses = judge.loss_total(theta, rows, None, 1.0, 40)
-            answers.append((total.tolist(), short.tolist(), losses, scores.tolist()))
+            sums = total(rows, theta, 1.0, 40)[0].tolist(), short(rows, theta, 1.0, 40), loss(rows, theta, 1.0, 40)
+            answers.append((*sums, scores(rows, theta, 40).nan_to_num(7.0).tolist()))
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
-    assert len(rows) // passes.height_for(40) >= 4 * exact.SHARE
+    assert len(rows) // passes.height_for(40) >= 4 * perceptron.SHARE
     assert answers[0] == answers[1] == answers[2]
 
 
@@ -170,9 +193,10 @@ def test_sums_agree_with_floats_to_less_than_a_hundredth(sizes, activation, clip
     model = MLP(sizes, Softmax(), activation)
     X = torch.where(torch.rand(256, 784, generator=g) < 0.2, torch.rand(256, 784, generator=g), 0.0)
     y, theta = torch.randint(sizes[-1], (256,), generator=g), model.start()
-    right = model.clipped_sum(theta, model.lay_out(X, y), clip)
-    total, bound = ask(model, theta, X, y, clip, 256)
-    found = torch.from_numpy(total).double() * clip / bound
+    rows = records_of(model, X, y)
+    right = model.clipped_sum(theta, model.lay_out(torch.from_numpy(rows._rows.X), y), clip)  # as they are on the grid
+    values, bound = total(rows, theta, clip, 256)
+    found = torch.from_numpy(values).double() * clip / bound
     assert float((found - right).norm() / right.norm()) < 0.006
     assert abs(1 - float(found @ right / (right @ right))) < 0.002  # and no bias to speak of
 
@@ -184,8 +208,8 @@ def test_short_gradients_are_not_lost_to_rounding():
     y, theta = torch.zeros(256, dtype=torch.int64), model.start()
     norm = float(model.norms(theta, model.lay_out(X[:1], y[:1])))
     right = model.clipped_sum(theta, model.lay_out(X, y), math.inf)
-    total, bound = ask(model, theta, X, y, 100 * norm, 256)
-    found = torch.from_numpy(total).double() * 100 * norm / bound
+    values, bound = ask(model, theta, X, y, 100 * norm, 256)
+    found = torch.from_numpy(values).double() * 100 * norm / bound
     assert float((found - right).norm() / right.norm()) < 0.05
 
 
@@ -193,14 +217,14 @@ def test_compiled_kernels_give_the_integers_of_the_reference(monkeypatch):
     pytest.importorskip("numba")
     for model, seed in itertools.product([*MODELS, LARGER, MLP((5000, 4, 1), Logistic())], range(3)):
         X, y = records(model, 60, seed)
-        judge = ExactPerceptron(model)
         for theta in thetas(model, seed).values():
             answers = []
             for choice in ("compiled", "reference"):
                 monkeypatch.setenv("NOISEWISE_KERNELS", choice)
-                rows = judge.lay_out(X, y)
-                total, short, *bounds = judge.total_and_short(theta, rows, None, 0.7, 40, 2.0)
-                answers.append([rows.squares.tolist(), rows.alive.tolist(), total.tolist(), short.tolist(), bounds])
+                rows = records_of(model, X, y)
+                values, bound = total(rows, theta, 0.7, 40)
+                kept = rows._rows.squares.tolist(), rows._rows.alive.tolist()
+                answers.append([*kept, values.tolist(), bound, short(rows, theta, 2.0, 40)])
             assert answers[0] == answers[1]
 
 
@@ -324,50 +348,46 @@ def test_the_self_test_notices_products_that_round(monkeypatch):
 @named
 def test_counts_losses_and_scores_are_those_of_each_record_alone(model):
     X, y = records(model, 50, 2)
-    judge, rows = ExactPerceptron(model), ExactPerceptron(model).lay_out(X, y)
+    rows, single = records_of(model, X, y), [records_of(model, X[i : i + 1], y[i : i + 1]) for i in range(50)]
     for theta in thetas(model).values():
-        single = [judge.lay_out(X[i : i + 1], y[i : i + 1]) for i in range(50)]
-        shorts = [int(judge.short_total(theta, row, None, 1.0, 16)[0][0]) for row in single]
-        losses = [judge.loss_total(theta, row, None, 2.0, 16)[0] for row in single]
-        assert all(-COUNT <= short <= COUNT for short in shorts)
-        assert all(0 <= loss <= COUNT for loss in losses)
-        chosen = torch.arange(3, 50, 2)
-        assert judge.short_total(theta, rows, chosen, 1.0, 16) == (sum(shorts[3::2]), COUNT)
-        assert judge.total_and_short(theta, rows, None, 1.0, 16, 1.0)[1].tolist() == [sum(shorts)]
-        assert judge.loss_total(theta, rows, None, 2.0, 16) == (sum(losses), COUNT)
-        scores = torch.cat([judge.scores(theta, row, None, 16) for row in single])
-        assert torch.equal(judge.scores(theta, rows, None, 16).nan_to_num(7), scores.nan_to_num(7))
+        shorts = [short(row, theta, 1.0, 16)[0] for row in single]
+        losses = [loss(row, theta, 2.0, 16)[0] for row in single]
+        assert all(-COUNT <= one <= COUNT for one in shorts)
+        assert all(0 <= one <= COUNT for one in losses)
+        assert short(rows, theta, 1.0, 16, torch.arange(3, 50, 2)) == (sum(shorts[3::2]), COUNT)
+        assert short(rows, theta, 1.0, 16) == (sum(shorts), COUNT)
+        assert loss(rows, theta, 2.0, 16) == (sum(losses), COUNT)
+        alone = torch.cat([scores(row, theta, 16) for row in single])
+        assert torch.equal(scores(rows, theta, 16).nan_to_num(7), alone.nan_to_num(7))
 
 
 def test_counts_and_losses_agree_with_floats():
     model = MODELS[0]
     X, y = records(model, 200, 1, hostile=False)
-    judge, theta, batch = ExactPerceptron(model), thetas(model)["usual"], model.lay_out(X, y)
-    rows, norms = judge.lay_out(X, y), model.norms(theta, batch).double()
+    theta, batch, rows = thetas(model)["usual"], model.lay_out(X, y), records_of(model, X, y)
+    norms = model.norms(theta, batch).double()
     median = float(norms.median())
     ramp = ((median - norms) / (0.2 * median)).clamp(-0.5, 0.5).sum()
-    short, unit = judge.short_total(theta, rows, None, median, 200)
-    assert short[0] / (2 * unit) == pytest.approx(float(ramp), abs=0.5)
-    total, unit = judge.loss_total(theta, rows, None, 0.9, 200)
-    assert total / unit * 0.9 == pytest.approx(
-        float(model.losses(theta, batch).double().clamp(max=0.9).sum()), rel=1e-4
-    )
-    assert torch.allclose(judge.scores(theta, rows, None, 200), model.scores(theta, X), atol=1e-5)
+    count, unit = short(rows, theta, median, 200)
+    assert count / (2 * unit) == pytest.approx(float(ramp), abs=0.5)
+    lost, unit = loss(rows, theta, 0.9, 200)
+    assert lost / unit * 0.9 == pytest.approx(float(model.losses(theta, batch).double().clamp(max=0.9).sum()), rel=1e-4)
+    near = model.scores(theta, torch.from_numpy(rows._rows.X)).double()
+    assert torch.allclose(scores(rows, theta, 200), near, atol=1e-5)
 
 
 def test_records_that_cannot_be_used_count_as_nothing_short_or_long():
     model = MODELS[0]
     X = torch.tensor([[math.nan] * 5, [math.inf] * 5, [1e13] * 5, [1.0] * 5, [1.0] * 5])
-    judge, y = ExactPerceptron(model), torch.tensor([0, 1, 0, 2, -1])
-    rows = judge.lay_out(X, y)
-    assert not rows.alive.any()
-    assert not rows.X.any()
-    assert not judge.total(model.start(), rows, None, 1.0, 16)[0].any()
-    assert judge.short_total(model.start(), rows, None, 1.0, 16)[0].tolist() == [-5 * COUNT]
-    assert judge.loss_total(model.start(), rows, None, 1.0, 16)[0] == 5 * COUNT
-    assert judge.scores(model.start(), rows, None, 16).isnan().all()
-    X[:] = 0.0
-    assert not rows.X.any()  # a copy
+    rows, theta = records_of(model, X, torch.tensor([0, 1, 0, 2, -1])), model.start()
+    assert not rows._rows.alive.any()
+    assert not rows._rows.X.any()
+    assert not total(rows, theta, 1.0, 16)[0].any()
+    assert short(rows, theta, 1.0, 16)[0] == -5 * COUNT
+    assert loss(rows, theta, 1.0, 16)[0] == 5 * COUNT
+    assert scores(rows, theta, 16).isnan().all()
+    X[:] = 1.0
+    assert not rows._rows.X.any()  # a copy
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan, 1e-30])
@@ -378,9 +398,8 @@ def test_a_clip_norm_without_a_grid_is_refused(clip):
 
 def test_rows_come_from_a_source_and_an_empty_batch_is_zero():
     X, y = records(MODELS[0], 30)
-    judge = ExactPerceptron(MODELS[0])
-    rows = judge.lay_out(lambda start, length: X[start : start + length].double(), y)
-    assert torch.equal(rows.X, judge.lay_out(X, y).X)
+    rows = records_of(MODELS[0], lambda start, length: X[start : start + length].double(), y)
+    assert np.array_equal(rows._rows.X, records_of(MODELS[0], X, y)._rows.X)
     none = torch.zeros(0, dtype=torch.int64)
-    assert not judge.total(MODELS[0].start(), rows, none, 1.0, 16)[0].any()
-    assert judge.scores(MODELS[0].start(), rows, none, 16).shape == (0, 2)
+    assert not total(rows, MODELS[0].start(), 1.0, 16, none)[0].any()
+    assert len(scores(rows, MODELS[0].start(), 16, none)) == 0

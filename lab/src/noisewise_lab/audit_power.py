@@ -19,8 +19,8 @@ from noisewise.audit.confirm import confirm
 from noisewise.audit.lower_bound import Audit, judged
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Curator
-from noisewise.gradients import Linear
 from noisewise.losses import Squared
+from noisewise.models import Linear
 
 GOAL, SHARE = 0.7, 0.95
 AT_ONCE = 10_000  # questions to one curator

@@ -374,8 +374,8 @@ def _train(method: Any, X: Any, y: Any, store: Any, progress: Any) -> None:
 
 
 def _model(X: Any) -> Any:
-    from noisewise.gradients import Linear
     from noisewise.losses import Logistic
+    from noisewise.models import Linear
 
     return Linear(X.shape[1], Logistic())
 

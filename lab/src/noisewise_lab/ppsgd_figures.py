@@ -15,9 +15,9 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.gradients import Linear
 from noisewise.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.methods import Method, registry
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 PRIVATE, PUBLIC, TEST, FEATURES = 9950, 50, 5000, 100

@@ -23,7 +23,6 @@ import torch
 from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator
-from noisewise.gradients import Linear
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.protector import Design, LearnedProjector, new_weights
 from noisewise.learned.tasks import Source, Tasks
@@ -31,6 +30,7 @@ from noisewise.learned.trained import find_tasks, recipes
 from noisewise.learned.zoo import OutsideRange
 from noisewise.losses import loss_named
 from noisewise.methods.l2p import L2P
+from noisewise.models import Linear
 from noisewise.protect.projectors import Momentum
 from noisewise.protect.signal import first_signal, heard
 

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
-from noisewise.gradients import MLP, Linear, Model
 from noisewise.losses import Logistic, Softmax
+from noisewise.models import MLP, Linear, Model
 from noisewise.noise import Stream
 from noisewise.protect.projectors import Sgd
 

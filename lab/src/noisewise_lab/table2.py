@@ -20,9 +20,9 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.gradients import Linear
 from noisewise.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.methods import Method, registry
+from noisewise.models import Linear
 from noisewise.train import Records, train
 
 from .datasets import Missing, Table, load

@@ -23,13 +23,13 @@ from torch import Tensor
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
-from noisewise.gradients import Linear
 from noisewise.learned import zoo
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.protector import Design, protector, zero_weights
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.learned.unroll import Task, advance, start
 from noisewise.losses import loss_named
+from noisewise.models import Linear
 from noisewise.protect.projectors import DebiasedMomentum
 from noisewise.protect.protector import Protector, by_hand, finished
 

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from ..events import FULL, Adjacency
-from ..gradients import Linear
-from ..losses import loss_named
+from ..losses import Loss, loss_named
 from ..methods import Method, method_named, registry
+from ..models import Linear
 
 U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
 FAR_LABEL = 1e6
@@ -77,12 +77,12 @@ def worst_case(
     name = loss or default_loss(method)
     if name not in method.losses:
         raise ValueError(f"loss is {name!r}; {method.name} takes {', '.join(method.losses)}")
-    classes = 2 if name == "softmax" else 1
+    classes = 2 if loss_named(name).task == "classes" else 1
     model = Linear(2, loss_named(name), classes)
     if method.name == "pnsgd":
         others = 0
     rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
-    rows, labels, start = _canary(method, name, adjacency)
+    rows, labels, start = _canary(method, model.loss, adjacency)
     flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
     worlds = [(rest, flag)] if adjacency == "add_remove" else []
     worlds += [(torch.cat([rest, row[None]]), torch.cat([flag, label[None].to(flag.dtype)]))
@@ -107,17 +107,17 @@ def default_loss(method: Method) -> str:
     return "huber_hinge" if "huber_hinge" in method.losses else method.losses[0]
 
 
-def _canary(method: Method, loss: str, adjacency: Adjacency) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
+def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
     """Rows and labels of the canary and, for replace_one, its counterpart before it; and the public start."""
     alone = adjacency == "add_remove"
-    if loss == "squared":
+    if math.isinf(loss.lipschitz):
         labels = [FAR_LABEL] if alone else [-FAR_LABEL, FAR_LABEL]
         return [U] * len(labels), [torch.tensor(label) for label in labels], None
     tilt = 0.0 if method.name == "pnsgd" else TILT
     length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG, 100.0)
     signs = [1.0] if alone else [-1.0, 1.0]
     rows = [length * (sign * math.cos(tilt) * U - math.sin(tilt) * V) for sign in signs]
-    if loss == "softmax":  # class 0 is true; the start is sure of class 1
+    if loss.task == "classes":  # class 0 is true; the start is sure of class 1
         return rows, [torch.tensor(0)] * len(signs), torch.cat([far / 2 * V, -far / 2 * V])
     start = None if method.name == "pnsgd" else far * V
     return rows, [torch.tensor(1.0)] * len(signs), start

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .. import _validate
 from ..curator import PublicCurator
-from ..gradients import MLP, Model
+from ..models import Model
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -139,7 +139,7 @@ def leakage(
     _validate.one_of(("infer", "optimise"), label=label)
     _validate.positive(clip=clip)
     _validate.not_negative(noise_multiplier=min(noise_multipliers))
-    if label == "optimise" and model.loss.name != "softmax":
+    if label == "optimise" and not (model.loss.task == "classes" and model.loss.has_probabilities):
         raise ValueError("label is 'optimise', which needs the softmax loss; pass 'infer'")
     rows = torch.as_tensor(np.asarray(X), dtype=torch.float64)
     labels = torch.as_tensor(np.asarray(y), dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
@@ -204,9 +204,7 @@ def inferred_label(model: Model, released: Tensor) -> float:
 
 def _last_slopes(model: Model, released: Tensor) -> Tensor:
     """Something proportional to the slope of the loss in each score: the gradient of the biases."""
-    if isinstance(model, MLP):
-        return released[-model.outputs :]
-    return released.view(model.outputs, model.features)[:, -1]
+    return released.view(model.outputs, model.features)[:, -1] if model.linear else released[-model.outputs :]
 
 
 def closed_form(model: Model, released: Tensor) -> Tensor:
@@ -215,8 +213,8 @@ def closed_form(model: Model, released: Tensor) -> Tensor:
     A perceptron's bias has the gradient b, its weights b x^T: the leading right singular vector of [b x^T, b] is
     (x, 1) up to a factor. A linear model's is x up to a factor; it is returned with its last entry positive.
     """
-    if isinstance(model, MLP):
-        into, out = model.sizes[:2]
+    if not model.linear:
+        into, out = model.shape[:2]
         weights, bias = released[: into * out].view(out, into), released[into * out : into * out + out]
         leading = torch.linalg.svd(torch.cat([weights, bias[:, None]], 1), full_matrices=False).Vh[0]
         scale = leading[-1]

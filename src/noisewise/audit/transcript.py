@@ -35,9 +35,9 @@ from ..curator.oneshot import pass_noise
 from ..curator.question import HowAsked, rebuilt
 from ..curator.sampling import expected_size, fixed_size
 from ..events import FULL, Sampling
-from ..gradients import Linear
 from ..methods import Method
 from ..methods.size import size_noise
+from ..models import Linear
 from ..noise import Stream
 from ..records import records_of
 from ..records.totals import Drawn

@@ -251,8 +251,8 @@ def leakage(
     from ..audit.leakage import leakage as attack_gradients
     from ..audit.pictures import plot_leakage
     from ..data.preprocess import Scaling
-    from ..gradients import MLP, Linear
     from ..losses import Softmax
+    from ..models import MLP, Linear
 
     levels = _numbers("noise", noise)
     pictures = load_pictures(data, records + 1000, seed)

@@ -16,6 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..losses import LOSSES, USUAL, loss_named
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ def train(
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="recommended")] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="logistic, hinge, huber_hinge, squared, softmax.", show_default="by the target")
-    ] = None,
+    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.", show_default="by the target")] = None,
     model: Annotated[str, typer.Option(help="linear, mlp, or hidden sizes such as 64,32.")] = "linear",
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
@@ -103,7 +102,7 @@ def train(
     _disjoint(data, public or [])
     found = resolve(
         data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
-        regression=loss == "squared", separator=separator, read_labels=not dry_run,
+        regression=_for_numbers(loss), separator=separator, read_labels=not dry_run,
     )  # fmt: skip
     planned(wish, found).check(public=bool(public))
     if dry_run:
@@ -183,12 +182,12 @@ def unfitted(wish: Wish, schema: Schema) -> Estimator:
     budget = (wish.budget.epsilon, wish.budget.delta)
     if schema[schema.target].kind == "category":
         return PrivateClassifier(*budget, loss=wish.loss or "auto", **common)
-    if wish.loss not in (None, "squared"):
+    if wish.loss is not None and not _for_numbers(wish.loss):
         raise ValueError(
-            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss squared, or declare its "
+            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return PrivateRegressor(*budget, **common)
+    return PrivateRegressor(*budget, loss=wish.loss or USUAL["regression"], **common)
 
 
 class _Bars:
@@ -327,10 +326,12 @@ def _model(text: str) -> str | tuple[int, ...]:
 
 
 def _known_loss(loss: str | None) -> None:
-    from ..losses import loss_named
-
     if loss is not None:
         loss_named(loss)
+
+
+def _for_numbers(loss: str | None) -> bool:
+    return loss is not None and loss_named(loss).task == "regression"
 
 
 def _roomy(out: Path, data: list[Path]) -> Path | None:

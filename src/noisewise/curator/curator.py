@@ -20,7 +20,7 @@ from ..arithmetic import Arithmetic
 from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, Sampling, plain_sampling
 from ..facts import Answer, Facts, Released, facts_of
-from ..gradients import Linear, Model
+from ..models import Model
 from ..noise import Stream
 from ..records import records_of
 from ..records.grid import Store, in_memory
@@ -151,7 +151,7 @@ class Curator(Asking):
         event, std = whole.event(), whole.noise_std(facts, size)
         with self.__desk.closed():
             self.__desk.meter.spend(event)
-            end = whole.end(self.__linear(), self.__desk.records.float_rows(), facts, size, self.__desk.stream)
+            end = whole.end(self.__model, self.__desk.records.float_rows(), facts, size, self.__desk.stream)
             answer = Answer(end, std)
             self.__desk.log(type(whole).__name__, event, None, answer, norm=True)
             walked = "whole walks and minimisers run in double precision, with a margin"
@@ -186,10 +186,6 @@ class Curator(Asking):
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
-
-    def __linear(self) -> Linear:
-        assert isinstance(self.__model, Linear)  # others were refused before anything was spent
-        return self.__model
 
     def __known_size(self) -> float:
         if self.__facts.size is None:

@@ -14,7 +14,7 @@ from ..accounting.gdp import mu_of
 from ..accounting.pair import pair_mu
 from ..events import ApproximateDP
 from ..facts import Facts
-from ..gradients import Linear
+from ..models import Model
 from ..noise import Stream
 from ..records.totals import FloatRows
 from ..records.walks import Perturbed, rows_of
@@ -56,7 +56,7 @@ class PerturbedObjective:
         """Of the small noise on top of the minimiser."""
         return terms(self, facts, size).output_std
 
-    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
         chosen = terms(self, facts, size)
         b = stream.noised(torch.zeros(facts.dimension, dtype=torch.float64), chosen.noise_std)
         objective = Perturbed(model, rows_of(records, facts.row_bound), b, chosen.strong_convexity, self.start)

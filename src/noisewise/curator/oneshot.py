@@ -21,7 +21,7 @@ from torch import Tensor
 from .. import _validate
 from ..events import Gaussian
 from ..facts import Facts
-from ..gradients import Linear
+from ..models import Model
 from ..noise import Stream
 from ..records import records_of
 from ..records.grid import power_of_two_above
@@ -71,13 +71,13 @@ class Descent:
     def noise_std(self, facts: Facts, size: float) -> float:
         return self.noise_multiplier * descent_unit(self, facts, size)
 
-    def exact(self, model: Linear, records: FloatRows, facts: Facts, size: float) -> Tensor:
+    def exact(self, model: Model, records: FloatRows, facts: Facts, size: float) -> Tensor:
         """The last iterate. Private: never leaves without noise."""
         _, M = bounds(facts, self.radius, float(self.start.norm()))
         cap = 2 * (1 / self.step_size - self.l2) / M
         return descent(self, model, rows_of(records, facts.row_bound), cap, size, facts.budget.adjacency)
 
-    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
         exact = self.exact(model, records, facts, size)
         return noised_end(exact, self.noise_std(facts, size), self.noise_multiplier, stream)
 
@@ -129,14 +129,14 @@ class OnePass:
         """Of the last step."""
         return self.step_size * pass_noise(self, facts)
 
-    def walked(self, model: Linear, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
+    def walked(self, model: Model, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
         """The last iterate, noise included: it may be released."""
         public = rows_of(records_of(model, self.public_rows, self.public_labels).float_rows(), facts.row_bound)
         batches = [rows_of(records, facts.row_bound), *[public] * self.passes]
         noises = stream.vectors(len(self.start), self.step_size * pass_noise(self, facts))
         return one_by_one(self, model, batches, noises)
 
-    def end(self, model: Linear, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
         """Rounded to a power of two below std/32: what is released shows nothing finer."""
         grid = 2.0 ** math.floor(math.log2(self.noise_std(facts, size) / 32))
         return ((self.walked(model, records, facts, stream) / grid).round() * grid).float()

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from ..events import FULL, Sampling
 from ..facts import Answer
-from ..gradients import Linear, Model, clipped_sum_and_count, leading_subspace, per_record
-from ..gradients.batches import Source, in_new_basis
-from ..gradients.differentiable import clipped_means, mean_losses
+from ..models import Model, RowSource, leading_subspace
+from ..models.batches import in_new_basis
 from ..noise import Stream
 from .asking import GradientOptions
 from .question import CLIPS
@@ -24,7 +23,7 @@ from .sampling import draw, expected_size
 class PublicCurator:
     """Public rows behind the curator's questions, so that a method treats both alike. Never hand it private rows."""
 
-    def __init__(self, X: Tensor | Source, y: Tensor, *, model: Model, seed: int | None = None) -> None:
+    def __init__(self, X: Tensor | RowSource, y: Tensor, *, model: Model, seed: int | None = None) -> None:
         self.model = deepcopy(model)  # methods hold it, and nothing that they do to it may reach another run
         self.batch = self.model.lay_out(X, y)
         self.stream = Stream(seed)
@@ -55,13 +54,13 @@ class PublicCurator:
         if threshold is not None and not tau:
             options["count_noise_multiplier"] = 1.0  # free here, but a question without it is refused
         asked = Gradient.of(theta, clip if math.isfinite(clip) else CLIPS[1], **options)
-        linear = isinstance(self.model, Linear)
-        asked.check_options(self.model.dimension, linear=linear)
-        scale, basis = options.get("scale"), options.get("basis") if linear else None
-        total, count = clipped_sum_and_count(
-            self.model, theta, batch, clip, threshold=threshold, scale=scale, basis=basis
+        coordinates = self.model.coordinates
+        asked.check_options(self.model.dimension, coordinates=coordinates)
+        scale, basis = options.get("scale"), options.get("basis") if coordinates else None
+        total, count = self.model.clipped_sum_and_count(
+            theta, batch, clip, threshold=threshold, scale=scale, basis=basis
         )
-        value = asked.back(self.stream.noised(total, std, scale=1 / size).numpy(), linear=linear)
+        value = asked.back(self.stream.noised(total, std, scale=1 / size).numpy(), coordinates=coordinates)
         if count is None:
             return Answer(value, std / size)
         noisy = self.stream.noised(count, (tau or 0.0) / 2, scale=1 / size)
@@ -69,7 +68,7 @@ class PublicCurator:
 
     def gradient_subspace(self, theta: Tensor, rank: int) -> Tensor:
         """Orthonormal columns that span the ``rank`` leading directions of the records' gradients at theta."""
-        return leading_subspace(per_record(self.model, theta, self.batch), rank)
+        return leading_subspace(self.model.per_record(theta, self.batch), rank)
 
     def in_basis(self, matrix: Tensor) -> PublicCurator:
         """The same public records with every row x replaced by x @ matrix."""
@@ -81,11 +80,11 @@ class PublicCurator:
 
     def clipped_means(self, thetas: Tensor, clip: Tensor) -> Tensor:
         """The clipped mean gradient at each row of ``thetas``, with a graph from thetas and clip to the answer."""
-        return clipped_means(self.model, thetas, self.batch, clip)
+        return self.model.clipped_means(thetas, self.batch, clip)
 
     def mean_losses(self, thetas: Tensor) -> Tensor:
         """The mean loss at each row of ``thetas``, with a graph."""
-        return mean_losses(self.model, thetas, self.batch)
+        return self.model.mean_losses(thetas, self.batch)
 
     def norms(self, theta: Tensor) -> Tensor:
         """Gradient norm of each record at theta."""

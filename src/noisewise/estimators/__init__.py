@@ -52,7 +52,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     ----------
     epsilon, delta : the budget of one ``fit``. Two fits on the same records spend it twice.
     method : name of a method (``noisewise.methods.registry()``) or a configured method object.
-    loss : "auto" (logistic for two classes, softmax for more), "logistic", "hinge", "huber_hinge", "squared", "softmax".
+    loss : "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
     model : "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
     adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
     bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a

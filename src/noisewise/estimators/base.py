@@ -28,8 +28,8 @@ from ..data.schema import Schema
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
-from ..gradients import Model
 from ..methods import Method, method_named
+from ..models import Model
 from ..records.grid import Mapped, in_memory
 from ..statement import Statement
 from ..train import Progress

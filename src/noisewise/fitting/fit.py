@@ -19,9 +19,9 @@ from ..curator.facts import facts_of
 from ..data.encode import Encoder
 from ..data.labels import class_weights
 from ..data.preprocess import Scaling
-from ..gradients import MLP, Linear, Model
-from ..losses import ClassWeighted, Loss, Squared, loss_named
+from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
+from ..models import MLP, Linear, Model
 from ..records.grid import Store, in_memory
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
@@ -179,9 +179,7 @@ def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> 
 
 def network_of(model: Model) -> Network:
     """The model as statements describe it and predictions need it."""
-    if isinstance(model, Linear):
-        return Network("Linear", (model.features, model.outputs), str(model.loss))
-    return Network("MLP", tuple(model.sizes), str(model.loss), model.activation)
+    return Network(type(model).__name__, model.shape, str(model.loss), getattr(model, "activation", "tanh"))
 
 
 def as_labels(y: Array, model: Model) -> torch.Tensor:
@@ -192,25 +190,25 @@ def as_labels(y: Array, model: Model) -> torch.Tensor:
 def classifier_loss(loss: str | Loss, method: Method, classes: Array, weights: Any = None) -> Loss:
     """The loss of a classifier. "auto": logistic for two classes, softmax for more, or what the method takes instead."""
     several = len(classes) > 2
-    chosen = loss_named(_usual(method, several) if isinstance(loss, str) and loss == "auto" else loss)
-    chosen = Squared(signs=True) if isinstance(chosen, Squared) else chosen
+    named = _usual(method, several) if isinstance(loss, str) and loss == "auto" else loss
+    chosen = loss_named(named).as_classifier()
     if several and chosen.task != "classes":
-        raise ValueError(f"loss is {chosen.name!r} but there are more than two classes; pass loss='softmax'")
+        raise ValueError(f"loss is {chosen.name!r} but there are more than two classes; pass loss={USUAL['classes']!r}")
     return chosen if weights is None else ClassWeighted(chosen, class_weights(weights, classes))
 
 
 def _usual(method: Method, several: bool) -> str:
-    usual = "softmax" if several else "logistic"
+    usual = USUAL["classes" if several else "binary"]
     if several or usual in method.losses or not method.private:
         return usual
-    return next((name for name in method.losses if name != "softmax"), usual)
+    return next((name for name in method.losses if loss_named(name).task != "classes"), usual)
 
 
 def regression_loss(loss: str | Loss) -> Loss:
     """The loss of a regression."""
     chosen = loss_named(loss)
     if chosen.task != "regression":
-        raise ValueError(f"loss is {chosen.name!r}; pass loss='squared' for a regression")
+        raise ValueError(f"loss is {chosen.name!r}; pass loss={USUAL['regression']!r} for a regression")
     return chosen
 
 
@@ -228,7 +226,7 @@ def model_for(asked: Any, features: int, loss: Loss, labels: Labels) -> Model:
 
 def classes_for(values: Array, loss: Loss) -> Classes:
     """The classes as this loss takes them."""
-    return Classes(values, loss.task == "classes", loss.name in ("logistic", "softmax"))
+    return Classes(values, loss.task == "classes", loss.has_probabilities)
 
 
 def seed_of(random_state: Any) -> int | None:

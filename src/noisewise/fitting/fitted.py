@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..data.encode import Encoder
 from ..data.preprocess import Scaling
+from ..losses import loss_named
 from ..statement import Statement
 from ..trace import Released
 from .labels import Classes, Labels, Target, labels_from
@@ -67,9 +68,9 @@ class Fitted:
 
     def probabilities(self, rows: Array) -> Array:
         """The probability of each class, where the loss has them."""
-        if not (isinstance(self.labels, Classes) and self.labels.likely):
+        if not self.likely:
             raise AttributeError("this model has no probabilities; train with the logistic or softmax loss for them")
-        return self.labels.probabilities(self.scores(rows))
+        return loss_named(self.network.loss_name).probabilities(self.scores(rows))
 
     def weights(self, theta: Array | None = None) -> Array:
         """A row of coefficients per output, the intercept last; linear models only."""
@@ -172,7 +173,7 @@ def _check_settings(settings: Mapping[str, Any], network: Network) -> None:
     """Refuse settings that cannot have led to the model."""
     hidden = {"linear": (), "mlp": (20,)}.get(settings["model"]) if isinstance(settings["model"], str) else None
     asked = tuple(settings["model"]) if hidden is None and isinstance(settings["model"], list | tuple) else hidden
-    if asked != network.sizes[1:-1] or settings["loss"] not in ("auto", network.loss.split()[0]):
+    if asked != network.sizes[1:-1] or settings["loss"] not in ("auto", network.loss_name):
         raise ValueError("its settings do not go with its model")
 
 

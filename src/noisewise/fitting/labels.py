@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..data.labels import class_codes
 from ..data.preprocess import interval
+from ..losses import loss_named
 
 Array = NDArray[Any]
 
@@ -19,7 +20,7 @@ Array = NDArray[Any]
 class Classes:
     """The classes of a classifier, sorted. ``numbered``: a loss with one score per class takes 0 .. K-1, others -1 and 1.
 
-    ``likely``: whether scores are log-odds, so that classes have probabilities.
+    ``likely``: whether the loss gives them probabilities.
     """
 
     values: Array
@@ -42,14 +43,6 @@ class Classes:
         """The most likely class of each row."""
         scores = self.decisions(scores)
         return self.values[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-    def probabilities(self, scores: Array) -> Array:
-        """A column per class."""
-        scores = self.decisions(scores)
-        if scores.ndim == 1:
-            scores = np.column_stack([np.zeros_like(scores), scores])
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -78,5 +71,7 @@ def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
     values = np.asarray(document["classes"])
     if values.ndim != 1 or len(values) < 2 or outputs not in (1, len(values)) or (outputs == 1 and len(values) > 2):
         raise ValueError("its classes do not go with its model")
-    likely = document.get("probabilities", document["model"]["loss"].split()[0] in ("logistic", "softmax"))
+    likely = document.get("probabilities")
+    if likely is None:
+        likely = loss_named(document["model"]["loss"].replace(",", " ").split()[0]).has_probabilities
     return Classes(values, outputs > 1, bool(likely))

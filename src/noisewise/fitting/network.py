@@ -34,6 +34,11 @@ class Network:
         return self.kind == "Linear"
 
     @property
+    def loss_name(self) -> str:
+        """The name of the loss, without its settings."""
+        return self.loss.replace(",", " ").split()[0]
+
+    @property
     def features(self) -> int:
         return self.sizes[0]
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import _validate
-from ..protect.clips import typical_clip
 from ..protect.projectors import Momentum
 from ..protect.protector import Protector, Schedule, by_hand, finished
 from ..protect.signal import Signal
@@ -119,7 +118,7 @@ def designed(task: Task) -> Protector:
     at most 2 C / M for the curvature M of a smooth loss on unit rows.
     """
     model = task.curator.model
-    clip = typical_clip(model.loss.name, model.loss.task)
+    clip = model.loss.typical_clip
     ratio = task.size * float(task.mu.mean()) / math.sqrt(model.dimension)
     curvature = model.loss.smoothness
     stable = min(4.0, 2 / curvature) if math.isfinite(curvature) else 4.0

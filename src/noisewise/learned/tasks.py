@@ -40,13 +40,12 @@ from ..accounting.gdp import mu_of
 from ..curator import PublicCurator
 from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..data.generated import census, digits
-from ..gradients import MLP, Linear, Model
-from ..losses import Softmax, Squared, loss_named
+from ..losses import USUAL, loss_named, loss_names
+from ..models import MLP, Linear, Model
 from .unroll import Task
 
 Floats = NDArray[np.float64]
 GENERATED = ("gaussian", "census", "quadratic", "digits")
-LOSSES = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
 HELD_OUT = 0.2
 SPREAD = 1.3  # the copies of a task differ in their budgets by up to this factor
 
@@ -88,9 +87,9 @@ class Source:
         if not self.losses:
             raise ValueError("losses is empty; name at least one, e.g. losses = ['logistic']")
         for loss in self.losses:
-            _validate.one_of(LOSSES, losses=loss)
-            if self.model == "mlp" and loss == "hinge":
-                raise ValueError("losses has 'hinge' for a perceptron, whose losses are smooth; pass 'huber_hinge'")
+            _validate.one_of(loss_names(), losses=loss)
+            if self.model == "mlp" and math.isinf(loss_named(loss).smoothness):
+                raise ValueError(f"losses has {loss!r} for a perceptron, whose losses are smooth; pass 'huber_hinge'")
         for name in ("columns", "components", "rescale"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name))
@@ -338,16 +337,16 @@ def _gaussian(
 
 
 def _dimension(source: Source, loss_name: str, features: int) -> int:
-    outputs = 2 if loss_name == "softmax" else 1
+    outputs = 2 if loss_named(loss_name).task == "classes" else 1
     return source.hidden * (features + 1 + outputs) + outputs if source.model == "mlp" else features * outputs
 
 
 def _model(source: Source, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:
     """The model of a task, and its labels as the loss wants them."""
     real = source.data == "quadratic"
-    loss = Squared(signs=not real) if loss_name == "squared" or real else loss_named(loss_name)
-    labels = (y > 0).astype(np.int64) if isinstance(loss, Softmax) else y.astype(np.float64)
-    outputs = 2 if isinstance(loss, Softmax) else 1
+    loss = loss_named(USUAL["regression"]) if real else loss_named(loss_name).as_classifier()
+    classes = loss.task == "classes"
+    labels, outputs = ((y > 0).astype(np.int64), 2) if classes else (y.astype(np.float64), 1)
     if source.model == "mlp":
         return MLP((features, source.hidden, outputs), loss, activation="sigmoid"), labels
     return Linear(features, loss, outputs), labels

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..curator import PublicCurator
-from ..protect.clips import longest_step, typical_clip
+from ..protect.clips import longest_step
 from ..protect.protector import Protector, Run, answered, begin, question, scaled
 from ..protect.signal import first_signal
 from .protector import LearnedSchedule
@@ -44,14 +44,14 @@ class Track(NamedTuple):
 def start(protector: Protector, task: Task) -> Run:
     """A run of each copy, at the model's public starting point."""
     model = task.curator.model
-    clip = typical_clip(model.loss.name, model.loss.task)
+    clip = model.loss.typical_clip
     signal = first_signal(
         task.copies,
         model.dimension,
         horizon=task.horizon,
         ratio=task.size * task.mu / math.sqrt(model.dimension),
         typical_clip=clip,
-        longest_step=longest_step(model.loss.name, clip, len(model.groups)),
+        longest_step=longest_step(model.loss.lipschitz, clip, len(model.groups)),
         groups=model.groups,
     )
     return begin(protector, model.start().repeat(task.copies, 1), signal)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..losses import LOSSES
 from ..protect.protector import Protector
 from .protector import Design, Weights, fits, protector, weights_from, zero_weights
 
@@ -178,15 +179,13 @@ def named(name: str) -> Learned:
 def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:
     """The rule, from public or released facts; ``ratio`` is n mu / sqrt(d): size, budget and dimension in one.
 
-    ``perceptron`` for models with layers, ``squared`` for the squared loss, ``hinge`` for hinges, else ``clear`` from a
+    ``perceptron`` for models with layers, the one that the loss names (``squared`` or ``hinge``), else ``clear`` from a
     ratio of 20 on, and below it ``noisy``, or ``wide`` from 300 parameters on.
     """
     if layers > 1:
         return "perceptron"
-    if loss == "squared":
-        return "squared"
-    if loss in ("hinge", "huber_hinge"):
-        return "hinge"
+    if loss in LOSSES and (own := LOSSES[loss].protector) is not None:
+        return own
     if ratio >= NOISY:
         return "clear"
     return "wide" if dimension >= WIDE else "noisy"

@@ -93,7 +93,7 @@ class AdaptiveClip(Method):
         return split_noise(float(both), self.count_share)
 
     def terms(self, facts: Facts) -> Terms:
-        if self.form == "adaclip" and facts.dimension != facts.features * facts.outputs:
+        if self.form == "adaclip" and not facts.coordinates:
             raise ValueError("form is 'adaclip', which needs a linear model; pass form='quantile' for a perceptron")
         step = sampled(self.sampling, Gaussian(joint_noise(*self.noise(facts))))
         return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))

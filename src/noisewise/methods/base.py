@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from torch import Tensor
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
+from ..losses import loss_names
+
+
+class _EveryLoss:
+    """Names of all losses, asked when they are needed: one may be registered later."""
+
+    def __get__(self, method: object, kind: type | None = None) -> tuple[str, ...]:
+        return loss_names()
 
 
 class Method(ABC):
@@ -23,7 +31,7 @@ class Method(ABC):
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    losses: ClassVar[tuple[str, ...]] = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
+    losses: ClassVar[tuple[str, ...]] = cast(tuple[str, ...], _EveryLoss())
     needs_public: ClassVar[bool] = False
     adaptive: ClassVar[bool] = False
     private: ClassVar[bool] = True

@@ -32,7 +32,6 @@ from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
 from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
-from ..protect.clips import typical_clip
 from .base import Method
 from .nonprivate import minimise
 
@@ -40,7 +39,6 @@ BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 LEAST_ROWS = 20  # public ones, whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen
-KAPPA = {"hinge": 11.0, "huber_hinge": 11.0, "logistic": 14.0, "softmax": 14.0, "squared": 5.5}
 
 
 class State(NamedTuple):
@@ -85,7 +83,7 @@ class Descent(Method):
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
         steps = self.steps or round(min(300.0, max(50.0, 20 * math.sqrt(ratio))))
-        clip = self.max_grad_norm or typical_clip(facts.loss, facts.task)
+        clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_learning_rate(facts, ratio, steps, clip)
         zero = torch.zeros_like(theta)
         return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta)
@@ -135,7 +133,7 @@ def default_learning_rate(facts: Facts, ratio: float, steps: int, clip: float) -
     Spread over d coordinates, that moves the score of a unit row by kappa / sqrt(d), so beyond 128 parameters kappa is
     larger by sqrt(d / 128). At most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
     """
-    kappa = KAPPA.get(facts.loss, KAPPA["hinge"]) * math.sqrt(max(facts.dimension / USUAL_DIMENSION, 1.0))
+    kappa = facts.typical_norm * math.sqrt(max(facts.dimension / USUAL_DIMENSION, 1.0))
     stable = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 4.0
     return min(kappa * ratio / (10 * steps * clip), 4.0, stable)
 
@@ -161,8 +159,6 @@ def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
     if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
-    rows = public.model.rows(public.batch)
-    if public.batch.valid is not None:
-        rows = rows[public.batch.valid]
+    rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0
     return None if squared_length < 0.01 else torch.from_numpy(deflating(rows.mean(0).numpy(), squared_length))

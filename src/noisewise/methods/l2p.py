@@ -32,7 +32,7 @@ from ..curator import Curator, Facts, PublicCurator
 from ..curator.question import CLIPS
 from ..learned.fast import fast
 from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
-from ..protect.clips import longest_step, typical_clip
+from ..protect.clips import longest_step
 from ..protect.protector import Protector, Run, answered, begin, finished, question
 from ..protect.signal import first_signal, one
 from .base import Method
@@ -138,14 +138,14 @@ class L2P(Method):
                 private.change_basis(basis)
         before, facts = private.meter.spent_fraction, private.facts
         ratio = signal_to_noise(facts) * math.sqrt(1 - before)
-        clip = self.max_grad_norm or typical_clip(facts.loss, facts.task)
+        clip = self.max_grad_norm or facts.typical_clip
         signal = first_signal(
             1,
             facts.dimension,
             horizon=state.horizon,
             ratio=one(ratio),
             typical_clip=clip,
-            longest_step=longest_step(facts.loss, clip, len(facts.groups)),
+            longest_step=longest_step(facts.lipschitz, clip, len(facts.groups)),
             groups=facts.groups,
         )
         return state._replace(run=begin(state.protector, state.theta[None], signal), before=before)

@@ -168,7 +168,7 @@ class PpSgd(Method):
 
     def shrink_below(self, facts: Facts) -> float:
         """varphi: 100 where gradients do not shrink as the loss does (hinge and the like), 10 for the squared loss."""
-        return self.varphi or (10.0 if facts.loss == "squared" else 100.0)
+        return self.varphi or (10.0 if math.isinf(facts.lipschitz) else 100.0)
 
 
 def default_clip(facts: Facts) -> float:
@@ -177,7 +177,7 @@ def default_clip(facts: Facts) -> float:
     Gradients of the squared loss reach further, and a clear signal pays for keeping them: sqrt(r/60) from 1 to 2, with
     r = n mu / sqrt(d) the signal-to-noise ratio of one release of the whole budget.
     """
-    return min(max(math.sqrt(signal_to_noise(facts) / 60), 1.0), 2.0) if facts.loss == "squared" else 1.0
+    return min(max(math.sqrt(signal_to_noise(facts) / 60), 1.0), 2.0) if math.isinf(facts.lipschitz) else 1.0
 
 
 def default_rate(optimizer: str, facts: Facts) -> float:
@@ -185,7 +185,7 @@ def default_rate(optimizer: str, facts: Facts) -> float:
     rate = default_learning_rate(optimizer, facts)
     if optimizer != "momentum":
         return rate
-    return min(rate, 0.5) if facts.loss == "squared" else max(rate, min(signal_to_noise(facts) / 60, 2.0))
+    return min(rate, 0.5) if math.isinf(facts.lipschitz) else max(rate, min(signal_to_noise(facts) / 60, 2.0))
 
 
 def signal_to_noise(facts: Facts) -> float:

@@ -58,7 +58,7 @@ class SufficientStatistics(Method):
         return float(calibrate(facts.budget, steps=3, also=size_noise(facts)))
 
     def terms(self, facts: Facts) -> Terms:
-        if facts.dimension != facts.features:
+        if not facts.linear or facts.outputs != 1:
             raise ValueError("sufficient_statistics needs a linear model with one output; pass a linear model")
         third = Gaussian(self.noise_multiplier(facts))
         return Terms.plan((*size_noise(facts), Repeated(third, 3)))

@@ -1,29 +1,20 @@
-"""Clip norms and step sizes that follow from the loss alone."""
+"""Step sizes that follow from the loss alone."""
 
 from __future__ import annotations
 
-
-def typical_clip(loss: str, task: str) -> float:
-    """The norm of a record's gradient at the start on rows of length 1: the slope of the loss at score 0.
-
-    >>> typical_clip("logistic", "binary")
-    0.5
-    """
-    if loss == "squared":
-        return 2.0 if task == "binary" else 1.0
-    return 0.5 if loss == "logistic" else 1.0
+import math
 
 
-def longest_step(loss: str, clip: float, layers: int = 1) -> float:
+def longest_step(lipschitz: float, clip: float, layers: int = 1) -> float:
     """The longest step of plain descent on gradients in units of a clip norm C.
 
     The squared loss has slopes without end, and beyond 2 C / M for its curvature M = 2 descent on unit rows may run away.
     The slopes of the others end, so a long step is no danger to a linear model; in a perceptron it would drive hidden
     units to where they no longer learn.
 
-    >>> longest_step("squared", 2.0), longest_step("logistic", 0.5), longest_step("softmax", 1.0, 2)
+    >>> longest_step(math.inf, 2.0), longest_step(1.0, 0.5), longest_step(1.5, 1.0, 2)
     (2.0, 30.0, 10.0)
     """
-    if loss == "squared":
+    if math.isinf(lipschitz):
         return clip
     return 30.0 if layers == 1 else 10.0

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
-from ..gradients import Linear, Model
-from .grid import Source, Store, in_memory, lay_out
+from ..models import MLP, Model, RowSource
+from .grid import Store, in_memory, lay_out
 from .linear import LinearRecords
 
 
-def records_of(model: Model, X: Tensor | Source, y: Tensor, store: Store = in_memory) -> Any:
+def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
     """Private rows of a model, laid out for exact totals."""
-    classes = model.outputs if model.loss.task == "classes" else None
-    rows = lay_out(X, y, columns=model.features, classes=classes, store=store)
-    if isinstance(model, Linear):
+    rows = lay_out(X, y, columns=model.features, classes=model.classes, store=store)
+    if model.linear:
         return LinearRecords(rows, model.loss, model.outputs)
     from .perceptron import PerceptronRecords
 
-    return PerceptronRecords(rows, model, store)
+    return PerceptronRecords(rows, cast(MLP, model), store)

@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .. import kernels
+from ..plain_compiled import exp_of
 from .grid import BOUND, DIRECTION, LONGEST
 
 ROWS = 32
@@ -121,12 +122,11 @@ def _ahead(typing, line, i):
     """Tell the processor that ``line[i]`` will be read soon; it changes no number."""
 
     def codegen(context, builder, signature, args):
-        byte, word = ir.IntType(8), ir.IntType(32)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        where = builder.bitcast(builder.gep(data, [args[1]]), byte.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word, word, word])
+        byte = ir.IntType(8)
+        where = _vector(builder, _data(context, builder, signature, args, 0), args[1], byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), WORD, WORD, WORD])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(fetch, [where, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
+        builder.call(fetch, [where, *(ir.Constant(WORD, option) for option in (0, 3, 1))])
 
     return types.void(line, i), codegen
 
@@ -252,20 +252,7 @@ def sum_one(start, stop, out, X, reach, most, y, rows, whole, weights, gain, ker
             z[i] = score[i] * (length[i] * grid)
         if kernel == 0:
             for i in range(ROWS):
-                x = max(-abs(z[i]), -700.0)
-                k2 = np.floor(x * 1.4426950408889634 + 0.5)
-                f = (x - k2 * 0.693147180369123816490) - k2 * 1.90821492927058770002e-10
-                p = 1 / 362880
-                p = p * f + 1 / 40320
-                p = p * f + 1 / 5040
-                p = p * f + 1 / 720
-                p = p * f + 1 / 120
-                p = p * f + 1 / 24
-                p = p * f + 1 / 6
-                p = p * f + 0.5
-                p = p * f + 1.0
-                p = p * f + 1.0
-                likely = 1.0 / (1.0 + p * np.int64((np.int64(k2) + 1023) << 52).view(np.float64))
+                likely = 1.0 / (1.0 + exp_of(-abs(z[i])))
                 c[i] = ((likely if z[i] >= 0 else 1.0 - likely) - 0.5) - 0.5 * label[i]
         elif kernel == 1:
             for i in range(ROWS):
@@ -313,20 +300,7 @@ def sum_classes(start, stop, out, X, reach, squares, y, rows, whole, matrix, gai
         total[:] = 0.0
         for o in range(outputs):
             for i in range(ROWS):
-                x = max(z[o, i] - most[i], -700.0)
-                k2 = np.floor(x * 1.4426950408889634 + 0.5)
-                f = (x - k2 * 0.693147180369123816490) - k2 * 1.90821492927058770002e-10
-                p = 1 / 362880
-                p = p * f + 1 / 40320
-                p = p * f + 1 / 5040
-                p = p * f + 1 / 720
-                p = p * f + 1 / 120
-                p = p * f + 1 / 24
-                p = p * f + 1 / 6
-                p = p * f + 0.5
-                p = p * f + 1.0
-                p = p * f + 1.0
-                z[o, i] = p * np.int64((np.int64(k2) + 1023) << 52).view(np.float64)
+                z[o, i] = exp_of(z[o, i] - most[i])
                 total[i] = total[i] + z[o, i]
         most[:] = 0.0
         for o in range(outputs):

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import kernels
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from ..models.batches import RowSource
+from .totals import Floats, Integers
 
 DIRECTION = 1 << 14  # length of a row's direction on the grid
 BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
@@ -36,7 +35,6 @@ LONGEST = 2.0**40  # a longer row is treated as not finite
 MOST_ROWS = 1 << 27  # for which every sum here fits into 64 bits
 MOST_COLUMNS = 1 << 20
 
-Source = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
 Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
 
 
@@ -94,7 +92,9 @@ def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.
     return np.where(usable, plain, 0).astype(np.int32), usable
 
 
-def lay_out(X: Tensor | Source, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory) -> GridRows:
+def lay_out(
+    X: Tensor | RowSource, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory
+) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
     whole = X if isinstance(X, Tensor) else None
 

@@ -53,7 +53,7 @@ class LinearRecords:
     loss: Any
     outputs: int = 1
 
-    linear: ClassVar[bool] = True
+    coordinates: ClassVar[bool] = True
 
     @property
     def columns(self) -> int:
@@ -102,7 +102,7 @@ class LinearRecords:
     ) -> IntegerTotal:
         """The sum of gradients seen in other coordinates, divided by ``scale`` or projected on ``basis``, clipped there."""
         total = np.zeros(len(theta) if basis is None else basis.shape[1], np.int64)
-        for seen in self._seen(drawn, theta, scale, basis):
+        for _, seen in self._seen(drawn, theta, scale, basis):
             total += clipped(seen, plain.lengths(seen), clip, FINE).sum(0)
         return IntegerTotal(total, FINE, clip)
 
@@ -117,10 +117,7 @@ class LinearRecords:
     ) -> IntegerTotal:
         """How many gradients are short: +1/2 below 0.9 thresholds, -1/2 above 1.1, a ramp between; -1/2 for dead rows."""
         total = 0
-        pieces = self._lengths(drawn, theta) if scale is None and basis is None else map(
-            plain.lengths, self._seen(drawn, theta, scale, basis)
-        )  # fmt: skip
-        for here, lengths in zip(self.parts(drawn, self._height(theta, scale, basis)), pieces, strict=True):
+        for here, lengths in self._lengths(drawn, theta, scale, basis):
             total += int(ramp(lengths, self.rows.alive[here], threshold).sum())
         return IntegerTotal(np.array([total]), FINE, 0.5)
 
@@ -140,9 +137,6 @@ class LinearRecords:
             wide = np.where(np.abs(wide) < TINY, 0.0, wide)
         return wide.reshape(self.outputs, -1)
 
-    def _directions(self, here: Integers | slice) -> Floats:
-        return self.rows.directions(here).astype(np.float64)
-
     def scores(self, here: Integers | slice, theta: Floats) -> Floats:
         """Scores of some records, from exact products of theta on a fine grid: (n,), or (n, outputs)."""
         return next(self._scores(here, *self._fine([theta])))
@@ -156,7 +150,8 @@ class LinearRecords:
 
     def _scores(self, here: Integers | slice, whole: Floats, grids: Sequence[float]) -> Iterator[Floats]:
         """Scores at each theta. A product of integers below 2^53 is exact, in whatever order it is summed."""
-        products, reach = self._directions(here) @ whole, self.rows.reach[here].astype(np.float64)
+        products = self.rows.directions(here).astype(np.float64) @ whole
+        reach = self.rows.reach[here].astype(np.float64)
         for i, grid in enumerate(grids):
             scores = products[:, i * self.outputs : (i + 1) * self.outputs] * (reach * grid)[:, None]
             yield scores[:, 0] if self.outputs == 1 else scores
@@ -180,40 +175,40 @@ class LinearRecords:
         slopes = self.loss.row_slope(self.scores(here, theta), self.labels(here))
         return slopes.reshape(len(slopes), -1) * self.rows.reach[here].astype(np.float64)[:, None]
 
-    def _lengths(self, drawn: Drawn, theta: Floats) -> Iterator[Floats]:
-        for here in self.parts(drawn):
-            yield plain.lengths(self._slopes(here, theta)) * np.sqrt(self.rows.squares[here].astype(np.float64))
+    def _lengths(
+        self, drawn: Drawn, theta: Floats, scale: Floats | None, basis: Floats | None
+    ) -> Iterator[tuple[Integers | slice, Floats]]:
+        """The length of every record's gradient in the coordinates asked for."""
+        if scale is None and basis is None:
+            for here in self.parts(drawn):
+                squares = self.rows.squares[here].astype(np.float64)
+                yield here, plain.lengths(self._slopes(here, theta)) * np.sqrt(squares)
+        else:
+            for here, seen in self._seen(drawn, theta, scale, basis):
+                yield here, plain.lengths(seen)
 
-    def _seen(self, drawn: Drawn, theta: Floats, scale: Floats | None, basis: Floats | None) -> Iterator[Floats]:
+    def _seen(
+        self, drawn: Drawn, theta: Floats, scale: Floats | None, basis: Floats | None
+    ) -> Iterator[tuple[Integers | slice, Floats]]:
         """Every record's gradient in the coordinates asked for, a chunk at a time."""
-        columns = self.rows.columns
-        if basis is not None:
-            grid = power_of_two_above(1 / 2.0**36)
-            blocks = np.rint(basis.reshape(self.outputs, columns, -1) / grid)
-        for here in self.parts(drawn, self._height(theta, scale, basis)):
+        columns, grid = self.rows.columns, power_of_two_above(1 / 2.0**36)
+        width = len(theta) if basis is None else max(basis.shape[1], columns)
+        blocks = None if basis is None else np.rint(basis.reshape(self.outputs, columns, -1) / grid)
+        for here in self.parts(drawn, max((1 << 20) // width, 16)):
             slopes, X = self._slopes(here, theta), self.rows.directions(here).astype(np.float64)
-            if basis is None:
+            if blocks is None:
                 assert scale is not None
-                yield (slopes[:, :, None] * X[:, None, :]).reshape(len(X), -1) / scale
+                yield here, (slopes[:, :, None] * X[:, None, :]).reshape(len(X), -1) / scale
             else:
-                seen = np.zeros((len(X), basis.shape[1]))
+                seen = np.zeros((len(X), blocks.shape[2]))
                 for k, block in enumerate(blocks):
                     seen = seen + slopes[:, k, None] * ((X @ block) * grid)
-                yield seen
-
-    def _height(self, theta: Floats, scale: Floats | None, basis: Floats | None) -> int:
-        if scale is None and basis is None:
-            return self._usual_height()
-        width = len(theta) if basis is None else max(basis.shape[1], self.rows.columns)
-        return max((1 << 20) // width, 16)
-
-    def _usual_height(self) -> int:
-        return min(SUMMED, max(AT_ONCE // self.rows.columns, 256))
+                yield here, seen
 
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
         n = drawn.count(len(self))
-        height = height or self._usual_height()
+        height = height or min(SUMMED, max(AT_ONCE // self.rows.columns, 256))
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
@@ -251,13 +246,13 @@ def unit_rows(rows: GridRows, here: Integers | slice) -> Floats:
     return np.where(fits[:, None], whole, 0.0)
 
 
-def ramp(lengths: Floats, alive: NDArray[np.bool_], threshold: float) -> Integers:
-    """+FINE (that is 1/2) for short, -FINE for long or dead records, and a ramp between 0.9 and 1.1 thresholds."""
+def ramp(lengths: Floats, alive: NDArray[np.bool_], threshold: float, ones: int = FINE) -> Integers:
+    """+ones (that is 1/2) for short, -ones for long or dead records, and a ramp between 0.9 and 1.1 thresholds."""
     share = np.minimum(np.maximum((threshold - lengths) / (2 * RAMP * threshold), -0.5), 0.5)
-    return np.where(alive & ~np.isnan(share), np.rint(share * (2 * FINE)), -float(FINE)).astype(np.int64)
+    return np.where(alive & ~np.isnan(share), np.rint(share * (2 * ones)), -float(ones)).astype(np.int64)
 
 
-def cut_losses(values: Floats, alive: NDArray[np.bool_], bound: float) -> Integers:
-    """Losses cut to [0, bound] in units of bound/FINE; what is not a number, or dead, counts as the bound."""
+def cut_losses(values: Floats, alive: NDArray[np.bool_], bound: float, ones: int = FINE) -> Integers:
+    """Losses cut to [0, bound] in units of bound/ones; what is not a number, or dead, counts as the bound."""
     share = np.where(alive & (values < bound), np.maximum(values, 0.0) / bound, 1.0)  # false for NaN
-    return np.rint(share * FINE).astype(np.int64)
+    return np.rint(share * ones).astype(np.int64)

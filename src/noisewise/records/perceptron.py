@@ -7,22 +7,28 @@ tested before it is used (:mod:`noisewise.records.perceptron_selftest`), and wha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..arithmetic import Arithmetic
-from ..gradients import MLP
+from ..models import MLP
+from . import perceptron_selftest as selftest
 from .grid import CHUNK, Floats, GridRows, Store, in_memory, in_new_basis
-from .linear import LinearRecords
-from .perceptron_exact import ExactPerceptron
+from .linear import LinearRecords, cut_losses, ramp
+from .perceptron_exact import Piece, add_sum, in_single_precision, norms, pieces
+from .perceptron_passes import height_for
+from .perceptron_reference import bound_for
 from .totals import Drawn, FloatRows, IntegerTotal
 
 FULL_PASS = 512  # records at a time where no batch size is public
+LEAST_CLIP = 1e-20
+COUNT = 1 << 20  # units of a count or a loss that one record adds at most
+SHARE = 4  # chunks that are worth a thread of their own
 BOUNDED = Arithmetic(
     "bounded",
     (
@@ -31,28 +37,18 @@ BOUNDED = Arithmetic(
         "as tested before its first use",
     ),
 )
+R = TypeVar("R")
 
 
 class PerceptronRecords:
     """Rows on the grid, and a perceptron; what concerns rows alone is answered as for a linear model."""
 
-    __slots__ = ("_exact", "_model", "_plain", "_rows", "_store")
-    linear: ClassVar[bool] = False
+    __slots__ = ("_model", "_plain", "_rows")
+    coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: GridRows, model: MLP, store: Store = in_memory) -> None:
-        self._model, self._store, self._exact = model, store, ExactPerceptron(model)
-        self._plain = LinearRecords(rows, model.loss, model.outputs)
-        self._rows = self._exact.lay_out(self._source(rows), torch.from_numpy(rows.y.astype(_label_type(rows))), store)
-
-    @staticmethod
-    def _source(rows: GridRows) -> Any:
-        def part(start: int, length: int) -> Tensor:
-            here = slice(start, start + length)
-            numbers = rows.directions(here).astype(np.float32) * rows.reach[here][:, None]
-            numbers[~rows.alive[here]] = math.nan
-            return torch.from_numpy(numbers)
-
-        return part
+        self._model, self._plain = model, LinearRecords(rows, model.loss, model.outputs)
+        self._rows = in_single_precision(rows, store)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -70,8 +66,27 @@ class PerceptronRecords:
         return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model, store)
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
-        """The sum of gradients, each clipped to norm ``clip``."""
-        total, bound = self._exact.total(_single(theta), self._rows, _numbers(drawn), clip, _expected(drawn))
+        """The sum of gradients, each clipped to norm ``clip``; one that is not finite counts as zero.
+
+        *Sensitivity.* Every record adds an integer vector of norm at most ``bound`` that depends on the record, theta
+        and clip alone.
+        """
+        if not LEAST_CLIP <= clip <= 1 / LEAST_CLIP:
+            raise ValueError(f"clip is {clip!r}; pass a number between {LEAST_CLIP} and {1 / LEAST_CLIP}")
+        bound = bound_for(self._model.sizes, _height(drawn))
+
+        def fold(chunks: Iterator[Piece]) -> NDArray[np.int64]:
+            total, fresh = np.empty(self._model.dimension, np.int64), True
+            for piece in chunks:
+                add_sum(piece, float(clip), bound, total, fresh=fresh)
+                fresh = False
+            if fresh:
+                total[:] = 0
+            return total
+
+        total, *others = self._over(drawn, theta, fold)
+        for part in others:
+            total += part
         return IntegerTotal(total, bound, clip)
 
     def vectors(self, drawn: Drawn, theta: Floats, clip: float, **seen: Any) -> IntegerTotal:
@@ -79,38 +94,67 @@ class PerceptronRecords:
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
         """How many gradients are short, along a ramp."""
-        total, bound = self._exact.short_total(_single(theta), self._rows, _numbers(drawn), threshold, _expected(drawn))
-        return IntegerTotal(total, bound, 0.5)
+
+        def fold(chunks: Iterator[Piece]) -> int:
+            return sum(int(ramp(norms(piece), piece.alive, threshold, COUNT).sum()) for piece in chunks)
+
+        return IntegerTotal(np.array([sum(self._over(drawn, theta, fold))], np.int64), COUNT, 0.5)
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
-        """The sum of losses cut to [0, bound] at each theta."""
-        numbers, expected = _numbers(drawn), _expected(drawn)
-        found = [self._exact.loss_total(_single(theta), self._rows, numbers, bound, expected) for theta in thetas]
-        return IntegerTotal(np.array([total for total, _ in found]), found[0][1], bound)
+        """The sum of losses cut to [0, bound] at each theta; one that is not finite counts as the bound."""
+
+        def fold(chunks: Iterator[Piece]) -> int:
+            return sum(int(cut_losses(self._values(piece), piece.alive, bound, COUNT).sum()) for piece in chunks)
+
+        totals = [sum(self._over(drawn, theta, fold, backwards=False)) for theta in thetas]
+        return IntegerTotal(np.array(totals), COUNT, bound)
+
+    def _values(self, piece: Piece) -> Floats:
+        values = self._model.loss.value(piece.views.padded_scores, piece.views.labels)[: piece.count]
+        return values.double().numpy()
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records, as for a linear model."""
         return self._plain.unit_rows(drawn)
 
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
-        """Scores, labels, who is alive."""
+        """Scores, labels, who is alive; scores of one that is not are NaN."""
         for here in self._plain.parts(drawn, CHUNK):
             numbers = np.arange(here.start, here.stop) if isinstance(here, slice) else here
-            scores = self._exact.scores(_single(theta), self._rows, torch.from_numpy(numbers), _expected(drawn))
-            scores = scores[:, 0] if self._model.outputs == 1 and scores.ndim == 2 else scores
-            yield scores.double().numpy(), self._plain.labels(here), self._plain.rows.alive[here]
+            scores = np.empty((len(numbers), self._model.outputs))
+
+            def fold(chunks: Iterator[Piece], scores: Floats = scores) -> None:
+                for piece in chunks:
+                    part = piece.views.scores[: piece.count].numpy()
+                    scores[piece.start : piece.start + piece.count] = np.where(piece.alive[:, None], part, math.nan)
+
+            self._over(Drawn(numbers, _expected(drawn)), theta, fold, backwards=False)
+            flat = scores[:, 0] if self._model.outputs == 1 else scores
+            yield flat, self._plain.labels(here), self._plain.rows.alive[here]
 
     def float_rows(self) -> FloatRows:
         """Rows and labels in double precision."""
         return self._plain.float_rows()
 
+    def _over(
+        self, drawn: Drawn, theta: Floats, fold: Callable[[Iterator[Piece]], R], *, backwards: bool = True
+    ) -> list[R]:
+        """``fold`` of all chunks; where there are many, of each thread's share of them."""
+        single = torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32))
+        model, tallest = self._model, _height(drawn)
+        exactly = selftest.way(model, tallest)
+        starts = range(0, drawn.count(len(self)), tallest)
 
-def _single(theta: Floats) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32))
+        def share(some: range) -> R:
+            return fold(
+                pieces(model, single, self._rows, drawn.rows, tallest, some, exactly=exactly, backwards=backwards)
+            )
 
-
-def _numbers(drawn: Drawn) -> Tensor | None:
-    return None if drawn.rows is None else torch.from_numpy(drawn.rows)
+        workers = min(torch.get_num_threads(), len(starts) // SHARE)
+        if workers <= 1:
+            return [share(starts)]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(share, [starts[worker::workers] for worker in range(workers)]))
 
 
 def _expected(drawn: Drawn) -> int:
@@ -119,5 +163,5 @@ def _expected(drawn: Drawn) -> int:
     return min(math.ceil(drawn.expected), FULL_PASS) if known else FULL_PASS
 
 
-def _label_type(rows: GridRows) -> Any:
-    return np.int64 if rows.y.dtype == np.int32 else np.float32
+def _height(drawn: Drawn) -> int:
+    return height_for(_expected(drawn))

@@ -6,15 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..kernels import jit
+from .perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
 
-Array = NDArray[Any]
 Whole = Any  # an integer of numpy or of Python: one thing when compiled
-# As in the reference, spelled out again: what is compiled is kept on disk until this very file changes.
-MARGIN, LIMIT, MOST = 1 - 2.0**-10, 2.0**-20, 1 << 24
-HIGH, LOW, WIDE = 60, -100, 4096
 
 
 @jit

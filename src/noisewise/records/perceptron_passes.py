@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -24,22 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..gradients.layers import ACTIVATIONS, MLP
+from ..models import MLP
 from .perceptron_reference import digits_for, spread_for
 
-aten = torch.ops.aten
 STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently
 TALLEST = 512
 TINY, HALF = np.float32(2.0**-130), np.float32(0.5)
 WHOLE = 64  # entries; no vector loop of torch leaves a rest of such a tensor
-
-# (output gradient, value): turns the first into the input gradient, in place.
-BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "softplus": ACTIVATIONS["softplus"][1],
-    "tanh": lambda b, a: aten.tanh_backward.grad_input(b, a, grad_input=b),
-    "sigmoid": lambda b, a: aten.sigmoid_backward.grad_input(b, a, grad_input=b),
-    "relu": lambda b, a: aten.threshold_backward.grad_input(b, a, 0, grad_input=b),
-}
 
 
 def up_to(count: int, step: int) -> int:
@@ -90,16 +81,12 @@ class Desk:
     def views(self, height: int) -> Views:
         if height not in self._views:
             sizes, padded = self.model.sizes, self.scores[: up_to(height, WHOLE)]
+            inputs = _flat(self.inputs, self.input_at, sizes[:-1], height)
+            slopes = _flat(self.slopes, self.slope_at, sizes[1:], height)
             self._views[height] = Views(
-                height,
-                _matrices(self.inputs, self.input_at, sizes[:-1], height),
-                _flat(self.inputs, self.input_at, sizes[:-1], height),
-                _matrices(self.slopes, self.slope_at, sizes[1:], height),
-                _flat(self.slopes, self.slope_at, sizes[1:], height),
-                self.scores[:height],
-                padded[:, 0] if self.model.outputs == 1 else padded,
-                self.labels[: len(padded)],
-            )
+                height, _matrices(inputs, sizes[:-1], height), inputs, _matrices(slopes, sizes[1:], height), slopes,
+                self.scores[:height], padded[:, 0] if self.model.outputs == 1 else padded, self.labels[: len(padded)],
+            )  # fmt: skip
         return self._views[height]
 
 
@@ -107,13 +94,13 @@ def _places(widths: tuple[int, ...], rows: int) -> list[int]:
     return list(accumulate((up_to(rows * width, WHOLE) for width in widths), initial=0))
 
 
-def _matrices(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
-    """Each layer's first ``rows`` rows."""
-    return [flat[at : at + rows * width].view(rows, width) for at, width in zip(places, widths, strict=False)]
-
-
 def _flat(flat: Tensor, places: list[int], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    """Each layer's first ``rows`` rows, and what follows up to a multiple of 64 entries."""
     return [flat[at : at + up_to(rows * width, WHOLE)] for at, width in zip(places, widths, strict=False)]
+
+
+def _matrices(flat: list[Tensor], widths: tuple[int, ...], rows: int) -> list[Tensor]:
+    return [part[: rows * width].view(rows, width) for part, width in zip(flat, widths, strict=True)]
 
 
 _local = threading.local()
@@ -148,10 +135,10 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-Layer = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
+TwoWay = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
 
 
-def layers_of(model: MLP, theta: Tensor) -> list[Layer]:
+def layers_of(model: MLP, theta: Tensor) -> list[TwoWay]:
     """The layers of theta in single precision, at an address as every other theta has: products may look at it."""
     plain = theta.detach().to(torch.float32).contiguous()
     if plain.data_ptr() % 64 != 0:
@@ -159,21 +146,20 @@ def layers_of(model: MLP, theta: Tensor) -> list[Layer]:
     return [(weights, weights.T, bias) for weights, bias in model.layers(plain)]
 
 
-def forward(model: MLP, layers: list[Layer], views: Views, *, exactly: bool) -> None:
+def forward(model: MLP, layers: list[TwoWay], views: Views, *, exactly: bool) -> None:
     """Fills in the inputs of all layers but the first, and the scores."""
     product = _whole_product if exactly else _float_product
-    activate, _ = ACTIVATIONS[model.activation]
     *hidden, last = layers
     for number, layer in enumerate(hidden, 1):
         flat = views.flat_inputs[number]
         product(views.inputs[number - 1], layer, views.inputs[number])
-        value = activate(flat)
+        value = model.between.forward(flat)
         if value is not flat:
             flat.copy_(value)
     product(views.inputs[-1], last, views.scores)
 
 
-def backward(model: MLP, layers: list[Layer], views: Views, *, exactly: bool) -> None:
+def backward(model: MLP, layers: list[TwoWay], views: Views, *, exactly: bool) -> None:
     """Fills in the output gradients of all layers, from the scores."""
     product = _whole_product if exactly else _float_product
     slopes = model.loss.slope(views.padded_scores, views.labels)
@@ -181,10 +167,10 @@ def backward(model: MLP, layers: list[Layer], views: Views, *, exactly: bool) ->
     for number in range(len(layers) - 1, 0, -1):
         weights, transposed, _ = layers[number]
         product(views.slopes[number], (transposed, weights, None), views.slopes[number - 1])
-        BACKWARD[model.activation](views.flat_slopes[number - 1], views.flat_inputs[number])
+        model.between.backward(views.flat_slopes[number - 1], views.flat_inputs[number])
 
 
-def _float_product(rows: Tensor, layer: Layer, into: Tensor) -> None:
+def _float_product(rows: Tensor, layer: TwoWay, into: Tensor) -> None:
     """rows @ weights^T + bias."""
     _, transposed, bias = layer
     if bias is None:
@@ -193,7 +179,7 @@ def _float_product(rows: Tensor, layer: Layer, into: Tensor) -> None:
         torch.addmm(bias, rows, transposed, out=into)
 
 
-def _whole_product(rows: Tensor, layer: Layer, into: Tensor) -> None:
+def _whole_product(rows: Tensor, layer: TwoWay, into: Tensor) -> None:
     """The same of rows and weights rounded to whole numbers of 15 bits: exact in double precision up to 2^22 columns."""
     weights, _, bias = layer
     left, places = _in_whole(rows.numpy())

@@ -11,8 +11,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ..gradients.layers import MLP
-from .perceptron_passes import STEP, Desk, Layer, backward, forward, layers_of, one_thread, up_to
+from ..models import MLP
+from .perceptron_passes import STEP, Desk, TwoWay, backward, forward, layers_of, one_thread, up_to
 from .perceptron_reference import MOST
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
@@ -85,7 +85,7 @@ def _made_up(model: MLP, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return rows, 2.0 * torch.randint(2, (count,), generator=generator) - 1, theta
 
 
-def _bits(desk: Desk, layers: list[Layer], rows: Tensor, labels: Tensor, exactly: bool) -> list[Tensor]:
+def _bits(desk: Desk, layers: list[TwoWay], rows: Tensor, labels: Tensor, exactly: bool) -> list[Tensor]:
     """All that a pass computes, as integers, and the losses."""
     views = desk.views(len(rows))
     views.inputs[0].copy_(rows)

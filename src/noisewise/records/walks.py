@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..gradients import Linear
+from ..models import Model
 from .totals import FloatRows
 
 
@@ -24,7 +24,7 @@ def rows_of(records: FloatRows, row_bound: float) -> FloatRows:
     return FloatRows(rows, records.labels.clamp(-1, 1) if records.labels.is_floating_point() else records.labels)
 
 
-def gradient_sum(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+def gradient_sum(model: Model, theta: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     slopes = model.loss.slope(model.scores(theta, rows), labels)
     return slopes @ rows if slopes.ndim == 1 else (slopes.T @ rows).flatten()
 
@@ -42,7 +42,7 @@ def weight(n: int, size: float, cap: float, adjacency: str) -> float:
     return 1 - n / (4 * most) if n <= 2 * most else most / n
 
 
-def descent(walk: Any, model: Linear, batch: FloatRows, cap: float, size: float, adjacency: str) -> Tensor:
+def descent(walk: Any, model: Model, batch: FloatRows, cap: float, size: float, adjacency: str) -> Tensor:
     """The last iterate of descent on (w/size) (sum of losses) + l2/2 ||theta - start||^2, kept in a ball around start."""
     start = walk.start.double()
     theta, scale = start.clone(), weight(len(batch.rows), size, cap, adjacency) / size
@@ -52,7 +52,7 @@ def descent(walk: Any, model: Linear, batch: FloatRows, cap: float, size: float,
     return theta
 
 
-def one_by_one(walk: Any, model: Linear, batches: Sequence[FloatRows], noises: Iterator[Tensor]) -> Tensor:
+def one_by_one(walk: Any, model: Model, batches: Sequence[FloatRows], noises: Iterator[Tensor]) -> Tensor:
     """The last iterate when each step sees one record, batch after batch, and has its own noise."""
     start = walk.start.double()
     theta = start.clone()
@@ -73,7 +73,7 @@ def _project(theta: Tensor, centre: Tensor, radius: float) -> Tensor:
 class Perturbed:
     """sum of losses + lam/2 ||theta - start||^2 + b.theta, with its gradient and Hessian."""
 
-    def __init__(self, model: Linear, batch: FloatRows, b: Tensor, lam: float, start: Tensor) -> None:
+    def __init__(self, model: Model, batch: FloatRows, b: Tensor, lam: float, start: Tensor) -> None:
         self.model, (self.rows, self.labels), self.b, self.lam, self.start = model, batch, b, lam, start.double()
 
     def value(self, theta: Tensor) -> float:

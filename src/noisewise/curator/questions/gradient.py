@@ -83,12 +83,12 @@ class Gradient(Sum):
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
-        self.check_options(facts.dimension, linear=facts.linear)
+        self.check_options(facts.dimension, coordinates=facts.coordinates)
 
-    def check_options(self, dimension: int, *, linear: bool) -> None:
+    def check_options(self, dimension: int, *, coordinates: bool) -> None:
         """Refuse coordinates that do not fit the model."""
         if self.scale is not None:
-            check_scale(self.scale, dimension, linear=linear)
+            check_scale(self.scale, dimension, coordinates=coordinates)
         if self.basis is not None:
             check_basis(self.basis, dimension)
 
@@ -104,7 +104,7 @@ class Gradient(Sum):
         return terms.noise * self.clip / terms.size
 
     def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        basis = self.basis if records.linear else None
+        basis = self.basis if records.coordinates else None
         if self.scale is None and basis is None:
             totals = [records.gradients(drawn, self.theta, self.clip)]
         else:
@@ -125,14 +125,14 @@ class Gradient(Sum):
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         below = 0.5 + float(noisy[1][0]) if len(noisy) > 1 else None
-        return Answer(self.back(noisy[0], linear=facts.linear), self.noise_std(terms), below)
+        return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(terms), below)
 
-    def back(self, mean: Floats, *, linear: bool) -> Tensor:
+    def back(self, mean: Floats, *, coordinates: bool) -> Tensor:
         """A released vector in the parameters' own coordinates: post-processing."""
         if self.scale is not None:
             mean = mean * self.scale
         elif self.basis is not None:
-            mean = self.basis @ (mean if linear else self.basis.T @ mean)
+            mean = self.basis @ (mean if coordinates else self.basis.T @ mean)
         return torch.from_numpy(mean.astype(np.float32, copy=False))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
@@ -165,9 +165,9 @@ class Gradient(Sum):
         return plainly + elsewhere
 
 
-def check_scale(scale: Floats, dimension: int, *, linear: bool) -> None:
+def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
     """Refuse a scale that is not a vector of usual positive numbers, or a model that has no closed form for it."""
-    if not linear:
+    if not coordinates:
         raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
     if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
         raise ValueError(f"scale has shape {np.shape(scale)}; pass a tensor of {dimension}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.gradients import MLP, Batch, Linear
-from noisewise.gradients.differentiable import clipped_means, mean_losses
 from noisewise.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
+from noisewise.models import MLP, Batch, Linear
 
 FEATURES, CLASSES, N, COPIES = 4, 3, 37, 3
 SMOOTH = ("logistic", "huber_hinge", "squared", "softmax")
@@ -57,7 +56,7 @@ def in_double(batch):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_means_are_the_clipped_sums_over_n(model, clips):
     batch, thetas = batch_for(model), thetas_for(model)
-    means = clipped_means(model, thetas, batch, torch.tensor(clips))
+    means = model.clipped_means(thetas, batch, torch.tensor(clips))
     assert means.shape == (COPIES, model.dimension)
     for mean, theta, clip in zip(means, thetas, clips, strict=True):
         exact = model.clipped_sum(theta, batch, clip).float() / N
@@ -68,7 +67,7 @@ def test_means_are_the_clipped_sums_over_n(model, clips):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_losses_are_the_mean_losses(model):
     batch, thetas = batch_for(model), thetas_for(model)
-    losses = mean_losses(model, thetas, batch)
+    losses = model.mean_losses(thetas, batch)
     assert losses.shape == (COPIES,)
     assert torch.allclose(losses, torch.stack([model.losses(theta, batch).mean() for theta in thetas]), rtol=1e-5)
 
@@ -76,8 +75,8 @@ def test_losses_are_the_mean_losses(model):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_copy_does_not_feel_the_others(model):
     batch, thetas, clips = batch_for(model), thetas_for(model), torch.tensor([0.05, 0.6, 30.0])
-    together = clipped_means(model, thetas, batch, clips)
-    alone = torch.cat([clipped_means(model, thetas[i : i + 1], batch, clips[i : i + 1]) for i in range(COPIES)])
+    together = model.clipped_means(thetas, batch, clips)
+    alone = torch.cat([model.clipped_means(thetas[i : i + 1], batch, clips[i : i + 1]) for i in range(COPIES)])
     assert torch.allclose(together, alone, rtol=1e-5, atol=1e-7)
 
 
@@ -93,7 +92,7 @@ def test_the_graph_is_the_derivative_in_thetas_and_clip(model, clips):
     along = torch.randn(COPIES, model.dimension, generator=g, dtype=torch.float64)
 
     def value(at, bound):
-        return (clipped_means(model, at, batch, bound) * weights).sum()
+        return (model.clipped_means(at, batch, bound) * weights).sum()
 
     by_theta, by_clip = torch.autograd.grad(value(thetas, clip), (thetas, clip))
     h = 1e-6
@@ -107,7 +106,7 @@ def test_the_graph_is_the_derivative_in_thetas_and_clip(model, clips):
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_the_loss_has_the_unclipped_gradient(model):
     batch, thetas = batch_for(model), thetas_for(model).requires_grad_(True)
-    (gradients,) = torch.autograd.grad(mean_losses(model, thetas, batch).sum(), thetas)
+    (gradients,) = torch.autograd.grad(model.mean_losses(thetas, batch).sum(), thetas)
     unclipped = torch.stack([model.clipped_sum(theta, batch, 1e6).float() / N for theta in thetas.detach()])
     assert torch.allclose(gradients, unclipped, rtol=1e-3, atol=1e-5)
 
@@ -115,6 +114,6 @@ def test_the_loss_has_the_unclipped_gradient(model):
 @pytest.mark.parametrize("model", [MODELS[0], MODELS[4], MODELS[8]], ids=repr)
 def test_without_a_graph_to_keep_there_is_none(model):
     batch, thetas = batch_for(model), thetas_for(model)
-    assert not clipped_means(model, thetas, batch, torch.ones(COPIES)).requires_grad
+    assert not model.clipped_means(thetas, batch, torch.ones(COPIES)).requires_grad
     with torch.no_grad():
-        assert not clipped_means(model, thetas.clone().requires_grad_(True), batch, torch.ones(COPIES)).requires_grad
+        assert not model.clipped_means(thetas.clone().requires_grad_(True), batch, torch.ones(COPIES)).requires_grad

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 

@@ -14,8 +14,8 @@ from noisewise.budget.choosing import choose_meter
 from noisewise.curator import QUESTIONS, CrossMoment, Curator, FirstMoment, SecondMoment, SquaredLength
 from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked
-from noisewise.gradients import MLP, Linear
 from noisewise.losses import Softmax, loss_named
+from noisewise.models import MLP, Linear
 from noisewise.records import records_of
 from noisewise.records.grid import CHUNK, Mapped
 from noisewise.records.totals import Drawn

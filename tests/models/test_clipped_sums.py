@@ -12,8 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from noisewise.gradients import MLP, Linear, batches
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.models import MLP, Linear, batches
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 

@@ -23,31 +23,22 @@ LONGEST = 2.0**40  # a longer row is treated as not finite: its products could o
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """Feature rows, labels, and the length of each row.
-
-    A row with an entry that is not finite is stored as zeros with length 0 and is not among the ``valid`` ones
-    (None: all are).
-    """
+    """Feature rows, labels, and the length of each row; one with an entry that is not finite is zeros and not ``valid``."""
 
     X: Tensor
     y: Tensor
     lengths: Tensor
-    valid: Tensor | None
+    valid: Tensor
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: Tensor) -> Batch:
-        valid = None if self.valid is None else self.valid.index_select(0, rows)
-        return Batch(
-            self.X.index_select(0, rows), self.y.index_select(0, rows), self.lengths.index_select(0, rows), valid
-        )
+        return Batch(*(part.index_select(0, rows) for part in (self.X, self.y, self.lengths, self.valid)))
 
     def narrow(self, start: int, length: int) -> Batch:
         """A view of consecutive records."""
-        valid = None if self.valid is None else self.valid.narrow(0, start, length)
-        X, y, lengths = (part.narrow(0, start, length) for part in (self.X, self.y, self.lengths))
-        return Batch(X, y, lengths, valid)
+        return Batch(*(part.narrow(0, start, length) for part in (self.X, self.y, self.lengths, self.valid)))
 
 
 def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
@@ -62,11 +53,11 @@ def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
     return total
 
 
-Source = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
+RowSource = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
 
 
 def lay_out(
-    X: Tensor | Source,
+    X: Tensor | RowSource,
     y: Tensor,
     *,
     unit_rows: bool,
@@ -97,20 +88,16 @@ def lay_out(
         chunk = torch.where(good[:, None], chunk, 0.0)
         rows[here] = chunk / long.clamp(min=torch.finfo(torch.float32).tiny)[:, None] if unit_rows else chunk
         lengths[here], valid[here] = long, good
-    everywhere = bool(valid.all())
-    if not everywhere:
-        labels = torch.where(valid, labels, torch.zeros((), dtype=labels.dtype))
-    return Batch(rows, labels, lengths, None if everywhere else valid)
+    return Batch(rows, torch.where(valid, labels, torch.zeros((), dtype=labels.dtype)), lengths, valid)
 
 
-def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> Source:
+def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> RowSource:
     """Rows x @ matrix, to be laid out anew; a masked row becomes NaN, so that laying it out masks it again."""
     plain = matrix.double()
 
     def rows(start: int, length: int) -> Tensor:
         part = batch.narrow(start, length)
-        changed = rows_of(part) @ plain
-        return changed if part.valid is None else torch.where(part.valid[:, None], changed, math.nan)
+        return torch.where(part.valid[:, None], rows_of(part) @ plain, math.nan)
 
     return rows
 

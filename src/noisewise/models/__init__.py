@@ -1,0 +1,10 @@
+"""Models: shape, capabilities, and clipped sums of gradients without ever storing a per-record gradient."""
+
+from __future__ import annotations
+
+from .base import Model, leading_subspace
+from .batches import Batch, RowSource
+from .linear import Linear
+from .perceptron import MLP
+
+__all__ = ["MLP", "Batch", "Linear", "Model", "RowSource", "leading_subspace"]

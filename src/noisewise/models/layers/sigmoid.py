@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import torch
+from scipy.special import expit
+from torch import Tensor
+
+from .base import Array, Layer, layer
+
+
+@layer
+class Sigmoid(Layer):
+    """1 / (1 + exp(-z))."""
+
+    name = "sigmoid"
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z.sigmoid_()
+
+    def derivative(self, a: Tensor) -> Tensor:
+        return a * (1 - a)
+
+    def backward(self, b: Tensor, a: Tensor) -> Tensor:
+        return torch.ops.aten.sigmoid_backward.grad_input(b, a, grad_input=b)
+
+    def by_entry(self, z: Array) -> Array:
+        return expit(z)

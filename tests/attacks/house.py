@@ -1,0 +1,16 @@
+"""Names that attacks use, wherever they live: attacks also run on the commit where they worked."""
+
+try:
+    from noisewise.models import MLP, Linear
+except ImportError:
+    from noisewise.gradients import MLP, Linear
+try:
+    from noisewise.statement import make_statement
+except ImportError:
+    from noisewise.report.statement import make_statement
+try:
+    from noisewise.bought_quality import private_quality
+except ImportError:  # on an estimator, in torch's tensors
+    from noisewise.quality import private_quality
+
+__all__ = ["MLP", "Linear", "make_statement", "private_quality"]
