@@ -184,7 +184,9 @@ def test_strangers_terms_are_read_once_and_only_if_they_are_exactly_terms():
 def test_a_settled_meter_pays_for_nothing(terms):
     purse = Purse(BUDGET)
     run = purse.part(terms)
+    assert run.meter.affords(Gaussian(500.0))
     run.settle()
+    assert not run.meter.affords(Gaussian(500.0))
     with pytest.raises(BudgetExhausted, match="settled"):
         run.meter.spend(Gaussian(500.0))
     with pytest.raises(ValueError, match="settled before"):

@@ -44,8 +44,6 @@ class Budget:
         >>> round(Budget.from_gdp(1.0).epsilon, 4)
         4.3772
         """
-        _validate.positive(mu=mu)
-        _validate.open_unit(delta=delta)
         exact = gdp.epsilon_of(mu, delta)
         if exact == 0:
             raise ValueError(f"mu is {mu!r}, which is (0, {delta})-DP; pass a larger mu or a smaller delta")
@@ -61,8 +59,6 @@ class Budget:
         >>> round(Budget.from_zcdp(0.1).epsilon, 4)
         2.246
         """
-        _validate.positive(rho=rho)
-        _validate.open_unit(delta=delta)
         exact = zcdp.epsilon_of(rho, delta)
         step = 1e-16
         while zcdp.rho_of(exact * (1 - step), delta) > rho:

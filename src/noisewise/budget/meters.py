@@ -40,7 +40,7 @@ class BudgetExhausted(Exception):
 class NotCopied:
     """A meter or a purse: a copy, a pickle or a forked process would spend the same budget twice."""
 
-    __slots__ = ("_closed", "_lock", "_process")  # no instance can have a method of its own
+    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(
@@ -53,7 +53,34 @@ class NotCopied:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._closed = False
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this meter belongs to another process: a forked copy would spend the same budget twice; "
+                "ask the process that made it"
+            )
+
+
+class _Counts(NotCopied):
+    """What both meters have: the promise they keep, what was paid for, and an end."""
+
+    __slots__ = ("_budget", "_closed", "_events")
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__()
+        self._budget, self._closed = budget, False
+        self._events: Counter[Leaf] = Counter()
+
+    @property
+    def budget(self) -> Budget:
+        """The promise this meter keeps."""
+        return self._budget
+
+    @property
+    def events(self) -> Counter[Leaf]:
+        """What was paid for, with counts."""
+        return Counter(self._events)
 
     @property
     def closed(self) -> bool:
@@ -69,15 +96,8 @@ class NotCopied:
         if self._closed:
             raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "this meter belongs to another process: a forked copy would spend the same budget twice; "
-                "ask the process that made it"
-            )
 
-
-class AdditiveMeter(NotCopied):
+class AdditiveMeter(_Counts):
     """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
 
     *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
@@ -96,23 +116,16 @@ class AdditiveMeter(NotCopied):
     0.875
     """
 
-    __slots__ = ("_budget", "_cap", "_currency", "_delta_spent", "_events", "_one_shot_delta", "_spent")
+    __slots__ = ("_cap", "_currency", "_delta_spent", "_one_shot_delta", "_spent")
     adaptive = True
 
     def __init__(self, budget: Budget, name: str, *, order: int | None = None, one_shot_delta: float = 0.0) -> None:
-        super().__init__()
-        self._budget = budget
+        super().__init__(budget)
         self._currency = currency(budget, name, order=order, one_shot_delta=one_shot_delta)
         self._one_shot_delta = float(one_shot_delta)
         self._cap = Fraction(self._currency.cap)
         self._spent = 0
         self._delta_spent = Fraction(0)
-        self._events: Counter[Leaf] = Counter()
-
-    @property
-    def budget(self) -> Budget:
-        """The promise this meter keeps."""
-        return self._budget
 
     @property
     def name(self) -> str:
@@ -134,15 +147,10 @@ class AdditiveMeter(NotCopied):
         """What was charged, in the currency and of the share of delta."""
         return self._cap * Fraction(self._spent, UNITS), self._delta_spent
 
-    @property
-    def events(self) -> Counter[Leaf]:
-        """What was paid for, with counts."""
-        return Counter(self._events)
-
     def affords(self, event: Event) -> bool:
         """Whether :meth:`spend` would accept the event now; an event that has no price is refused by name."""
         units, delta, _ = self._price(event)
-        return self._fits(units, delta)
+        return not self._closed and self._fits(units, delta)
 
     def spend(self, event: Event) -> None:
         """Pay for an event before it happens, or raise :class:`BudgetExhausted` and change nothing."""
@@ -211,7 +219,7 @@ class AdditiveMeter(NotCopied):
         return text
 
 
-class PlanMeter(NotCopied):
+class PlanMeter(_Counts):
     """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
 
     *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
@@ -230,30 +238,23 @@ class PlanMeter(NotCopied):
     False
     """
 
-    __slots__ = ("_accountant", "_budget", "_epsilon", "_events", "_plan", "_remaining", "_total", "_used")
+    __slots__ = ("_accountant", "_epsilon", "_plan", "_remaining", "_total", "_used")
     adaptive = False
     name = "plan"
 
     def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
-        super().__init__()
+        super().__init__(budget)
         asked = count_leaves(plan_events, budget.adjacency)
         counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): count for leaf, count in asked.items()})
-        self._budget = budget
         self._plan = counts
         self._remaining = Counter(counts)
         self._total, self._used = counts.total(), 0
-        self._events: Counter[Leaf] = Counter()
         self._accountant, self._epsilon = _price_of(tuple(counts.items()), budget.delta, budget.adjacency, accountant)
         if not self.epsilon <= budget.epsilon:
             raise ValueError(
                 f"plan_events cost epsilon {self.epsilon:.6g} by {self.accountant}, more than the budget's "
                 f"{budget.epsilon:.6g}; pass a plan with more noise, e.g. from calibrate(budget, steps=...)"
             )
-
-    @property
-    def budget(self) -> Budget:
-        """The promise this meter keeps."""
-        return self._budget
 
     @property
     def accountant(self) -> str:
@@ -271,18 +272,13 @@ class PlanMeter(NotCopied):
         return self._used / self._total if self._total else 1.0
 
     @property
-    def events(self) -> Counter[Leaf]:
-        """What was paid for, with counts."""
-        return Counter(self._events)
-
-    @property
     def remaining(self) -> Counter[Leaf]:
         """What is left of the plan."""
         return Counter(self._remaining)
 
     def affords(self, event: Event) -> bool:
         """Whether the event is among what is left of the plan."""
-        return leaves(event) <= self._remaining
+        return not self._closed and leaves(event) <= self._remaining
 
     def spend(self, event: Event) -> None:
         """Take an event out of the plan. Raises :class:`BudgetExhausted` and changes nothing if it is not there."""
