@@ -19,7 +19,9 @@ from noisewise.methods import method_named, registry
 from noisewise.replay import Recording, Replayed, Spread, Tape, curvature, standard_errors, why_unknown
 from noisewise.train import Records, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few hundred records are few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::noisewise.protect.learned.zoo.OutsideRange"
+)  # a few hundred records are few
 
 PRIVATE = [name for name, kind in registry().items() if kind.private and getattr(kind, "asks_private", True)]
 N, D = 300, 4

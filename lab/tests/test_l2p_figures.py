@@ -14,15 +14,15 @@ import torch
 from noisewise.budget import Budget
 from noisewise.curator.facts import Released
 from noisewise.events import Gaussian
-from noisewise.learned.zoo import load
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned.zoo import load
 from noisewise.train import Records, train
 from noisewise_lab import figure2, figure3, figure4, hand_tuned, l2p_data
 from noisewise_lab.datasets import Missing
 from noisewise_lab.hand_tuned import HandTuned, Trial, Tuned
 from noisewise_lab.store import read_rows, run_cells
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 def write_files(folder, *, shift=0):

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from noisewise.learned.meta import Recipe
-from noisewise.learned.protector import Design, new_weights, protector, zero_weights
 from noisewise.learned.tasks import Source, Tasks
+from noisewise.protect.learned.parts import Design, new_weights, protector, zero_weights
 from noisewise_lab import ablation, dissect, protector_speed, studies_plots, transfer
 from noisewise_lab.ablation import Held, held_out_task, stopped_run
 from noisewise_lab.transfer import Cell, Lesson, private_task

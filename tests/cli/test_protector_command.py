@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from noisewise.cli import main as entry
 from noisewise.cli.main import app
-from noisewise.learned import trained, zoo
+from noisewise.learned import trained
 from noisewise.learned.meta import CONSTRAINTS, Training
 from noisewise.learned.tasks import tasks_from
+from noisewise.protect.learned import zoo
 
 TINY = """
 name = "tiny"

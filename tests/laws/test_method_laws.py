@@ -24,7 +24,9 @@ from noisewise.replay import kind_of
 from noisewise.report.statement import make_statement, verify
 from noisewise.train import Records, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few dozen records are few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::noisewise.protect.learned.zoo.OutsideRange"
+)  # a few dozen records are few
 
 N, FEATURES, CLASSES = 60, 3, 3
 METHODS = [n for n, method in registry().items() if method.private and getattr(method, "asks_private", True)]

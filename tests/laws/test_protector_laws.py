@@ -23,15 +23,15 @@ from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.curator import Curator
 from noisewise.curator.gradient import LEAST_CLIP, Gradient
 from noisewise.curator.questions import Sum
-from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
 from noisewise.gradients import MLP, Linear
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, weights_from
 from noisewise.losses import LOSSES
 from noisewise.methods import l2p
 from noisewise.methods.l2p import L2P
+from noisewise.protect.basis import worth_buying
 from noisewise.protect.clips import typical_clip
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, weights_from
 from noisewise.protect.signal import BETA, Signal
 from noisewise.train import Records, train
 

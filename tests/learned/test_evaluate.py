@@ -22,10 +22,10 @@ from noisewise.learned.evaluate import (
     one_thread,
 )
 from noisewise.learned.meta import stopped_loss
-from noisewise.learned.protector import Design, new_weights, protector, weights_from, zero_weights
 from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.zoo import Learned
-from noisewise.protect.projectors import Sgd
+from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.learned.zoo import Learned
+from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
 
 TASKS = Tasks(

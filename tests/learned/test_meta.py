@@ -22,9 +22,9 @@ from noisewise.learned.meta import (
     stopped_loss,
     tent_average,
 )
-from noisewise.learned.protector import Design, protector, zero_weights
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.learned.unroll import Track
+from noisewise.protect.learned.parts import Design, protector, zero_weights
 
 TINY = Tasks(
     "tiny", (Source("gaussian", columns=(3, 5)),), epsilon=(1.0, 2.0), size=(2000, 3000), horizon=(4, 6), rows=60,

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import torch
 
-from noisewise.learned.protector import Design, new_weights, protector
 from noisewise.learned.tasks import GENERATED, LOSSES, Source, Tasks, load_tasks, tasks_from
 from noisewise.learned.unroll import advance, start
+from noisewise.protect.learned.parts import Design, new_weights, protector
 
 EVERYTHING = """
 name = "both"

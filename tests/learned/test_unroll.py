@@ -12,12 +12,12 @@ import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.gradients import MLP, Linear
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, protector, weights_from, zero_weights
 from noisewise.learned.unroll import Task, advance, calibrated_losses, detached, start
 from noisewise.losses import Logistic
 from noisewise.methods.l2p import L2P
-from noisewise.protect.projectors import Sgd
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
 from noisewise.train import Records, train
 

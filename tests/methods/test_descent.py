@@ -12,10 +12,10 @@ import noisewise as nw
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import Curator
 from noisewise.curator.facts import facts_of
-from noisewise.data.basis import LEAST_SPREAD, deflating
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.methods.descent import Descent, bought_basis, default_learning_rate
+from noisewise.protect.basis import LEAST_SPREAD, deflating
 from noisewise.train import Records, train
 
 

@@ -17,18 +17,18 @@ from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.data.generated import census
 from noisewise.gradients import MLP, Linear
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, zero_weights
-from noisewise.learned.zoo import OutsideRange, named, names
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, zero_weights
+from noisewise.protect.learned.zoo import OutsideRange, named, names
 from noisewise.report.statement import verify
 from noisewise.train import Records, train
 
 N, D = 400, 4
 ANYWHERE = {name: [1e-9, 1e12] for name in zoo.RANGES}
-outside_is_fine = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+outside_is_fine = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 @pytest.fixture

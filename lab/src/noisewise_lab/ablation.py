@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from noisewise.curator import PublicCurator
-from noisewise.learned import zoo
-from noisewise.learned.cells import Memory
 from noisewise.learned.meta import Recipe
-from noisewise.learned.protector import Design, LearnedSchedule, protector, zero_weights
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.learned.unroll import Task, advance, start
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.cells import Memory
+from noisewise.protect.learned.parts import Design, LearnedSchedule, protector, zero_weights
 from noisewise.protect.protector import Protector, finished
 from noisewise.protect.signal import Signal
 

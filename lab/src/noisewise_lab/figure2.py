@@ -20,8 +20,8 @@ import numpy as np
 from noisewise.budget import Budget, BudgetExhausted, open_meter
 from noisewise.curator import Curator
 from noisewise.curator.facts import Released, facts_of
-from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import registry
+from noisewise.protect.learned.zoo import OutsideRange
 
 from .datasets import Missing
 from .l2p_data import accuracy, fingerprint, model_for, problem, tensors

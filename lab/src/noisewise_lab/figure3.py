@@ -24,11 +24,11 @@ from torch import Tensor
 
 from noisewise.budget import Budget
 from noisewise.curator import Facts, PublicCurator
-from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import Method, registry
 from noisewise.methods.dpsgd import WARM_START_L2
 from noisewise.methods.l2p import L2P, State
 from noisewise.methods.nonprivate import minimise
+from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.train import Records, train
 
 from .datasets import Missing

@@ -19,10 +19,10 @@ import numpy as np
 
 from noisewise.budget import Budget
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.protector import Design
 from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.zoo import OutsideRange, save
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned.parts import Design
+from noisewise.protect.learned.zoo import OutsideRange, save
 from noisewise.train import Records, train
 
 from .figure3 import ZeroWeight

@@ -23,13 +23,13 @@ from noisewise.choice import choose_terms
 from noisewise.curator import Facts, PublicCurator
 from noisewise.learned.unroll import Task, advance, start
 from noisewise.methods.l2p import L2P, State
-from noisewise.protect.projectors import Adam, DebiasedMomentum, Projector, Sgd
+from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
 from noisewise.protect.protector import Protector, by_hand
 
 from .l2p_data import auxiliary, how_many_auxiliaries, model_for, tensors
 from .store import Row
 
-RULES: dict[str, type[Projector[Any]]] = {"sgd": Sgd, "momentum": DebiasedMomentum, "adam": Adam}
+RULES: dict[str, type[Optimizer[Any]]] = {"sgd": Sgd, "momentum": DebiasedMomentum, "adam": Adam}
 ALONG = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # learning rates at 50 steps, in units of gradient / clip norm
 PER_COORDINATE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # Adam's steps have about its rate in each coordinate
 RATES = {"sgd": ALONG, "momentum": ALONG, "adam": PER_COORDINATE}

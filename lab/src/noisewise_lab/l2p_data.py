@@ -27,8 +27,8 @@ from torch import Tensor
 
 from noisewise.data.pictures import OrientedGradients
 from noisewise.gradients import MLP, Linear, Model
-from noisewise.learned import zoo
 from noisewise.losses import loss_named
+from noisewise.protect.learned import zoo
 
 from .datasets import Missing
 

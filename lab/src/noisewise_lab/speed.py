@@ -28,7 +28,7 @@ from noisewise.curator.noise import Stream
 from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
 from noisewise.gradients import MLP, Linear, Model
 from noisewise.losses import Logistic, Softmax
-from noisewise.protect.projectors import Sgd
+from noisewise.protect.optimizers import Sgd
 
 from .peers import CLIP, NOISE, Peer
 

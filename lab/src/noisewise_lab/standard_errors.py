@@ -22,9 +22,9 @@ import torch
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
 from noisewise.gradients import Linear
-from noisewise.learned.zoo import OutsideRange
 from noisewise.losses import loss_named
 from noisewise.methods import Method, method_named, registry
+from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.replay import UNKNOWN, standard_errors
 from noisewise.train import Records, train
 

@@ -22,15 +22,15 @@ from torch import Tensor
 
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
-from noisewise.data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.gradients import Linear
-from noisewise.learned import zoo
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.protector import Design, protector, zero_weights
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.learned.unroll import Task, advance, start
 from noisewise.losses import loss_named
-from noisewise.protect.projectors import DebiasedMomentum
+from noisewise.protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, protector, zero_weights
+from noisewise.protect.optimizers import DebiasedMomentum
 from noisewise.protect.protector import Protector, by_hand, finished
 
 from .l2p_data import PRIVATE_PAIR, problem

@@ -153,12 +153,12 @@ def list_protectors(json_output: JsonFlag = False) -> None:
     """
     from importlib.resources import files
 
-    from ..learned.zoo import named, names
+    from ..protect.learned.zoo import named, names
 
     rows = []
     for name in names():
         learned = named(name)
-        stored = files("noisewise.learned").joinpath(f"protectors/{name}.safetensors").read_bytes()
+        stored = files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes()
         rows.append(summary(name, learned, len(stored)))
     if json_output:
         print_json({"protectors": rows})
@@ -172,7 +172,7 @@ def show(which: Which, json_output: JsonFlag = False) -> None:
 
     Example: [bold]noisewise protector show clear[/bold]
     """
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned = named(which)
     header = learned.header
@@ -196,7 +196,7 @@ def plot(
     """
     from ..learned.evaluate import one_thread
     from ..learned.plots import plot_behaviour
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned = named(which)
     with errors.status("running the protector on a generated task"), one_thread():
@@ -228,7 +228,7 @@ def evaluate(
     from ..learned.evaluate import evaluate as run_evaluation
     from ..learned.evaluate import one_thread
     from ..learned.trained import find_tasks
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned, distribution = named(which), find_tasks(tasks, data)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ..learned.zoo import Learned
+    from ..protect.learned.zoo import Learned
 
 RANGES = {"size": "records", "dimension": "parameters", "epsilon": "epsilon", "horizon": "steps"}
 

@@ -20,13 +20,14 @@ from torch import Tensor
 
 from .. import _validate
 from ..protect.clips import typical_clip
-from ..protect.projectors import Momentum
-from ..protect.protector import Protector, Schedule, by_hand, finished
+from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
+from ..protect.learned.zoo import Learned
+from ..protect.optimizers import Momentum
+from ..protect.protector import Protector, by_hand, finished
+from ..protect.schedules import Schedule
 from ..protect.signal import Signal
-from .protector import Design, LearnedSchedule, Weights, protector
 from .tasks import Source, Tasks
 from .unroll import Task, advance, start
-from .zoo import Learned
 
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 NOTHING_LEFT = 1e-6  # of the budget: where a private run stops

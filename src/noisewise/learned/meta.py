@@ -34,8 +34,8 @@ import torch
 from torch import Tensor
 
 from .. import _validate
+from ..protect.learned.parts import Design, Weights, new_weights, protector, weights_from
 from ..protect.protector import Run, scaled
-from .protector import Design, Weights, new_weights, protector, weights_from
 from .tasks import Tasks
 from .unroll import Task, Track, advance, calibrated_losses, detached, start
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..protect.learned.parts import base_step
+from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from .evaluate import NOTHING_LEFT, closed, held_out_task
 from .meta import Epoch
-from .protector import base_step
 from .tasks import Source, Tasks
 from .unroll import Task, advance, calibrated_losses, start
-from .zoo import Learned
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 SHOWN_EPSILONS = (0.05, 0.2, 0.8)

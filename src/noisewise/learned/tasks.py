@@ -38,10 +38,10 @@ from numpy.typing import NDArray
 from .. import _validate
 from ..accounting.gdp import mu_of
 from ..curator import PublicCurator
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..data.generated import census, digits
 from ..gradients import MLP, Linear, Model
 from ..losses import Softmax, Squared, loss_named
+from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from .unroll import Task
 
 Floats = NDArray[np.float64]
@@ -252,7 +252,7 @@ def _in_components(source: Source, folder: Path, X: Floats, rng: np.random.Gener
 
 
 def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
-    """The basis that a private run would buy for the shares of ``data.basis``: the mean row with that noise on it."""
+    """The basis that a private run would buy for the shares of ``protect.basis``: the mean row with that noise on it."""
     std = 1 / (mu * math.sqrt(BASIS_SHARE) * size)
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from .. import __version__
 from ..accounting.gdp import epsilon_of
+from ..protect.learned.parts import Design
+from ..protect.learned.zoo import RANGES, Learned, digest, save
 from .evaluate import Rows, best_horizon, evaluate, one_thread
 from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves
-from .protector import Design
 from .tasks import Tasks, load_tasks
 from .unroll import Task
-from .zoo import RANGES, Learned, digest, save
 
 CHECKPOINT_SECONDS = 20.0
 JUDGED_ON, CHOSEN_ON = 16, 12  # held-out tasks for the results in the header, and for each horizon that is tried

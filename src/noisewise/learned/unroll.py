@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ..curator import PublicCurator
 from ..protect.clips import longest_step, typical_clip
+from ..protect.learned.parts import LearnedSchedule
 from ..protect.protector import Protector, Run, answered, begin, question, scaled
 from ..protect.signal import first_signal
-from .protector import LearnedSchedule
 
 
 class Task(NamedTuple):

@@ -36,7 +36,7 @@ from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..curator.options import joint_noise, split_noise
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..protect.projectors import PROJECTORS
+from ..protect.optimizers import OPTIMIZERS
 from .base import Method
 from .size import size_noise
 from .walk import Walk, arrived, onward, set_out
@@ -81,7 +81,7 @@ class AdaptiveClip(Method):
         _validate.one_of(FORMS, form=self.form)
         _validate.positive(max_grad_norm=self.max_grad_norm, clip_learning_rate=self.clip_learning_rate)
         _validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
         _validate.not_negative(l2=self.l2)
         if self.learning_rate is not None:

@@ -31,7 +31,7 @@ from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..choice import choose_terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..protect.clips import typical_clip
 from .base import Method
 from .nonprivate import minimise

@@ -27,7 +27,7 @@ from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..protect.projectors import PROJECTORS, Projector
+from ..protect.optimizers import OPTIMIZERS, Optimizer
 from .base import Method
 from .nonprivate import minimise
 from .size import size_noise
@@ -39,7 +39,7 @@ class State(NamedTuple):
     step: int
     theta: Tensor
     noise_multiplier: float
-    projector: Projector[Any]
+    projector: Optimizer[Any]
     memory: Any
     tail_sum: Tensor
 
@@ -63,7 +63,7 @@ class DpSgd(Method):
     def __post_init__(self) -> None:
         _validate.whole(steps=self.steps)
         _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
         _validate.not_negative(l2=self.l2)
         if self.learning_rate is not None:
@@ -81,7 +81,7 @@ class DpSgd(Method):
         if public is not None:
             theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
         rate = self.learning_rate or default_learning_rate(self.optimizer, facts)
-        projector: Projector[Any] = PROJECTORS[self.optimizer](rate)
+        projector: Optimizer[Any] = OPTIMIZERS[self.optimizer](rate)
         sigma = self.noise_multiplier(facts)
         return State(0, theta, sigma, projector, projector.init(len(theta)), torch.zeros_like(theta))
 

@@ -31,7 +31,7 @@ from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Sampling, sampled
 from ..protect import schedules
-from ..protect.projectors import DebiasedMomentum, Moments
+from ..protect.optimizers import DebiasedMomentum, Moments
 from .base import Method
 from .dpsgd import WARM_START_L2, default_learning_rate
 from .nonprivate import minimise

@@ -28,7 +28,7 @@ from ..accounting.calibrate import _least_scale, accountants_for
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Event, Gaussian, Poisson, Repeated
-from ..protect.projectors import PROJECTORS
+from ..protect.optimizers import OPTIMIZERS
 from .base import Method
 from .size import size_noise
 from .walk import Walk, arrived, onward, set_out
@@ -65,7 +65,7 @@ class GrowingBatch(Method):
         _validate.share(first_rate=self.first_rate, last_rate=self.last_rate)
         _validate.one_of(NOISES, noise=self.noise)
         _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
         _validate.not_negative(l2=self.l2)
         if self.learning_rate is not None:

@@ -6,7 +6,7 @@
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
         theta <- projector(g_t, theta)                                         (a coordinate-wise LSTM)
 
-``protector`` is "auto" (the rule of ``learned.zoo.pick``), the name of a protector in the package, or a file's path.
+``protector`` is "auto" (the rule of ``protect.learned.zoo.pick``), the name of a protector in the package, or a file's path.
 A protector may want the norm of the gradient before it chooses the noise (Algorithm 2, line 1); that question is paid
 first, also when the run stops after it.
 
@@ -30,9 +30,9 @@ from ..budget import Terms
 from ..choice import choose_terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.gradient import LEAST_CLIP
-from ..learned.fast import fast
-from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.clips import longest_step, typical_clip
+from ..protect.learned.fast import fast
+from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.protector import Protector, Run, answered, begin, finished, question
 from ..protect.signal import first_signal, one
 from .base import Method

@@ -35,7 +35,7 @@ from ..budget import Terms
 from ..choice import choose_terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
-from ..protect.projectors import PROJECTORS, Projector
+from ..protect.optimizers import OPTIMIZERS, Optimizer
 from .base import Method
 from .dpsgd import default_learning_rate
 from .nonprivate import minimise
@@ -52,7 +52,7 @@ class State(NamedTuple):
     ceiling: float  # the cost that no step may exceed
     noise_multiplier: float | None  # of the last step, while the cost stays the same
     clip: float
-    projector: Projector[Any]
+    projector: Optimizer[Any]
     memory: Any
     tail_sum: Tensor
     tail_weight: float
@@ -90,7 +90,7 @@ class PpSgd(Method):
         _validate.not_negative(alpha=self.alpha, l2=self.l2, reuse=self.reuse)
         _validate.one_of(("mean", "max"), clip_rule=self.clip_rule)
         _validate.one_of(("modern", "paper"), accounting=self.accounting)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         for name in ("max_grad_norm", "varphi", "learning_rate"):
             if getattr(self, name) is not None:
                 _validate.positive(**{name: getattr(self, name)})
@@ -120,7 +120,7 @@ class PpSgd(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         required(public, self.name)
-        projector: Projector[Any] = PROJECTORS[self.optimizer](
+        projector: Optimizer[Any] = OPTIMIZERS[self.optimizer](
             self.learning_rate or default_rate(self.optimizer, facts)
         )
         clip = self.max_grad_norm or default_clip(facts)

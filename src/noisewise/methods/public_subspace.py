@@ -26,7 +26,7 @@ from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..protect.projectors import PROJECTORS
+from ..protect.optimizers import OPTIMIZERS
 from .base import Method
 from .size import size_noise
 from .walk import Walk, arrived, onward, set_out
@@ -60,7 +60,7 @@ class PublicSubspace(Method):
     def __post_init__(self) -> None:
         _validate.whole(steps=self.steps, rank=self.rank, refresh=self.refresh)
         _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
         _validate.not_negative(l2=self.l2)
         if self.learning_rate is not None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..curator import Answer, Facts, PublicCurator
-from ..protect.projectors import PROJECTORS, Projector
+from ..protect.optimizers import OPTIMIZERS, Optimizer
 from .dpsgd import WARM_START_L2, default_learning_rate
 from .nonprivate import minimise
 
@@ -16,7 +16,7 @@ from .nonprivate import minimise
 class Walk(NamedTuple):
     step: int
     theta: Tensor
-    projector: Projector[Any]
+    projector: Optimizer[Any]
     memory: Any
     tail_sum: Tensor
 
@@ -27,7 +27,7 @@ def set_out(
     """At the public start, or at the minimum of the public loss if there are public rows."""
     if public is not None:
         theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
-    projector: Projector[Any] = PROJECTORS[optimizer](learning_rate or default_learning_rate(optimizer, facts))
+    projector: Optimizer[Any] = OPTIMIZERS[optimizer](learning_rate or default_learning_rate(optimizer, facts))
     return Walk(0, theta, projector, projector.init(len(theta)), torch.zeros_like(theta))
 
 

@@ -72,7 +72,7 @@ def first_signal(
     )  # fmt: skip
 
 
-def heard(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
+def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
     """The signal with one more released gradient (in units of ``clip``, as its noise).
 
     The average is m = sum_i w_i g_i / sum_i w_i, w_i = (1-b) b^(t-i), so its noise variance is sum_i w_i^2 s_i^2 over

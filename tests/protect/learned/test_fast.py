@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from noisewise.learned.fast import HEAVIEST, SMALL, FastProjector, FastQuestion, fast, net_from, no_memory, run
-from noisewise.learned.protector import Design, LearnedProjector, new_weights, protector, weights_from, zero_weights
-from noisewise.protect.projectors import Momentum
+from noisewise.protect.learned.fast import HEAVIEST, SMALL, FastProjector, FastQuestion, fast, net_from, no_memory, run
+from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.optimizers import Momentum
 from noisewise.protect.protector import answered, begin, by_hand, finished, question
 from noisewise.protect.signal import first_signal, one
 

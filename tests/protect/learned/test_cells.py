@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.learned.cells import Cell, cell_from, new_cell, no_memory, run
+from noisewise.protect.learned.cells import Cell, cell_from, new_cell, no_memory, run
 
 
 def a_cell(inputs=4, outputs=2, units=6, depth=2, seed=0):

@@ -29,9 +29,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import _validate
-from ..protect.protector import FixedClip, Protector, Uniform
-from ..protect.signal import Signal
+from ... import _validate
+from ..clips import FixedClip
+from ..protector import Protector
+from ..schedules import Uniform
+from ..signal import Signal
 from .cells import Cell, Memory, cell_from, new_cell, no_memory, run
 
 FORMS = ("exact", "open")

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save as to_bytes
 
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, weights_from
-from noisewise.learned.zoo import OutsideRange, digest, load, named, names, pick, save, warn_outside
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, weights_from
+from noisewise.protect.learned.zoo import OutsideRange, digest, load, named, names, pick, save, warn_outside
 from noisewise.protect.protector import begin, question
 from noisewise.protect.signal import first_signal
 
@@ -211,7 +211,7 @@ def test_the_package_has_one_for_each_answer_of_the_rule():
 
 @pytest.mark.parametrize("name", names())
 def test_a_shipped_protector_is_small_whole_and_says_where_it_is_from(name):
-    path = zoo.files("noisewise.learned").joinpath(f"protectors/{name}.safetensors")
+    path = zoo.files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors")
     assert len(path.read_bytes()) < 100_000
     found = named(name)
     assert found.name == name and found.horizon >= 2

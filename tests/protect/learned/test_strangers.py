@@ -14,12 +14,12 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.gradients import Linear
-from noisewise.learned import zoo
-from noisewise.learned.protector import FARTHEST, Design, zero_weights
 from noisewise.learned.tasks import load_tasks
 from noisewise.losses import Logistic
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import FARTHEST, Design, zero_weights
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 from noisewise.train import Records, train
@@ -27,7 +27,7 @@ from noisewise.train import Records, train
 DESIGN = Design(units=3)
 HEADER = {"name": "mine", "horizon": 5, "ranges": {name: [1e-9, 1e12] for name in zoo.RANGES}}
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 def a_file(path: Path, **header):

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..protect.protector import Protector
-from .protector import Design, Weights, fits, protector, weights_from, zero_weights
+from ..protector import Protector
+from .parts import Design, Weights, fits, protector, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
@@ -158,7 +158,7 @@ def _check_papers(header: dict[str, Any]) -> None:
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
     """The protectors that come with the package."""
-    folder = files("noisewise.learned").joinpath("protectors")
+    folder = files("noisewise.protect.learned").joinpath("protectors")
     return tuple(
         sorted(p.name.removesuffix(".safetensors") for p in folder.iterdir() if p.name.endswith(".safetensors"))
     )
@@ -167,7 +167,7 @@ def names() -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def shipped(name: str) -> Learned:
     """A protector that comes with the package."""
-    return _read(files("noisewise.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
+    return _read(files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
 
 
 def named(name: str) -> Learned:
