@@ -221,10 +221,10 @@ def test_the_paper_preset(made, tmp_path, monkeypatch):
 def test_the_progress_bar_says_how_training_goes(made, tmp_path, monkeypatch):
     from rich.console import Console
 
-    from noisewise.cli import protector as commands
+    from noisewise.show import progress
 
     told = Console(stderr=True, force_terminal=True, width=140, record=True)
-    monkeypatch.setattr(commands, "errors", told)
+    monkeypatch.setattr(progress, "errors", told)
     assert run("train", made[0], "--out", tmp_path / "p", *QUICK).exit_code == 0
     text = told.export_text()
     assert re.search(r"objective \d\.\d{3}, spent 1\.000, \d\.\d\d s a meta-step", text)

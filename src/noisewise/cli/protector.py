@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..show.progress import bar, bars
 from .main import JsonFlag, app, errors, print_json
 from .protector_text import held_out, in_words, listed, summary
 
@@ -122,25 +122,17 @@ def _training_bar(plan: Plan) -> Iterator[Callable[[Any], None]]:
     from ..learned.meta import Epoch
 
     updates = max(plan.recipe.scheduler_updates + plan.recipe.projector_updates, 1)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bars: dict[str, Any] = {}
+    with bars(transient=False) as show:
         smooth: dict[str, float] = {}
-
-        def bar(description: str, total: int) -> Any:
-            if description not in bars:
-                bars[description] = progress.add_task(description, total=total, news="")
-            return bars[description]
 
         def report(news: Any) -> None:
             if not isinstance(news, Epoch):
-                progress.update(bar(news[0], news[2]), completed=news[1])
+                show(*news)
                 return
             for key in ("objective", "spent", "seconds"):  # tasks differ, so a single epoch says little
                 smooth[key] = 0.9 * smooth.get(key, getattr(news, key)) + 0.1 * getattr(news, key)
             text = f"objective {smooth['objective']:.3f}, spent {smooth['spent']:.3f}, {smooth['seconds'] / updates:.2f} s a meta-step"
-            progress.update(bar("training", plan.recipe.epochs), completed=news.number + 1, news=text)
+            show("training", news.number + 1, plan.recipe.epochs, text)
 
         yield report
 
@@ -231,14 +223,10 @@ def evaluate(
     from ..protect.learned.zoo import named
 
     learned, distribution = named(which), find_tasks(tasks, data)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bar = progress.add_task("held-out runs", total=None)
-        with one_thread():
-            rows = run_evaluation(
-            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts,
-            report=lambda done, total: progress.update(bar, completed=done, total=total),
-        )  # fmt: skip
+    with bar("held-out runs", transient=False) as report, one_thread():
+        rows = run_evaluation(
+            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts, report=report
+        )
     horizon = steps or learned.horizon
     if json_output:
         print_json(
