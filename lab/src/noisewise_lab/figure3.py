@@ -25,9 +25,8 @@ from torch import Tensor
 from noisewise.budget import Budget
 from noisewise.curator import Facts, PublicCurator
 from noisewise.methods import Method, registry
-from noisewise.methods.dpsgd import WARM_START_L2
 from noisewise.methods.l2p import L2P, State
-from noisewise.methods.nonprivate import minimise
+from noisewise.methods.nonprivate import warm_start
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.train import Records, train
 
@@ -149,7 +148,7 @@ def public_start(place: str, folder: Path) -> Tensor:
     rows = digit_pair(folder, PAPER_PAIR, features=FEATURES[task])
     model = model_for(rows, kind)
     public = PublicCurator(*tensors(rows, model), model=model, seed=0)
-    return minimise(public, model.start(), l2=WARM_START_L2, steps=50)
+    return warm_start(model.start(), public)
 
 
 def run_figure3(

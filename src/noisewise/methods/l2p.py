@@ -34,9 +34,9 @@ from ..protect.clips import longest_step, typical_clip
 from ..protect.learned.fast import fast
 from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.protector import Protector, Run, answered, begin, finished, question
-from ..protect.signal import first_signal, one
+from ..protect.signal import first_signal, one, signal_to_noise
 from .base import Method
-from .descent import bought_basis, public_basis, signal_to_noise
+from .descent import bought_basis, public_basis
 
 LARGEST_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
@@ -153,9 +153,6 @@ class L2P(Method):
     def done(self, state: State) -> bool:
         run = state.run
         return run is not None and (run.signal.step >= state.horizon or run.signal.remaining.item() <= NOTHING_LEFT)
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
 
 
 def _left(private: Curator, before: float) -> float:

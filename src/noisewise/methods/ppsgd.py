@@ -30,16 +30,16 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting import tcdp
-from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..choice import choose_terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
 from ..protect.optimizers import OPTIMIZERS, Optimizer
+from ..protect.signal import signal_to_noise
 from .base import Method
-from .dpsgd import default_learning_rate
 from .nonprivate import minimise
 from .only_public import required
+from .walk import default_learning_rate
 
 REUSE_STEPS = 200
 LEAST_CLIP = 1e-3  # rounding of scores does not shrink with the clip
@@ -91,9 +91,9 @@ class PpSgd(Method):
         _validate.one_of(("mean", "max"), clip_rule=self.clip_rule)
         _validate.one_of(("modern", "paper"), accounting=self.accounting)
         _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
-        for name in ("max_grad_norm", "varphi", "learning_rate"):
-            if getattr(self, name) is not None:
-                _validate.positive(**{name: getattr(self, name)})
+        _validate.positive_or_none(
+            max_grad_norm=self.max_grad_norm, varphi=self.varphi, learning_rate=self.learning_rate
+        )
         if not 0 <= self.beta < 1:
             raise ValueError(f"beta is {self.beta!r}; pass a number in [0, 1)")
         if not 0 <= self.tail <= 1:
@@ -186,13 +186,6 @@ def default_rate(optimizer: str, facts: Facts) -> float:
     if optimizer != "momentum":
         return rate
     return min(rate, 0.5) if facts.loss == "squared" else max(rate, min(signal_to_noise(facts) / 60, 2.0))
-
-
-def signal_to_noise(facts: Facts) -> float:
-    """n mu / sqrt(d), from public or released facts; mu halves under replace_one."""
-    budget = facts.budget
-    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-    return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
 
 
 def as_published(rate: float, steps: int, **settings: Any) -> PpSgd:
