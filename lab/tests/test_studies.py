@@ -19,7 +19,7 @@ from noisewise.learned.meta import Recipe
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.protect.learned.parts import Design, new_weights, protector, zero_weights
 from noisewise_lab import ablation, dissect, protector_speed, studies_plots, transfer
-from noisewise_lab.ablation import Held, held_out_task, stopped_run
+from noisewise_lab.ablation import held_out_task, stopped_run
 from noisewise_lab.transfer import Cell, Lesson, private_task
 
 
@@ -176,9 +176,8 @@ def test_a_schedule_that_asks_too_much_is_stopped_where_a_private_run_stops(task
     with torch.no_grad():
         thetas, asked = stopped_run(part, task, 0)
         assert asked.tolist() == pytest.approx([4.0] * 3)
-        short = replace(part, schedule=Held(part.schedule))
-        run = ablation.start(short, task)
-        run, track = ablation.advance(short, task, run, 3, torch.Generator().manual_seed(0))
+        run = ablation.start(part, task)
+        run, track = ablation.advance(part, task, run, 3, torch.Generator().manual_seed(0), limited=True)
     assert track.spent.sum(0).tolist() == pytest.approx([1.0] * 3)
     assert torch.equal(thetas, run.thetas), "where the third step led, whose noise is that of what was left"
     exact = protector(zero_weights(Design()), Design())

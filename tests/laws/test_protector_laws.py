@@ -26,8 +26,8 @@ from noisewise.curator.questions import Sum
 from noisewise.events import Repeated
 from noisewise.gradients import MLP, Linear
 from noisewise.losses import LOSSES
-from noisewise.methods import l2p
 from noisewise.methods.l2p import L2P
+from noisewise.protect import protector
 from noisewise.protect.basis import worth_buying
 from noisewise.protect.clips import typical_clip
 from noisewise.protect.learned import zoo
@@ -214,22 +214,22 @@ class Spied:
 
     def __init__(self, monkeypatch):
         self.asked, self.moved, self.signals = [], [], []
-        ask, hear = l2p.question, l2p.answered
+        ask, hear = protector.question, protector.answered
 
-        def question(protector, run):
+        def question(part, run):
             self.signals.append(run.signal)
-            clip, share, after = ask(protector, run)
+            clip, share, after = ask(part, run)
             self.asked.append((float(clip), float(share)))
             return clip, share, after
 
-        def answered(protector, run, *args):
-            after = hear(protector, run, *args)
+        def answered(part, run, *args):
+            after = hear(part, run, *args)
             self.moved.append(after.thetas.clone())
             self.signals.append(after.signal)
             return after
 
-        monkeypatch.setattr(l2p, "question", question)
-        monkeypatch.setattr(l2p, "answered", answered)
+        monkeypatch.setattr(protector, "question", question)
+        monkeypatch.setattr(protector, "answered", answered)
 
 
 def taped(monkeypatch, curator_class, tape):

@@ -13,7 +13,6 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.learned.evaluate import (
     accuracy,
     best_horizon,
-    closed,
     default_epsilons,
     designed,
     ended,
@@ -95,7 +94,6 @@ def test_the_step_that_would_overspend_gets_what_is_left():
     part, task = protector(always(OPEN, math.log(8 / 3 * 1.2) / 2), OPEN), a_task()
     end = ended(part, task, seed=5)
     assert end.steps.tolist() == [3.0] * 3 and end.spent.tolist() == pytest.approx([1.0] * 3, rel=1e-4)
-    assert closed(part).norm_share == part.norm_share
 
 
 def test_spent_counts_paid_norms():

@@ -24,10 +24,8 @@ from noisewise.learned.meta import Recipe
 from noisewise.learned.tasks import Source, Tasks
 from noisewise.learned.unroll import Task, advance, start
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.cells import Memory
 from noisewise.protect.learned.parts import Design, LearnedSchedule, protector, zero_weights
 from noisewise.protect.protector import Protector, finished
-from noisewise.protect.signal import Signal
 
 from .dissect import Look, dissect
 from .dissect import summary as dissected
@@ -136,19 +134,6 @@ def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> tuple[P
     return learned.protector(), learned.horizon if BY_NAME[name].recipe.tent else HORIZON
 
 
-@dataclass(frozen=True)
-class Held:
-    """A schedule that cannot spend more than is left, as the meter of a private run sees to."""
-
-    schedule: LearnedSchedule
-
-    def init(self, copies: int, dimension: int) -> Memory:
-        return self.schedule.init(copies, dimension)
-
-    def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
-        return self.schedule(signal, memory)
-
-
 def stopped_run(part: Protector, task: Task, seed: int) -> tuple[Tensor, Tensor]:
     """What each copy releases where it stops, and the share of the budget that its schedule asked for."""
 
@@ -159,13 +144,12 @@ def stopped_run(part: Protector, task: Task, seed: int) -> tuple[Tensor, Tensor]
     asked = 1 - run.signal.remaining
     if not (isinstance(part.schedule, LearnedSchedule) and part.schedule.design.form == "open"):
         return finished(part, run), asked
-    held = replace(part, schedule=Held(part.schedule))
-    run, generator = start(held, task), noise()
+    run, generator = start(part, task), noise()
     thetas = run.thetas
     for _ in range(task.horizon):
         going = run.signal.remaining > NOTHING_LEFT
-        run, _ = advance(held, task, run, 1, generator)
-        thetas = torch.where(going[:, None], finished(held, run), thetas)
+        run, _ = advance(part, task, run, 1, generator, limited=True)
+        thetas = torch.where(going[:, None], finished(part, run), thetas)
     return thetas, asked
 
 

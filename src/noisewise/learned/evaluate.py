@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,6 @@ from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
 from ..protect.learned.zoo import Learned
 from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
-from ..protect.schedules import Schedule
-from ..protect.signal import Signal
 from .tasks import Source, Tasks
 from .unroll import Task, advance, start
 
@@ -50,24 +48,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@dataclass(frozen=True)
-class Closed:
-    """A schedule as a private run meets it: the open form too gets at most what is left."""
-
-    schedule: Schedule
-
-    def init(self, copies: int, dimension: int) -> Any:
-        return self.schedule.init(copies, dimension)
-
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]:
-        return self.schedule(signal, memory)
-
-
-def closed(part: Protector) -> Protector:
-    """The same protector, unable to overspend in a simulation either."""
-    return replace(part, schedule=Closed(part.schedule))
-
-
 class Ended(NamedTuple):
     """Where the copies of a task ended (R, ...): ``wanted`` is what the schedule would have spent without a limit."""
 
@@ -81,14 +61,13 @@ class Ended(NamedTuple):
 def ended(part: Protector, task: Task, seed: int) -> Ended:
     """Run every copy of a task until its horizon or the end of its budget."""
     with torch.no_grad():
-        limited, generator = closed(part), torch.Generator().manual_seed(seed)
-        run = start(limited, task)
+        generator, run = torch.Generator().manual_seed(seed), start(part, task)
         thetas, steps = run.thetas, torch.zeros(task.copies)
         going = torch.ones(task.copies, dtype=torch.bool)
         while bool(going.any()) and run.signal.step < task.horizon:
             before = run.thetas
-            run, _ = advance(limited, task, run, 1, generator)
-            thetas = torch.where(going[:, None], finished(limited, run, before), thetas)
+            run, _ = advance(part, task, run, 1, generator, limited=True)
+            thetas = torch.where(going[:, None], finished(part, run, before), thetas)
             steps = steps + going
             going = going & (run.signal.remaining > NOTHING_LEFT)
         spent = wanted = 1 - run.signal.remaining

@@ -14,7 +14,7 @@ from ..protect.learned.parts import base_step
 from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from ..show.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save
-from .evaluate import NOTHING_LEFT, closed, held_out_task
+from .evaluate import NOTHING_LEFT, held_out_task
 from .meta import Epoch
 from .tasks import Source, Tasks
 from .unroll import Task, advance, calibrated_losses, start
@@ -43,13 +43,13 @@ class Shown:
 
 def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
     """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss, at every step."""
-    limited, generator = closed(part), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
     with torch.no_grad():
-        run, going = start(limited, task), torch.ones(task.copies, dtype=torch.bool)
+        run, going = start(part, task), torch.ones(task.copies, dtype=torch.bool)
         for _ in range(task.horizon):
             before = run.thetas
-            run, track = advance(limited, task, run, 1, generator)
+            run, track = advance(part, task, run, 1, generator, limited=True)
             gradient, signal = run.signal.gradient, run.signal
             along = -((run.thetas - before) * gradient).sum(1) / gradient.square().sum(1).clamp(min=1e-20)
             rate = along / base_step(signal)

@@ -95,6 +95,25 @@ def answered(
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
 
 
+class Answers(Protocol):
+    """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
+
+    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+        """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
+
+    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
+
+
+def step(protector: Protector, run: Run, answers: Answers) -> Run:
+    """One step of R runs; Algorithm 2, line 1: a protector that wants a norm pays for it before it chooses the noise."""
+    if protector.norm_share:
+        norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
+        run = run._replace(signal=run.signal._replace(paid_norm=norm, remaining=left))
+    clip, share, asked = question(protector, run)
+    return answered(protector, asked, *answers.gradient(run, clip, share))
+
+
 def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Tensor:
     """The thetas (R, dimension) to release; ``before`` are those before the last step."""
     thetas, groups = run.thetas, run.signal.groups
