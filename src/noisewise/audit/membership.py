@@ -60,13 +60,13 @@ class Membership:
     def verdict(self) -> str:
         """The outcome in words."""
         got = self.advantage
-        told = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
+        gained = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
         if self.allowed is None:
-            found = "members can be told from others" if got.low > 0 else "members were not told from others"
-            return f"no promise to compare with; {found}: {told}"
+            outcome = "members can be told from others" if got.low > 0 else "members were not told from others"
+            return f"no promise to compare with; {outcome}: {gained}"
         if self.violates:
-            return f"VIOLATION: the attack beats what (epsilon, delta) allows: {told}"
-        return f"no violation found: {told}, allowed {self.allowed.advantage:.3f}"
+            return f"VIOLATION: the attack beats what (epsilon, delta) allows: {gained}"
+        return f"no violation found: {gained}, allowed {self.allowed.advantage:.3f}"
 
     def to_dict(self, *, curve: bool = True) -> dict[str, Any]:
         """Plain data, with or without the whole curve."""
@@ -198,11 +198,11 @@ def membership_game(
     fit, rng, total = trainer(train, classes_of(train, y)), np.random.default_rng(seed), len(y)
     needed = shadows if any(attack != "loss" for attack in attacks) else 0
 
-    def told(done: int, _: int) -> None:
+    def report(done: int, _: int) -> None:
         if progress is not None:
             progress(done, needed + targets)
 
-    trained = train_shadows(fit, X, y, count=needed, seed=seed + 1, progress=told) if needed else None
+    trained = train_shadows(fit, X, y, count=needed, seed=seed + 1, progress=report) if needed else None
     scores: dict[str, list[Floats]] = {attack: [] for attack in attacks}
     masks: list[Bools] = []
     for number in range(targets):
@@ -213,7 +213,7 @@ def membership_game(
         masks.append(inside)
         for attack in attacks:
             scores[attack].append(candidate_scores(attack, model, X, y, trained))
-        told(needed + number + 1, 0)
+        report(needed + number + 1, 0)
     inside = np.concatenate(masks)
     pooled = {attack: np.concatenate(parts) for attack, parts in scores.items()}
     return {

@@ -200,17 +200,19 @@ def _finished(
 ) -> None:  # fmt: skip
     if members is None or non_members is None:
         raise ValueError("--run needs --members FILE and --non-members FILE")
-    from ..audit.finished import audit_run, read_rows
+    from .. import runs
+    from ..audit.finished import attack_run, entry, read_table
     from ..audit.plots import plot_roc
 
     with bar("shadow models") as progress:
-        result = audit_run(
-            run, read_rows(members), read_rows(non_members), target=target, attack=method, shadows=shadows,
-            record=public, seed=seed, progress=progress,
+        result = attack_run(
+            runs.load(run), read_table(members), read_table(non_members), target=target, attack=method,
+            shadows=shadows, seed=seed, progress=progress,
         )  # fmt: skip
     if public:
         from ..report.page import refresh
 
+        runs.append(run, "audit.json", entry(result))
         refresh(run)
     path = out / "attack-membership-run.png"
     plot_roc({run.name: {result.attack: result}}, path, title=f"Membership inference on {run.name}")

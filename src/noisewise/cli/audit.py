@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,9 +51,10 @@ def audit(
     if folder is not None:
         if any(value is not None for value in (epsilon, delta, adjacency, steps, loss)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
-        from ..audit.of_run import claim_of_run
+        from .. import runs as folders
+        from ..audit.of_run import claim_of
 
-        claim = claim_of_run(folder)
+        claim = claim_of(folders.load(folder).statement_.data)
     else:
         claim = _claim(target, epsilon, delta, adjacency, steps, loss)
     with bar(f"auditing {claim.method.name}") as report:
@@ -70,10 +72,11 @@ def audit(
             size_is_public=claim.size_is_public,
         )
     if folder is not None:
-        from ..audit.of_run import record
         from ..report.page import refresh
 
-        record(folder, found)
+        folders.append(
+            folder, "audit.json", {**found.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+        )
         refresh(folder)
     if plot is not None:
         from ..audit.plots import plot_audit
