@@ -81,7 +81,7 @@ def saved(folder, kind="random", seed=0, **design):
     """The path of a protector with such weights."""
     made = Design(units=3, **design)
     path = folder / f"{kind}.safetensors"
-    zoo.save(path, weights_of(kind, made, seed), made, {"name": kind, "horizon": STEPS, "ranges": EVERYWHERE})
+    zoo.save_protector(path, weights_of(kind, made, seed), made, {"name": kind, "horizon": STEPS, "ranges": EVERYWHERE})
     return str(path)
 
 

@@ -36,7 +36,7 @@ def zero(tmp_path):
     """The path of a zero-weight protector that does not mind where it is used."""
     design = Design(units=3)
     header = {"name": "zero", "horizon": 8, "ranges": ANYWHERE}
-    zoo.save(tmp_path / "zero.safetensors", zero_weights(design), design, header)
+    zoo.save_protector(tmp_path / "zero.safetensors", zero_weights(design), design, header)
     return str(tmp_path / "zero.safetensors")
 
 
@@ -210,7 +210,7 @@ def test_outside_its_ranges_it_warns_once_and_names_released_facts_only(tmp_path
     """With a private size the text holds the bought one; other records with the same noise get the same text."""
     design = Design(units=3)
     ranges = {"size": [1e6, 1e7], "dimension": [1, 9], "epsilon": [0.1, 2], "horizon": [1, 9]}
-    zoo.save(tmp_path / "p", new_weights(design), design, {"name": "p", "horizon": 3, "ranges": ranges})
+    zoo.save_protector(tmp_path / "p", new_weights(design), design, {"name": "p", "horizon": 3, "ranges": ranges})
     with pytest.warns(OutsideRange) as caught:
         result = run(L2P(protector=str(tmp_path / "p")), size=None)
     assert len(caught) == 1

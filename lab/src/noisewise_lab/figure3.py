@@ -72,7 +72,7 @@ class ZeroWeight(L2P):
 
 
 @dataclass(frozen=True)
-class Cell:
+class Figure3Cell:
     """One run. ``settings`` says all that the method depends on, so that a changed one is run again."""
 
     place: str
@@ -100,7 +100,7 @@ def settings_of(method: Method) -> str:
 
 def plan(
     places: Sequence[str], tuned: dict[str, dict[float, Tuned]], repeats: int, baselines: Sequence[str] = OTHERS
-) -> list[tuple[Cell, Method]]:
+) -> list[tuple[Figure3Cell, Method]]:
     """Every run: methods, budgets, starts, repeats; the first repeat of all comes first."""
     runs = []
     for place in places:
@@ -111,14 +111,14 @@ def plan(
                     continue
                 for start in starts if name in BASELINES else ("zero",):
                     for repeat in range(repeats):
-                        runs.append((Cell(place, epsilon, name, start, repeat, settings_of(method)), method))
+                        runs.append((Figure3Cell(place, epsilon, name, start, repeat, settings_of(method)), method))
         reference = registry()["nonprivate"]()
         for repeat in range(repeats if place.startswith("ipums") else 1):  # else the split is fixed, and so the result
-            runs.append((Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference)), reference))
+            runs.append((Figure3Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference)), reference))
     return sorted(runs, key=lambda run: run[0].repeat)
 
 
-def run_cell(cell: Cell, folder: Path, methods: dict[str, Method]) -> Row:
+def run_cell(cell: Figure3Cell, folder: Path, methods: dict[str, Method]) -> Row:
     """Accuracy on the test rows and mean loss on the training rows; or why the method refused."""
     task, kind = PLACES[cell.place]
     started = time.perf_counter()

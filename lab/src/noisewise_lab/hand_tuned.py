@@ -21,7 +21,7 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Terms
 from noisewise.choice import choose_terms
 from noisewise.curator import Facts, PublicCurator
-from noisewise.learned.unroll import Task, advance, start
+from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.methods.l2p import L2P, State
 from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
 from noisewise.protect.protector import Protector, by_hand
@@ -127,7 +127,7 @@ def run_trial(trial: Trial, folder: Path) -> Row:
     some = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[: trial.rows]
     curator = PublicCurator(X[some], y[some], model=model, seed=0)
     mu = torch.tensor([mu_of(epsilon, trial.delta) for epsilon in trial.epsilons for _ in range(trial.draws)])
-    task = Task(rows.name, curator, trial.size, mu.float(), trial.horizon)
+    task = PublicTask(rows.name, curator, trial.size, mu.float(), trial.horizon)
     first = curator.loss(model.start())
     table, started = [], time.perf_counter()
     for rate in trial.rates:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noisewise.show.figures import band, legend_below, panels, save, ticks
+from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
 
 from .store import Row
 
@@ -42,7 +42,7 @@ def plot_figure2(rows: Sequence[Row], path: Path, *, title: str) -> None:
         axes.set_ylim(bottom=0 if name != "loss" else None)
     figure.suptitle(title, fontsize=11)
     legend_below(figure, grid[0], 2)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_figure3(rows: Sequence[Row], path: Path) -> None:
@@ -73,7 +73,7 @@ def plot_figure3(rows: Sequence[Row], path: Path) -> None:
     grid[0, 0].set_ylabel("test accuracy")
     grid[1, 0].set_ylabel("final training loss")
     legend_below(figure, grid, 5, fontsize=8)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def _line(axes: Any, rows: list[Row], name: str, style: tuple[str, str], offset: float) -> None:
@@ -129,4 +129,4 @@ def plot_figure4(rows: Sequence[Row], path: Path, *, title: str) -> None:
     axes.text(0.98, 0.97, "\n".join(["without training here", *references]), transform=axes.transAxes, ha="right",
               va="top", fontsize=9)  # fmt: skip
     figure.colorbar(image, ax=axes, label="test accuracy, %", shrink=0.85)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)

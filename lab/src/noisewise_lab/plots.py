@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from noisewise.show.figures import legend_below, panels, save, ticks
+from noisewise.show.figures import legend_below, panels, save_figure, ticks
 
 SHOWN = {  # the methods drawn, with a colour and a marker each
     "descent": ("#0b6e99", "o"), "ppsgd": ("#b5541c", "s"), "dpsgd": ("#4c8c4a", "^"), "agd": ("#8a5fa8", "D"),
@@ -40,7 +40,7 @@ def plot_table2(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_ylabel("mean squared error" if dataset in ("cadata", "electrical") else "accuracy")
     if places:
         legend_below(figure, grid.flat[0])
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_settings(rows: list[dict[str, Any]], path: Path) -> None:
@@ -64,7 +64,7 @@ def plot_settings(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_xlabel({"reuse": "lambda"}.get(setting, setting))
     grid[0].set_ylabel("accuracy")
     legend_below(figure, grid[0], 4)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_baselines(rows: list[dict[str, Any]], path: Path) -> None:
@@ -91,4 +91,4 @@ def plot_baselines(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_title(f"{loss} loss", loc="left", fontsize=10)
     grid[0].set_ylabel("accuracy")
     legend_below(figure, grid[0], 4)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)

@@ -25,7 +25,7 @@ from noisewise.choice import choose_meter
 from noisewise.curator import Curator
 from noisewise.gradients import Linear
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.tasks import Source, Tasks
+from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes
 from noisewise.losses import loss_named
 from noisewise.methods.l2p import L2P
@@ -160,7 +160,7 @@ def memory_peak(peak: Peak) -> Row:
 def print_peak(form: str, steps: int) -> None:
     """One meta-update in this process, and how far its memory rose."""
     torch.set_num_threads(1)
-    source = Source("gaussian", columns=(50, 50))
+    source = TaskSource("gaussian", columns=(50, 50))
     tasks = Tasks("memory", (source,), rows=500, copies=4, horizon=(steps, steps))
     training = Training(tasks, Design(), Recipe(constraint=form, calibrated=False, epochs=1))
     small = Training(Tasks("memory", (source,), rows=500, copies=4, horizon=(2, 2)), Design(), Recipe(epochs=1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.show.figures import band, legend_below, panels, save, ticks
+from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
 
 from .store import Row
 from .transfer import NARROW
@@ -55,7 +55,7 @@ def plot_matrix(rows: list[Row], path: Path) -> None:
         "Test accuracy in % (quadratic: % of the starting loss removed), ± standard error of the gain over zero",
         fontsize=11,
     )
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_lines(rows: list[Row], study: str, path: Path) -> None:
@@ -88,7 +88,7 @@ def plot_lines(rows: list[Row], study: str, path: Path) -> None:
     first = figure.axes[0]
     first.set_ylabel("points above the zero-weight protector")
     legend_below(figure, first, 4)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_variants(rows: list[Row], path: Path) -> None:
@@ -119,7 +119,7 @@ def plot_variants(rows: list[Row], path: Path) -> None:
     accuracy.set_yticks(range(len(names)), names)
     accuracy.invert_yaxis()
     legend_below(figure, accuracy, 4)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_denoising(rows: list[Row], path: Path) -> None:
@@ -145,7 +145,7 @@ def plot_denoising(rows: list[Row], path: Path) -> None:
     grid[1][0].set_ylabel("relative error,\nscaled best for the run")
     many = 4 if len(epsilons) > 2 else 2
     legend_below(figure, grid[0][0], many)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_influence(rows: list[Row], path: Path) -> None:
@@ -165,7 +165,7 @@ def plot_influence(rows: list[Row], path: Path) -> None:
     grid[0][0].set_ylabel("influence of the noise\n$\\partial f_T / \\partial \\log \\sigma_t$, % of the start")
     grid[1][0].set_ylabel("spent at the step,\n% of the budget")
     legend_below(figure, grid[0][0], 2)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def _band(
@@ -194,4 +194,4 @@ def plot_memory(rows: list[Row], path: Path) -> None:
     axes.set_ylabel("memory that one meta-update adds, MB")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)

@@ -169,7 +169,7 @@ def judged(
     An alarm of it is not confirmed yet.
     """
     delta = budget.delta
-    number, sign, threshold, kind = chosen(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
+    number, sign, threshold, kind = best_test(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
     score = SCORES[number] if sign > 0 else f"- {SCORES[number]}"
     without, with_it = scores_named(second, score)
     trials = second.shape[1]
@@ -195,7 +195,7 @@ def judged(
     )
 
 
-def chosen(scores: Floats, delta: float, confidence: float, kinds: tuple[str, ...]) -> tuple[int, float, float, str]:
+def best_test(scores: Floats, delta: float, confidence: float, kinds: tuple[str, ...]) -> tuple[int, float, float, str]:
     """The score, its sign, the threshold and the kind of bound that do best on these runs.
 
     The plain scores are judged at a far stricter level than the likelihood ratio, so that they win by being right, as they

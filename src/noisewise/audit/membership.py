@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from .. import _validate
-from .roc import RATES, Allowed, Curve, Point, Rate, advantage, allowed_by, point, roc
+from .roc import RATES, Allowed, Curve, Point, Rate, allowed_by, membership_advantage, point, roc
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -115,7 +115,7 @@ def judge(
         attack=attack,
         curve=curve,
         auc=curve.auc,
-        advantage=advantage(members, non_members, confidence=confidence, seed=seed),
+        advantage=membership_advantage(members, non_members, confidence=confidence, seed=seed),
         points=points,
         members=len(members),
         non_members=len(non_members),
@@ -269,7 +269,7 @@ def train_shadows(
         rows = (_rows(X, mask), _rows(y, mask))
         if background is not None:
             rows = (_stack(rows[0], background[0]), _stack(rows[1], background[1]))
-        features.append(describe(fit(*rows, int(rng.integers(2**31))), X, y))
+        features.append(signals_of(fit(*rows, int(rng.integers(2**31))), X, y))
         if progress is not None:
             progress(number + 1, count)
     stacked = np.stack(features)
@@ -278,7 +278,7 @@ def train_shadows(
 
 def candidate_scores(attack: str, model: Any, X: Any, y: Any, shadows: Shadows | None) -> Floats:
     """The score of every candidate, higher for "was a member"."""
-    seen = describe(model, X, y)
+    seen = signals_of(model, X, y)
     if attack == "loss":
         return seen[:, 0]  # the loss is a falling function of it
     if shadows is None:
@@ -336,7 +336,7 @@ def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes:
     return scores
 
 
-def describe(model: Any, X: Any, y: Any) -> Floats:
+def signals_of(model: Any, X: Any, y: Any) -> Floats:
     """What a model says about each row: its logit-scaled confidence in the label first, then the shape of its answer.
 
     log(p_y / (1 - p_y)) for probabilities; the margin for scores without them; minus the absolute error for a

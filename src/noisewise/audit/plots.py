@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..accounting.gdp import mu_of
-from ..show.figures import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, label_axes, legend_below, panels, save
+from ..show.figures import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, label_axes, legend_below, panels, save_figure
 from .inversion import Inversion
 from .leakage import Leakage
 from .lower_bound import Audit
@@ -47,7 +47,7 @@ def plot_roc(models: Mapping[str, Mapping[str, Membership]], path: Path, *, titl
     legend_below(figure, row, 3, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _forbidden(axes: Any, grid: Any, promise: Allowed, label: str) -> None:
@@ -63,7 +63,7 @@ def plot_audit(audit: Audit, path: Path) -> None:
     _curve(audit, curve)
     head = f"{audit.method}, {audit.adjacency}: epsilon {audit.claimed:g} claimed at delta {audit.delta:g}"
     figure.suptitle(f"{head}\n{fill(audit.verdict, 120)}", x=0.01, ha="left", fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _histograms(audit: Audit, axes: Any) -> None:
@@ -141,7 +141,7 @@ def plot_leakage(result: Leakage, shape: tuple[int, int], path: Path, *, title: 
         label = f"{line['psnr']:.0f} dB\nsimilarity {line['similarity']:.2f}"
         axes[-1, column].set_xlabel(label, fontsize=7.5)
     figure.text(0.01, 0.985, title or "What a released gradient gives away", ha="left", va="top", fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_inversion(
@@ -171,4 +171,4 @@ def plot_inversion(
         for one in axes[:, column] if label in people else ():
             one.spines[:].set_color(ORANGE)
     figure.text(0.01, 0.985, title or "What a trained model gives back", ha="left", va="top", fontsize=11)
-    save(figure, path)
+    save_figure(figure, path)

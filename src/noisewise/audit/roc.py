@@ -175,7 +175,7 @@ def point(
     )
 
 
-def advantage(members: Floats, non_members: Floats, *, confidence: float, seed: int) -> Rate:
+def membership_advantage(members: Floats, non_members: Floats, *, confidence: float, seed: int) -> Rate:
     """TPR - FPR at the threshold that is best on one half of the candidates, measured on the other half.
 
     The interval joins two Clopper-Pearson intervals, each missed half as often.

@@ -83,7 +83,7 @@ def demo(
     assert statement is not None
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
-    plot(rows, out / "accuracy.png")
+    plot_accuracies(rows, out / "accuracy.png")
     write_files(out)
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
@@ -120,9 +120,9 @@ def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., 
     return split.fit(classifier.watch(lambda step, total, spent: report(spent, news=what)))
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
+def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
     """Accuracy over epsilon, a panel for each data set, with the non-private accuracy as a dashed line."""
-    from ..show.figures import label_axes, panels, save, ticks
+    from ..show.figures import label_axes, panels, save_figure, ticks
 
     figure, row_of_panels = panels(8, 3.4, 1, len(rows), sharey=True, grid=False)
     for row, axes in zip(rows, row_of_panels, strict=True):
@@ -141,7 +141,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_ylim(0, 1.05)
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     label_axes(row_of_panels[0], y="accuracy on held-out rows")
-    save(figure, path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

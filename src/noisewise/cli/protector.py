@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ..show.progress import bar, bars
 from .main import JsonFlag, app, errors, print_json
-from .protector_text import held_out, in_words, listed, summary
+from .protector_text import header_table, held_out, listed, summary
 
 if TYPE_CHECKING:
     from ..learned.trained import Plan
@@ -69,15 +69,14 @@ def train(
 
     Example: [bold]noisewise protector train generated --out mine.safetensors --epochs 100[/bold]
     """
-    from ..learned.trained import checkpoint_of, curves_of
-    from ..learned.trained import train as run_training
+    from ..learned.trained import checkpoint_of, curves_of, train_protector
 
     options = {"epochs": epochs, "constraint": constraint, "units": units, "clip": clip, "inputs": inputs,
                "norm_share": norm_share, "start_rate": start_rate, "start_clip": start_clip}  # fmt: skip
     plan = _plan(tasks, out, data, preset, seed, name, {key: v for key, v in options.items() if v is not None})
     try:
         with _training_bar(plan) as report:
-            learned = run_training(plan, out, resume=resume, report=report)
+            learned = train_protector(plan, out, resume=resume, report=report)
     except KeyboardInterrupt:
         errors.print(f"stopped; {checkpoint_of(out)} is kept, pass --resume to go on", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
@@ -171,7 +170,7 @@ def show(which: Which, json_output: JsonFlag = False) -> None:
     if json_output:
         print_json(header)
         return
-    Console().print(in_words(learned))
+    Console().print(header_table(learned))
     if header.get("held_out"):
         Console().print(held_out(header["held_out"], "On held-out public tasks"))
 
@@ -186,12 +185,12 @@ def plot(
 
     Example: [bold]noisewise protector plot clear --out clear.png[/bold]
     """
-    from ..learned.evaluate import one_thread
+    from ..learned.evaluate import on_one_thread
     from ..learned.plots import plot_behaviour
     from ..protect.learned.zoo import named
 
     learned = named(which)
-    with errors.status("running the protector on a generated task"), one_thread():
+    with errors.status("running the protector on a generated task"), on_one_thread():
         plot_behaviour(learned, out)
     if json_output:
         print_json({"protector": learned.name, "written": str(out)})
@@ -217,14 +216,13 @@ def evaluate(
 
     Example: [bold]noisewise protector evaluate clear generated --epsilons 0.05,0.2[/bold]
     """
-    from ..learned.evaluate import evaluate as run_evaluation
-    from ..learned.evaluate import one_thread
+    from ..learned.evaluate import evaluate_protector, on_one_thread
     from ..learned.trained import find_tasks
     from ..protect.learned.zoo import named
 
     learned, distribution = named(which), find_tasks(tasks, data)
-    with bar("held-out runs", transient=False) as report, one_thread():
-        rows = run_evaluation(
+    with bar("held-out runs", transient=False) as report, on_one_thread():
+        rows = evaluate_protector(
             learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts, report=report
         )
     horizon = steps or learned.horizon

@@ -42,7 +42,7 @@ def listed(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def in_words(learned: Learned) -> Table:
+def header_table(learned: Learned) -> Table:
     """The header of a protector, a line for each thing."""
     table = Table.grid(padding=(0, 2))
     for label, text in _words(learned):

@@ -24,8 +24,8 @@ from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
 from ..protect.learned.zoo import Learned
 from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
-from .tasks import Source, Tasks
-from .unroll import Task, advance, start
+from .tasks import Tasks, TaskSource
+from .unroll import PublicTask, advance, start
 
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 NOTHING_LEFT = 1e-6  # of the budget: where a private run stops
@@ -38,7 +38,7 @@ Rows = list[dict[str, Any]]
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def on_one_thread() -> Iterator[None]:
     """Torch on one thread: the matrices are too small to share, and sums then do not depend on the number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -58,7 +58,7 @@ class Ended(NamedTuple):
     steps: Tensor
 
 
-def ended(part: Protector, task: Task, seed: int) -> Ended:
+def ended(part: Protector, task: PublicTask, seed: int) -> Ended:
     """Run every copy of a task until its horizon or the end of its budget."""
     with torch.no_grad():
         generator, run = torch.Generator().manual_seed(seed), start(part, task)
@@ -79,20 +79,20 @@ def ended(part: Protector, task: Task, seed: int) -> Ended:
 
 def held_out_task(
     tasks: Tasks, number: int, many: int, *, epsilon: float, horizon: int, copies: int = 4, seed: int = EVALUATION
-) -> Task:
-    """Task ``number`` of ``many``: the same rows and size for every epsilon, and the same budget for all copies.
+) -> PublicTask:
+    """PublicTask ``number`` of ``many``: the same rows and size for every epsilon, and the same budget for all copies.
 
     Sources take turns in proportion to their weights, so that few tasks represent them well.
     """
     rng = np.random.default_rng([seed, number])
     heights = np.cumsum([source.weight for source in tasks.sources])
     source = tasks.sources[int(np.searchsorted(heights, (number + 0.5) / many * heights[-1]))]
-    one: Source = replace(source, basis=float(rng.random() < source.basis))
+    one: TaskSource = replace(source, basis=float(rng.random() < source.basis))
     drawn = replace(tasks, sources=(one,), epsilon=(epsilon, epsilon), copies=copies)
     return drawn.draw(rng, held_out=True, horizon=horizon, spread=1.0)
 
 
-def designed(task: Task) -> Protector:
+def designed(task: PublicTask) -> Protector:
     """Momentum descent by hand: heavy ball with equal noise, eta = kappa r / (10 T), r = n mu / sqrt(d), if stable.
 
     Noise then moves theta by about kappa, a typical ||theta|| at the end. In units of the clip norm C; at most 4 C, and
@@ -106,7 +106,7 @@ def designed(task: Task) -> Protector:
     return by_hand(Momentum(min(KAPPA * ratio / (10 * task.horizon), stable * clip)))
 
 
-def accuracy(task: Task, thetas: Tensor) -> float:
+def accuracy(task: PublicTask, thetas: Tensor) -> float:
     """Share of the task's rows that are classified rightly, over all copies; NaN for regression."""
     model, batch = task.curator.model, task.curator.batch
     if model.loss.task == "regression":
@@ -125,7 +125,7 @@ def default_epsilons(tasks: Tasks) -> tuple[float, ...]:
     return tuple(e for e in EPSILONS if low <= e <= high) or (math.sqrt(low * high),)
 
 
-def evaluate(
+def evaluate_protector(
     learned: Learned,
     tasks: Tasks,
     *,

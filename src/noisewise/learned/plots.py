@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..protect.learned.parts import base_step
 from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
-from ..show.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save
+from ..show.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save_figure
 from .evaluate import NOTHING_LEFT, held_out_task
 from .meta import Epoch
-from .tasks import Source, Tasks
-from .unroll import Task, advance, calibrated_losses, start
+from .tasks import Tasks, TaskSource
+from .unroll import PublicTask, advance, calibrated_losses, start
 
 SHOWN_EPSILONS = (0.05, 0.2, 0.8)
 SHOWN_SIZE = 20_000
@@ -41,7 +41,7 @@ class Shown:
     untrained: Steps
 
 
-def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
+def watched(part: Protector, task: PublicTask, seed: int = 0) -> Steps:
     """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss, at every step."""
     generator = torch.Generator().manual_seed(seed)
     columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
@@ -61,15 +61,15 @@ def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
     return Steps(*(np.array(column) for column in columns))
 
 
-def shown_task(learned: Learned, epsilon: float, copies: int) -> Task:
+def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
     """A generated task of the kind the protector is for: a perceptron if it was trained on perceptrons alone."""
     models = {source.get("model", "linear") for source in learned.header.get("tasks", {}).get("source", [])}
-    source = Source("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
+    source = TaskSource("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
     tasks = Tasks("shown", (source,), size=(SHOWN_SIZE, SHOWN_SIZE))
     return held_out_task(tasks, 0, 1, epsilon=epsilon, horizon=learned.horizon, copies=copies)
 
 
-def shown(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
+def behaviour(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
     """What is drawn by :func:`plot_behaviour`."""
     done = []
     for epsilon in epsilons:
@@ -80,7 +80,7 @@ def shown(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies
 
 def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Shown]:
     """Noise, clip norm, step size and loss per step, a colour for each epsilon; bands: 10 to 90 % of the copies."""
-    results = shown(learned, copies=copies)
+    results = behaviour(learned, copies=copies)
     task = shown_task(learned, SHOWN_EPSILONS[0], 1)
     figure, grid = panels(10.5, 7.0, 2, 2)
     noise, clip, rate, loss = grid.flat
@@ -110,7 +110,7 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
         f"T = {learned.horizon}\nmedians; bands: 10 to 90 % of {copies} runs",
         fontsize=10,
     )
-    save(figure, path, dpi=130)
+    save_figure(figure, path, dpi=130)
     return results
 
 
@@ -136,7 +136,7 @@ def plot_curves(curve: list[Epoch], path: Path, *, title: str) -> None:
     budget.set_ylim(min(low, 0.8), max(high, 1.2))
     legend_below(figure, budget)
     figure.suptitle(title, fontsize=10)
-    save(figure, path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _running(values: list[float], window: int = 20) -> NDArray[np.float64]:

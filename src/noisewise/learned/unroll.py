@@ -16,11 +16,11 @@ from torch import Tensor
 from ..curator import PublicCurator
 from ..protect.clips import longest_step, typical_clip
 from ..protect.learned.parts import LearnedSchedule
-from ..protect.protector import Protector, Run, begin, scaled, step
+from ..protect.protector import Protector, Run, begin, step, with_scores_scaled
 from ..protect.signal import first_signal
 
 
-class Task(NamedTuple):
+class PublicTask(NamedTuple):
     """Public rows, how many private records they stand for, and the budgets (mu of Gaussian DP) of the copies."""
 
     name: str
@@ -42,7 +42,7 @@ class Track(NamedTuple):
     clips: Tensor
 
 
-def start(protector: Protector, task: Task) -> Run:
+def start(protector: Protector, task: PublicTask) -> Run:
     """A run of each copy, at the model's public starting point."""
     model = task.curator.model
     clip = typical_clip(model.loss.name, model.loss.task)
@@ -67,7 +67,7 @@ class Simulated:
     """
 
     protector: Protector
-    task: Task
+    task: PublicTask
     generator: torch.Generator
     constants: bool
     limited: bool
@@ -106,7 +106,7 @@ class Simulated:
 
 def advance(
     protector: Protector,
-    task: Task,
+    task: PublicTask,
     run: Run,
     steps: int,
     generator: torch.Generator,
@@ -137,13 +137,16 @@ def detached(run: Run) -> Run:
     return cut_off
 
 
-def calibrated_losses(task: Task, thetas: Tensor) -> Tensor:
+def calibrated_losses(task: PublicTask, thetas: Tensor) -> Tensor:
     """Mean loss at the best scale of the scores: what a classifier is worth when only its ranking counts.
 
     The factor is a minimiser, so by the envelope theorem the gradient may treat it as a constant.
     """
     factors, groups = torch.logspace(-2, 1.5, 29), task.curator.model.groups
     with torch.no_grad():
-        tried = [task.curator.mean_losses(scaled(thetas, factor.expand(len(thetas)), groups)) for factor in factors]
+        tried = [
+            task.curator.mean_losses(with_scores_scaled(thetas, factor.expand(len(thetas)), groups))
+            for factor in factors
+        ]
         best = factors[torch.stack(tried).argmin(0)]
-    return task.curator.mean_losses(scaled(thetas, best, groups))
+    return task.curator.mean_losses(with_scores_scaled(thetas, best, groups))

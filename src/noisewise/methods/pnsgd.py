@@ -79,12 +79,12 @@ class Pnsgd(Method):
         assert public is not None
         rows, labels = public.batch.X * public.batch.lengths[:, None], public.batch.y
         radius = ball(self.radius, state.facts)
-        rate = self.learning_rate or default_rate(state.facts, public.size * self.passes, self.l2, radius)
+        rate = self.learning_rate or balanced_rate(state.facts, public.size * self.passes, self.l2, radius)
         walk = OnePass(state.theta, rows, labels, rate, state.noise_multiplier, self.l2, radius, self.passes)
         return state._replace(theta=private.last_iterate(walk).value, step=1)
 
 
-def default_rate(facts: Facts, public_steps: int, l2: float, radius: float) -> float:
+def balanced_rate(facts: Facts, public_steps: int, l2: float, radius: float) -> float:
     """eta = 2.5 r / (M s sqrt(n d)) for rows of norm r, at most 1/(M + l2).
 
     n steps learn about eta n and leave noise of variance about eta s^2 d: eta = 1 / (s sqrt(n d)) balances the two, and

@@ -121,10 +121,10 @@ def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Te
         thetas = (before + thetas) / 2
     if protector.scale is None:
         return thetas
-    return scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
+    return with_scores_scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
 
 
-def scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
+def with_scores_scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
     """The thetas whose scores are ``factors`` (R,) times as large: of a perceptron, only the last layer changes."""
     before = sum(groups[:-1])
     return torch.cat([thetas[:, :before], thetas[:, before:] * factors[:, None]], 1)

@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.figures import BLUE, GREY, ORANGE, STYLES, label_axes, legend_below, panels, save
+from ..show.figures import BLUE, GREY, ORANGE, STYLES, label_axes, legend_below, panels, save_figure
 
 if TYPE_CHECKING:
     from ..compare import Row
@@ -46,7 +46,7 @@ def plot_plan(rows: Sequence[PlanRow], path: Path, *, title: str) -> None:
     label_axes(pair[0], y="norm of the noise / clip norm")
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
     legend_below(figure, pair[0], len(kinds), fontsize=9)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str, constant: float | None = None) -> None:
@@ -101,7 +101,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
                     f"simulated: {bars}{note}", fontsize=9)  # fmt: skip
     axes.set_title(title, loc="left", fontsize=10, x=0.0)
     axes.margins(y=0.03 + 0.3 / max(len(shown), 1))
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _near(value: float, others: Sequence[float]) -> bool:

@@ -29,11 +29,11 @@ def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)
     for one in np.ravel(axes):
-        plain(one, grid=grid)
+        bare(one, grid=grid)
     return figure, axes
 
 
-def plain(axes: Any, *, grid: bool = True) -> None:
+def bare(axes: Any, *, grid: bool = True) -> None:
     """No frame where there is no axis, and a pale grid behind everything."""
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
@@ -78,7 +78,7 @@ def legend_below(figure: Any, axes: Any, columns: int = 4, **options: Any) -> No
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, frameon=False, **options)
 
 
-def save(figure: Any, path: Path, dpi: int = 140) -> None:
+def save_figure(figure: Any, path: Path, dpi: int = 140) -> None:
     """The figure in the format that the file name asks for, whole or not at all."""
     kind = path.suffix[1:].lower()
     if kind not in figure.canvas.get_supported_filetypes():

@@ -14,7 +14,7 @@ from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 NAMES = ("gdp", "rdp", "zcdp", "tcdp", "ctcdp", "pld", "advanced", "moments")
 
 
-def compare(
+def compare_accountants(
     steps: Iterable[int],
     *,
     noise_multiplier: float,
@@ -27,7 +27,7 @@ def compare(
 
     Prices remembered from earlier calls are forgotten before the clock starts; quick ones take the best of three.
 
-    >>> rows = compare([25], noise_multiplier=20.0, names=["gdp", "zcdp"])
+    >>> rows = compare_accountants([25], noise_multiplier=20.0, names=["gdp", "zcdp"])
     >>> [(row["accountant"], round(row["epsilon"], 3)) for row in rows]
     [('gdp', 0.926), ('zcdp', 1.231)]
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..show.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLES, label_axes, panels, save
+from ..show.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLES, label_axes, panels, save_figure
 from .accountants import NAMES
 
 Rows = list[dict[str, Any]]
@@ -43,7 +43,7 @@ def plot_bounds(rows: Rows, path: Path, *, title: str) -> None:
     label_axes(axes, title=title, x="number of steps T", y="expected excess risk", log="xy")
     axes.set_ylim(top=top)
     axes.legend(**BESIDE)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_advantage(rows: Rows, path: Path, *, title: str) -> None:
@@ -57,7 +57,7 @@ def plot_advantage(rows: Rows, path: Path, *, title: str) -> None:
     label_axes(axes, title=title, x="condition number M / mu", y=y, log="x")
     axes.set_ylim(bottom=0.9)
     axes.legend(frameon=False, fontsize=9)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_momentum(rows: Rows, path: Path, *, title: str) -> None:
@@ -88,7 +88,7 @@ def plot_momentum(rows: Rows, path: Path, *, title: str) -> None:
     together.grid(False, axis="x")
     together.set_ylim(top=together.get_ylim()[1] * 1.15)
     together.legend(frameon=False, fontsize=8.5)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_influence(rows: Rows, path: Path, *, title: str) -> None:
@@ -104,7 +104,7 @@ def plot_influence(rows: Rows, path: Path, *, title: str) -> None:
     y = "what its noise adds to the final loss (scaled)"
     label_axes(axes, title=title, x="the one noisy step t", y=y, log="y")
     axes.legend(frameon=False, fontsize=9)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_tails(rows: Rows, path: Path, *, title: str, omega: float) -> None:
@@ -127,7 +127,7 @@ def plot_tails(rows: Rows, path: Path, *, title: str, omega: float) -> None:
     axes.set_ylim(least, 3)
     axes.set_xlim(0, rows[-1]["t"])
     axes.legend(frameon=False, fontsize=9, loc="lower left")
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
@@ -145,7 +145,7 @@ def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
                   color=ORANGE, ha="right", va="top", fontsize=9)  # fmt: skip
     label_axes(axes, title=title, x="number of steps T", y="bound on the excess risk", log="xy")
     axes.legend(**BESIDE)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_accountants(rows: Rows, path: Path) -> None:
@@ -174,7 +174,7 @@ def plot_accountants(rows: Rows, path: Path) -> None:
     shown = [one for one in NAMES if one in _priced(rows)]
     handles = [Line2D([], [], color=COLOURS[one], marker=MARKS[one], markersize=5, label=one) for one in shown]
     figure.legend(handles=handles, loc="outside right center", frameon=False, fontsize=9)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _priced(rows: Rows) -> list[str]:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.O
 
 
 def a_file(path: Path, **header):
-    zoo.save(path, zero_weights(DESIGN), DESIGN, {**HEADER, **header})
+    zoo.save_protector(path, zero_weights(DESIGN), DESIGN, {**HEADER, **header})
     return path
 
 
@@ -80,22 +80,22 @@ def test_what_the_statement_names_is_what_ran(tmp_path):
 )  # fmt: skip
 def test_a_header_of_another_shape_is_refused(tmp_path, header):
     with pytest.raises(ValueError, match="not a protector"):
-        zoo.load(a_file(tmp_path / "p.safetensors", **header))
+        zoo.load_protector(a_file(tmp_path / "p.safetensors", **header))
 
 
 def test_a_design_with_words_for_switches_or_cells_of_unequal_depth_is_refused(tmp_path):
     path = a_file(tmp_path / "p.safetensors")
-    kept = zoo.load(path)
+    kept = zoo.load_protector(path)
     tensors = {name: weight.contiguous() for name, weight in kept.weights.tensors().items()}
     document = {**kept.header, "design": {**kept.header["design"], "clip": "no"}}
     path.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
     with pytest.raises(ValueError, match="clip"):
-        zoo.load(path)
+        zoo.load_protector(path)
     shallow = {name: weight for name, weight in tensors.items() if not name.startswith("clip.layer1")}
     document = {**kept.header, "sha256": zoo.digest(shallow)}
     path.write_bytes(to_bytes(shallow, {"noisewise": json.dumps(document)}))
     with pytest.raises(ValueError, match="do not fit"):
-        zoo.load(path)
+        zoo.load_protector(path)
 
 
 @pytest.mark.parametrize("settings", [{"steps": 10**6}, {"max_grad_norm": 1e300}, {"max_grad_norm": 1e-9}])

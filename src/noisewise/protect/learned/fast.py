@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..protector import Protector
 from ..signal import Signal, one
-from .cells import Cell, cell_from
+from .cells import LstmCell, cell_from
 from .parts import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
 
 Array = NDArray[np.float32]
@@ -44,8 +44,8 @@ class Net(NamedTuple):
     shared: Array
 
 
-def net_from(cell: Cell, own: int) -> Net:
-    """The weights of a cell, ready for :func:`run`; the first ``own`` inputs differ from coordinate to coordinate."""
+def net_from(cell: LstmCell, own: int) -> Net:
+    """The weights of a cell, ready for :func:`run_net`; the first ``own`` inputs differ from coordinate to coordinate."""
     units, tensors = cell.units, cell.tensors()
     tamed = cell_from({name: tensors[name].detach().nan_to_num(0.0).clamp(-HEAVIEST, HEAVIEST) for name in tensors})
     order = np.r_[: 2 * units, 3 * units : 4 * units, 2 * units : 3 * units]
@@ -59,13 +59,13 @@ def net_from(cell: Cell, own: int) -> Net:
     return Net(tuple(layers), tamed.head.numpy(), tamed.bias.numpy()[:, None], np.ascontiguousarray(first[:, shared]))
 
 
-def no_memory(net: Net, rows: int) -> Memory:
+def empty_memory(net: Net, rows: int) -> Memory:
     """What a net remembers before its first step."""
     zero = np.zeros((net.head.shape[1], rows), np.float32)
     return tuple((zero, zero) for _ in net.layers)
 
 
-def run(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Array, Memory]:
+def run_net(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Array, Memory]:
     """One step for inputs (own, rows) and those that all rows share: outputs (outputs, rows) and the new memory."""
     units = net.head.shape[1]
     after: list[tuple[Array, Array]] = []
@@ -106,7 +106,7 @@ def fast(protector: Protector) -> Protector:
     return replace(protector, projector=projector, together=together, scale=scale)
 
 
-def side_by_side(cell: Cell, other: Cell) -> Cell:
+def side_by_side(cell: LstmCell, other: LstmCell) -> LstmCell:
     """Two cells with the same inputs as one, with the outputs of both; the other may take only the first few inputs."""
 
     def blocks(weight: Tensor, another: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def side_by_side(cell: Cell, other: Cell) -> Cell:
     missing = torch.zeros(len(other.layers[0][0]), cell.inputs - other.inputs)
     first = rows(cell.layers[0][0], torch.cat([other.layers[0][0], missing], 1))
     layers[0] = (first, *layers[0][1:])
-    return Cell(tuple(layers), torch.block_diag(cell.head, other.head), torch.cat([cell.bias, other.bias]))
+    return LstmCell(tuple(layers), torch.block_diag(cell.head, other.head), torch.cat([cell.bias, other.bias]))
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,10 @@ class FastQuestion:
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
-        return no_memory(self.net, copies)
+        return empty_memory(self.net, copies)
 
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        out, memory = run(self.net, NOTHING, _global_inputs(signal), memory)
+        out, memory = run_net(self.net, NOTHING, _global_inputs(signal), memory)
         clip = signal.typical_clip * math.exp(min(max(2 * out[0].item(), -4.0), 1.0))
         u, left = 2 * _tame(out[-1].item()), signal.horizon - signal.step
         if self.design.form == "open":
@@ -155,7 +155,7 @@ class FastScale:
     net: Net
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
-        out, _ = run(self.net, NOTHING, _global_inputs(signal), memory)
+        out, _ = run_net(self.net, NOTHING, _global_inputs(signal), memory)
         return one(math.exp(min(max(2 * out[1].item(), -4.0), 2.0)))
 
 
@@ -168,12 +168,12 @@ class FastProjector:
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
-        return no_memory(self.net, copies * dimension)
+        return empty_memory(self.net, copies * dimension)
 
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         theta, gradient, average = thetas.numpy(), signal.gradient.numpy(), signal.average.numpy()
         inputs = _paper_inputs(gradient) if self.design.inputs == "paper" else _inputs(signal, theta, gradient, average)
-        o, memory = run(self.net, *inputs, memory)
+        o, memory = run_net(self.net, *inputs, memory)
         exponents = np.minimum(np.maximum(2 * o[:2], -10.0), 6.0)
         along = np.exp(exponents[0]) * gradient
         along += np.expm1(exponents[1]) * average

@@ -34,7 +34,7 @@ from ..clips import FixedClip
 from ..protector import Protector
 from ..schedules import Uniform
 from ..signal import Signal
-from .cells import Cell, Memory, cell_from, new_cell, no_memory, run
+from .cells import LstmCell, Memory, cell_from, new_cell, no_memory, run
 
 FORMS = ("exact", "open")
 INPUTS = ("normalised", "paper")
@@ -73,9 +73,9 @@ class Design:
 class Weights(NamedTuple):
     """Everything that is learned: three cells and the logarithm of a factor on the base step."""
 
-    scheduler: Cell
-    projector: Cell
-    clip: Cell
+    scheduler: LstmCell
+    projector: LstmCell
+    clip: LstmCell
     rate: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def _shapes(design: Design) -> list[tuple[int, int, int]]:
     return [(scheduler, design.units, 1), (projector, design.units, 3), (6, design.units, 2)]
 
 
-def fits(weights: Weights, design: Design) -> bool:
+def weights_fit(weights: Weights, design: Design) -> bool:
     """Whether weights from elsewhere have the inputs, units and outputs of the design."""
     cells = (weights.scheduler, weights.projector, weights.clip)
     if len({len(cell.layers) for cell in cells}) > 1:
@@ -149,7 +149,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 class LearnedSchedule:
     """Shares of what is left from an LSTM that sees noise-to-signal ratios."""
 
-    cell: Cell
+    cell: LstmCell
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
@@ -176,7 +176,7 @@ class LearnedSchedule:
 class LearnedClip:
     """A clip norm from an LSTM, from e^-4 to e times the typical one."""
 
-    cell: Cell
+    cell: LstmCell
 
     def init(self, copies: int, dimension: int) -> Memory:
         return no_memory(self.cell, copies)
@@ -190,7 +190,7 @@ class LearnedClip:
 class LearnedScale:
     """The second output of the clip's LSTM after the last step: a factor from e^-4 to e^2 for its scores."""
 
-    cell: Cell
+    cell: LstmCell
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
         out, _ = run(self.cell, _global_inputs(signal), memory)
@@ -201,7 +201,7 @@ class LearnedScale:
 class LearnedProjector:
     """Steps from a coordinate-wise LSTM."""
 
-    cell: Cell
+    cell: LstmCell
     rate: Tensor
     design: Design
 
