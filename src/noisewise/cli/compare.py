@@ -63,7 +63,7 @@ def compare(
     from ..atomic import write_atomically
     from ..compare import METRICS, constant_score, document, sizes
     from ..compare import compare as simulate
-    from ..report.plots import plot_comparison
+    from .plots import plot_comparison
 
     if run is not None:
         from .. import runs
