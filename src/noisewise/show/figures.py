@@ -7,8 +7,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..atomic import write_atomically
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#9B4F96", "#666666"
@@ -28,7 +26,7 @@ def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)
-    for one in np.ravel(axes):
+    for one in figure.axes:
         bare(one, grid=grid)
     return figure, axes
 
@@ -72,7 +70,7 @@ def band(axes: Any, x: Any, low: Any, middle: Any, high: Any, *, alpha: float = 
 def legend_below(figure: Any, axes: Any, columns: int = 4, **options: Any) -> None:
     """One legend for the axes, each label once, under all panels."""
     shown: dict[str, Any] = {}
-    for one in np.ravel(axes):
+    for one in getattr(axes, "flat", [axes]):
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, frameon=False, **options)
