@@ -21,6 +21,7 @@ from torch import Tensor
 from ..protector import Protector
 from ..signal import Signal, one
 from .cells import LstmCell, cell_from
+from .formulas import CLIP_EXPONENTS, NUMBERS, RATE_EXPONENTS, SCALE_EXPONENTS, clarity, common_inputs, global_inputs
 from .parts import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
 
 Array = NDArray[np.float32]
@@ -100,7 +101,7 @@ def fast(protector: Protector) -> Protector:
         together = FastQuestion(net_from(side_by_side(clip.cell, schedule.cell), 0), schedule.design)
         scale = FastScale(together.net) if scale is not None else None
     if isinstance(projector, LearnedProjector) and projector.design.projector:
-        rate = math.exp(min(max(2 * _tame(projector.rate.item()), -6.0), 6.0))
+        rate = math.exp(_within(RATE_EXPONENTS, 2 * NUMBERS.tame(projector.rate.item())))
         own = 2 if projector.design.inputs == "paper" else OWN
         projector = FastProjector(net_from(projector.cell, own), rate, projector.design)
     return replace(protector, projector=projector, together=together, scale=scale)
@@ -137,9 +138,9 @@ class FastQuestion:
         return empty_memory(self.net, copies)
 
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        out, memory = run_net(self.net, NOTHING, _global_inputs(signal), memory)
-        clip = signal.typical_clip * math.exp(min(max(2 * out[0].item(), -4.0), 1.0))
-        u, left = 2 * _tame(out[-1].item()), signal.horizon - signal.step
+        out, memory = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
+        clip = signal.typical_clip * math.exp(_within(CLIP_EXPONENTS, 2 * out[0].item()))
+        u, left = 2 * NUMBERS.tame(out[-1].item()), signal.horizon - signal.step
         if self.design.form == "open":
             spend = min(max(math.exp(u) / signal.horizon, LEAST_SPEND), 1.0)
             share = min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
@@ -155,8 +156,8 @@ class FastScale:
     net: Net
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
-        out, _ = run_net(self.net, NOTHING, _global_inputs(signal), memory)
-        return one(math.exp(min(max(2 * out[1].item(), -4.0), 2.0)))
+        out, _ = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
+        return one(math.exp(_within(SCALE_EXPONENTS, 2 * out[1].item())))
 
 
 @dataclass(frozen=True)
@@ -193,20 +194,14 @@ def _inputs(signal: Signal, theta: Array, gradient: Array, average: Array) -> tu
     np.arcsinh(x[:2], out=x[:2])
     np.divide(theta, length / math.sqrt(d) + 1e-6, out=x[2:3])
     if len(signal.groups) == 1:
-        x[3] = _signal_to_noise(signal.norm.item(), average_std, d)
+        x[3] = clarity(NUMBERS, signal.norm.item(), average_std, d)
     else:
         ends = np.cumsum(signal.groups)
         for start, end in zip(ends - signal.groups, ends, strict=True):
             group = average[0, start:end]
             squared = float(group @ group) - len(group) * average_std**2
-            x[3, start:end] = _signal_to_noise(math.sqrt(max(squared, 1e-6)), average_std, len(group))
-    return x, [
-        math.log(std * math.sqrt(d)),
-        signal.step / signal.horizon,
-        max(signal.remaining.item(), 0.0),
-        math.log(signal.horizon / 50),
-        math.log1p(length),
-    ]
+            x[3, start:end] = clarity(NUMBERS, math.sqrt(max(squared, 1e-6)), average_std, len(group))
+    return x, common_inputs(NUMBERS, signal, length)
 
 
 def _paper_inputs(gradient: Array) -> tuple[Array, list[float]]:
@@ -217,23 +212,5 @@ def _paper_inputs(gradient: Array) -> tuple[Array, list[float]]:
     return np.concatenate([np.where(large, logs, -1.0), rest]).astype(np.float32), []
 
 
-def _global_inputs(signal: Signal) -> list[float]:
-    norm = signal.norm.item()
-    first = norm if signal.paid_norm is None else max(signal.paid_norm.item(), 0.0)
-    return [
-        math.log(first + 1e-3),
-        _signal_to_noise(norm, signal.average_std.item(), signal.dimension),
-        max(signal.remaining.item(), 0.0),
-        signal.step / signal.horizon,
-        -0.5 * math.log(signal.ratio.item()),
-        math.log(signal.horizon / 50),
-    ]
-
-
-def _signal_to_noise(norm: float, noise_std: float, dimension: int) -> float:
-    return math.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))
-
-
-def _tame(out: float) -> float:
-    """As in ``learned.protector``, for one number."""
-    return 0.0 if math.isnan(out) else min(max(out, -10.0), 10.0)
+def _within(limits: tuple[float, float], value: float) -> float:
+    return min(max(value, limits[0]), limits[1])
