@@ -42,7 +42,7 @@ CASES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+@pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 @pytest.mark.parametrize(("name", "adjacency"), CASES)
 def test_the_folder_of_every_method_verifies(tmp_path, name, adjacency):
     known = name in ("projected_sgd", "sgd_adv")  # their batches or prices need a public size

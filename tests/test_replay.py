@@ -21,7 +21,9 @@ from noisewise.standard_errors import Replayed, curvature, standard_errors, why_
 from noisewise.tape import Recording, Tape
 from noisewise.train import Records, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few hundred records are few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::noisewise.protect.learned.zoo.OutsideRange"
+)  # a few hundred records are few
 
 PRIVATE = [name for name, kind in registry().items() if kind.private and getattr(kind, "asks_private", True)]
 N, D = 300, 4

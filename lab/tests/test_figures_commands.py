@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from noisewise.cli.main import app
 from noisewise_lab import figure3, figure4, hand_tuned
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ import torch
 from noisewise.budget import Budget
 from noisewise.curator.facts import Released
 from noisewise.events import Gaussian
-from noisewise.learned.zoo import load
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned.zoo import load_protector
 from noisewise.train import Records, train
 from noisewise_lab import figure2, figure3, figure4, hand_tuned, l2p_data
 from noisewise_lab.datasets import Missing
 from noisewise_lab.hand_tuned import HandTuned, Trial, Tuned
 from noisewise_lab.store import read_rows, run_cells
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 def write_files(folder, *, shift=0):
@@ -209,10 +209,10 @@ def test_a_changed_protector_is_run_again(monkeypatch):
 @pytest.mark.parametrize("place", figure3.PLACES)
 def test_a_cell_has_accuracy_and_loss_or_a_refusal(folder, place):
     method = HandTuned(steps=5, rule="adam", learning_rate=0.2)
-    row = figure3.run_cell(figure3.Cell(place, 8.0, "hand_adam", "zero", 0, "hand"), folder, {"hand": method})
+    row = figure3.run_cell(figure3.Figure3Cell(place, 8.0, "hand_adam", "zero", 0, "hand"), folder, {"hand": method})
     assert 0 <= row["accuracy"] <= 1 and row["loss"] > 0 and row["refused"] is None
     refusal = {"sgd_ma": figure3.registry()["sgd_ma"]()}
-    row = figure3.run_cell(figure3.Cell(place, 0.05, "sgd_ma", "zero", 0, "sgd_ma"), folder, refusal)
+    row = figure3.run_cell(figure3.Figure3Cell(place, 0.05, "sgd_ma", "zero", 0, "sgd_ma"), folder, refusal)
     assert row["accuracy"] is None and "moments accountant" in row["refused"]
 
 
@@ -221,7 +221,7 @@ def test_a_public_start_is_where_the_run_starts(folder, monkeypatch):
     monkeypatch.setattr(figure3, "train", lambda *a, theta, **k: seen.append(theta) or train(*a, theta=theta, **k))
     method = {"m": HandTuned(steps=1)}
     for start in ("zero", "public"):
-        figure3.run_cell(figure3.Cell("mnist35", 1.0, "hand_sgd", start, 0, "m"), folder, method)
+        figure3.run_cell(figure3.Figure3Cell("mnist35", 1.0, "hand_sgd", start, 0, "m"), folder, method)
     assert seen[0] is None and float(seen[1].norm()) > 0.1
 
 
@@ -271,7 +271,7 @@ def test_what_is_paid_between_gradients_counts_to_the_first():
 
 @pytest.mark.parametrize("method", figure2.METHODS)
 def test_a_run_of_figure_2_ends_where_training_ends(folder, method):
-    row = figure2.run_cell(figure2.Cell("ipums-br", method, 0, ""), folder)
+    row = figure2.run_cell(figure2.Figure2Cell("ipums-br", method, 0, ""), folder)
     rows = l2p_data.problem("ipums-br", folder).train
     model = l2p_data.model_for(rows, "svm")
     X, y = l2p_data.tensors(rows, model)
@@ -295,7 +295,7 @@ def test_a_pairs_protector_is_trained_on_that_pair_alone_and_written(folder, tmp
     monkeypatch.setattr(figure4, "RANGES", {**figure4.RANGES, "horizon": (3, 4)})
     path = tmp_path / "protectors" / "1-2.safetensors"
     figure4.trained_on((1, 2), folder, 1, path)
-    written = load(path)
+    written = load_protector(path)
     assert (
         written.header["trained_on"] == [{"data": "mnist.npz, 1 vs 2", "licence": "CC BY-SA 3.0"}]
         and written.horizon == figure4.HORIZON

@@ -7,7 +7,9 @@ import pytest
 from noisewise.methods import method_named
 from noisewise_lab.standard_errors import Setting, measure
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few hundred records are few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::noisewise.protect.learned.zoo.OutsideRange"
+)  # a few hundred records are few
 
 
 @pytest.mark.parametrize(

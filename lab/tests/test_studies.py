@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from noisewise.learned.meta import Recipe
-from noisewise.learned.protector import Design, new_weights, protector, zero_weights
-from noisewise.learned.tasks import Source, Tasks
+from noisewise.learned.tasks import Tasks, TaskSource
+from noisewise.protect.learned.parts import Design, new_weights, protector, zero_weights
 from noisewise_lab import ablation, dissect, protector_speed, studies_plots, transfer
-from noisewise_lab.ablation import Held, held_out_task, stopped_run
-from noisewise_lab.transfer import Cell, Lesson, private_task
+from noisewise_lab.ablation import held_out_task, stopped_run
+from noisewise_lab.transfer import Lesson, TransferCell, private_task
 
 
 def write_data(folder):
@@ -81,7 +81,7 @@ def test_a_private_task_is_met_as_a_private_run_would(folder, small):
 
 def test_accuracy_rises_with_the_budget_and_repeats_are_reproducible(folder, small, tmp_path, monkeypatch):
     private_task.cache_clear()
-    cell = Cell("matrix", "zero", "3-vs-5 PCA", 5.0, 20, 0, 0)
+    cell = TransferCell("matrix", "zero", "3-vs-5 PCA", 5.0, 20, 0, 0)
     with monkeypatch.context() as patch:
         patch.setattr(transfer, "mu_of", lambda epsilon, delta: 100 * epsilon)
         much = transfer.apply(cell, folder, tmp_path)
@@ -163,7 +163,7 @@ def test_every_variant_trains_and_is_measured(folder, small, tmp_path, monkeypat
 
 @pytest.fixture
 def task():
-    tasks = Tasks("t", (Source("gaussian", columns=(20, 20)),), rows=300, copies=3, epsilon=(0.5, 0.5),
+    tasks = Tasks("t", (TaskSource("gaussian", columns=(20, 20)),), rows=300, copies=3, epsilon=(0.5, 0.5),
                   size=(3000, 3000))  # fmt: skip
     return tasks.draw(np.random.default_rng(0), horizon=10)
 
@@ -176,9 +176,8 @@ def test_a_schedule_that_asks_too_much_is_stopped_where_a_private_run_stops(task
     with torch.no_grad():
         thetas, asked = stopped_run(part, task, 0)
         assert asked.tolist() == pytest.approx([4.0] * 3)
-        short = replace(part, schedule=Held(part.schedule))
-        run = ablation.start(short, task)
-        run, track = ablation.advance(short, task, run, 3, torch.Generator().manual_seed(0))
+        run = ablation.start(part, task)
+        run, track = ablation.advance(part, task, run, 3, torch.Generator().manual_seed(0), limited=True)
     assert track.spent.sum(0).tolist() == pytest.approx([1.0] * 3)
     assert torch.equal(thetas, run.thetas), "where the third step led, whose noise is that of what was left"
     exact = protector(zero_weights(Design()), Design())
@@ -242,7 +241,7 @@ def test_memory_is_asked_of_another_process(monkeypatch):
 
 def test_meta_steps_and_private_steps_run(monkeypatch):
     monkeypatch.setattr(protector_speed, "default_tasks",
-                        lambda folder: Tasks("t", (Source("gaussian", columns=(5, 5)),), rows=50, horizon=(2, 2)))  # fmt: skip
+                        lambda folder: Tasks("t", (TaskSource("gaussian", columns=(5, 5)),), rows=50, horizon=(2, 2)))  # fmt: skip
     assert protector_speed.meta_step_seconds(None, epochs=1) > 0
     protector_speed.projector_step(8)()
     plain, learned = protector_speed.full_batch_steps(200, 5)

@@ -24,6 +24,11 @@ def positive(**named: float) -> None:
             raise ValueError(f"{name} is {value!r}; pass a finite number > 0")
 
 
+def positive_or_none(**named: float | None) -> None:
+    """Refuse anything but finite numbers > 0 and None."""
+    positive(**{name: value for name, value in named.items() if value is not None})
+
+
 def not_negative(**named: float) -> None:
     """Refuse anything but finite numbers >= 0."""
     for name, value in named.items():

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, lower_bound
-from noisewise.audit.bounds import epsilon_bound
-from noisewise.audit.confirm import LEVEL, LOOKS, confirm, told
+from noisewise.audit.confirm import LEVEL, LOOKS, confirm, scores_named
+from noisewise.audit.error_bounds import epsilon_bound
 from noisewise.audit.lower_bound import _Prepared, judged
 from noisewise.cli.main import app
 from noisewise.methods import registry
@@ -129,8 +129,8 @@ def test_looks_double_and_stop_when_they_know():
 
 def test_a_score_that_points_the_other_way_is_read_the_other_way():
     scores = np.arange(2 * 3 * 5.0).reshape(2, 3, 5)
-    assert np.array_equal(told(scores, "theta"), scores[:, :, 1])
-    assert np.array_equal(told(scores, "- residuals"), -scores[:, :, 3])
+    assert np.array_equal(scores_named(scores, "theta"), scores[:, :, 1])
+    assert np.array_equal(scores_named(scores, "- residuals"), -scores[:, :, 3])
 
 
 def alarmed(*scores, **settings):
@@ -171,13 +171,13 @@ def test_the_command_shows_that_it_is_confirming(monkeypatch):
 
     @contextmanager
     def bar(text):
-        yield lambda done, total, text=None: shown.append((done, text))
+        yield lambda done, total, news: shown.append((done, news))
 
     monkeypatch.setattr(lower_bound, "judged", alarmed)
-    monkeypatch.setattr("noisewise.cli.audit._bar", bar)
+    monkeypatch.setattr("noisewise.cli.audit.bar", bar)
     command("--json")
-    assert [text for done, text in shown if done <= 80] == [None] * 2
-    assert {text for done, text in shown if done > 80} == {"confirming an alarm"}
+    assert [news for done, news in shown if done <= 80] == [""] * 2
+    assert {news for done, news in shown if done > 80} == {"confirming an alarm"}
 
 
 def test_the_command_says_that_an_alarm_was_not_confirmed(monkeypatch):

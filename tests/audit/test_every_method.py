@@ -23,7 +23,7 @@ from noisewise.events import Gaussian
 from noisewise.methods import registry
 from noisewise.train import Records, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 PRIVATE = [name for name, kind in registry().items() if kind.private]
 # Methods whose twin with half the noise cannot be caught, and why. Nothing else may be missed.
 NOT_CAUGHT = {

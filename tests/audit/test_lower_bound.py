@@ -13,7 +13,7 @@ import noisewise as nw
 import noisewise.cli.audit
 from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
-from noisewise.audit.lower_bound import _Plan, _Prepared, chosen, is_gaussian, judged
+from noisewise.audit.lower_bound import _Plan, _Prepared, best_test, is_gaussian, judged
 from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.cli.main import app
 from noisewise.events import ADJACENCIES, Gaussian, Poisson, Repeated
@@ -61,7 +61,7 @@ def test_a_plain_score_is_chosen_when_it_tells_all():
     scores = rng.normal(size=(2, 100, 3))
     scores[0, :, 2] = 5.0
     scores[1, :, 2] = 2.0
-    number, sign, threshold, _ = chosen(scores, 1e-5, 0.95, ("exact",))
+    number, sign, threshold, _ = best_test(scores, 1e-5, 0.95, ("exact",))
     assert (number, sign) == (2, -1.0)
     assert -5.0 <= threshold < -2.0
 

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.audit.finished import attack_run, entry, read_table
 from scipy import stats
 
 from noisewise import PrivateClassifier, PrivateRegressor, load, save
@@ -15,7 +16,6 @@ from noisewise.audit.membership import ATTACKS, judge, membership, membership_ga
 from noisewise.audit.roc import Allowed, Rate, allowed_by, point, roc
 from noisewise.data.generated import digits
 from noisewise.data.schema import Column, Schema
-from noisewise.estimators.finished import audit_run, read_rows
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.runs import append
@@ -288,21 +288,21 @@ def run_folder(tmp_path):
 
 def test_a_run_folder_is_attacked_and_keeps_only_what_may_be_kept(run_folder):
     path, members, others = run_folder
-    quiet = audit_run(path, members, others)
+    quiet = attack_run(load(path), members, others)
     assert not (path / "audit.json").exists() and quiet.allowed.epsilon == 1.0
     assert (quiet.members, quiet.non_members, quiet.violates) == (80, 90, False)
     append(path, "audit.json", {"kind": "epsilon_lower_bound"})
-    audit_run(path, members, others, target="rich", record=True)
+    append(path, "audit.json", entry(attack_run(load(path), members, others, target="rich")))
     load(path)  # the seal holds
-    first, entry = json.loads((path / "audit.json").read_text())
+    first, kept = json.loads((path / "audit.json").read_text())
     assert first == {"kind": "epsilon_lower_bound"}
-    assert entry["kind"] == "membership" and entry["claimed"] == 1.0 and entry["verdict"] == quiet.verdict
-    assert entry["confidence"] == 0.95 and entry["when"].endswith("+00:00") and "roc" not in entry
+    assert kept["kind"] == "membership" and kept["claimed"] == 1.0 and kept["verdict"] == quiet.verdict
+    assert kept["confidence"] == 0.95 and kept["when"].endswith("+00:00") and "roc" not in kept
 
 
 def test_a_run_folder_is_attacked_with_models_of_its_own_settings(run_folder):
     path, members, others = run_folder
-    found = audit_run(path, members, others, attack="lira_offline", shadows=4)
+    found = attack_run(load(path), members, others, attack="lira_offline", shadows=4)
     assert found.attack == "lira_offline" and not found.violates
 
 
@@ -311,14 +311,14 @@ def test_labels_of_a_run_without_a_schema_may_come_as_text(tmp_path):
     table = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
     path = save(learner("linear", method="nonprivate").fit(table, y), tmp_path / "run")
     written = table.assign(digit=y.astype(str))
-    assert audit_run(path, written[:30], written[30:], target="digit").members == 30
+    assert attack_run(load(path), written[:30], written[30:], target="digit").members == 30
     with pytest.raises(ValueError, match="target is missing"):
-        audit_run(path, written, written)
+        attack_run(load(path), written, written)
     with pytest.raises(ValueError, match="no column 'sex'"):
-        audit_run(path, table, table, target="sex")
+        attack_run(load(path), table, table, target="sex")
     odd = table.assign(digit="secret")
     with pytest.raises(ValueError, match="'digit' holds values that are no class") as error:
-        audit_run(path, odd, odd, target="digit")
+        attack_run(load(path), odd, odd, target="digit")
     assert "secret" not in str(error.value)
 
 
@@ -326,9 +326,9 @@ def test_rows_are_read_from_csv_and_parquet(tmp_path):
     table = pd.DataFrame({"a": [1, 2], "b": ["x", "NA"]})
     table.to_csv(tmp_path / "t.csv", index=False)
     table.to_parquet(tmp_path / "t.parquet")
-    assert read_rows(tmp_path / "t.csv").to_dict("list") == {"a": ["1", "2"], "b": ["x", "NA"]}
-    assert read_rows(tmp_path / "t.parquet").equals(table)
+    assert read_table(tmp_path / "t.csv").to_dict("list") == {"a": ["1", "2"], "b": ["x", "NA"]}
+    assert read_table(tmp_path / "t.parquet").equals(table)
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\nsecret\n")
     for name, message in (("ragged.csv", "^(?!.*secret)"), ("no.csv", "no such file")):  # a cell is never shown
         with pytest.raises(ValueError, match=message):
-            read_rows(tmp_path / name)
+            read_table(tmp_path / name)

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from noisewise.cli import main as entry
 from noisewise.cli.main import app
-from noisewise.learned import trained, zoo
+from noisewise.learned import trained
 from noisewise.learned.meta import CONSTRAINTS, Training
 from noisewise.learned.tasks import tasks_from
+from noisewise.protect.learned import zoo
 
 TINY = """
 name = "tiny"
@@ -76,7 +77,7 @@ def made(tmp_path_factory, few_tasks):
 
 def test_the_header_is_complete(made):
     _, out, header = made
-    assert header == zoo.load(out).header
+    assert header == zoo.load_protector(out).header
     assert header["name"] == "mine" and header["seconds"] > 0
     assert header["trained_on"] == [{"data": "gaussian", "licence": "generated"}]
     assert header["recipe"]["epochs"] == 5 and header["recipe"]["seed"] == 3 and header["design"]["units"] == 4
@@ -198,7 +199,7 @@ def test_every_constraint_trains(made, tmp_path, constraint):
     out = tmp_path / "p.safetensors"
     told = run("train", tasks, "--out", out, "--epochs", "2", "--units", "3", "--constraint", constraint, "--no-clip")
     assert told.exit_code == 0, told.output
-    learned = zoo.load(out)
+    learned = zoo.load_protector(out)
     assert learned.design.form == ("exact" if constraint == "exact" else "open") and not learned.design.clip
     assert learned.header["command"].endswith(f"--constraint {constraint} --units 3 --no-clip --seed 0")
     low, high = learned.header["ranges"]["horizon"]
@@ -220,10 +221,10 @@ def test_the_paper_preset(made, tmp_path, monkeypatch):
 def test_the_progress_bar_says_how_training_goes(made, tmp_path, monkeypatch):
     from rich.console import Console
 
-    from noisewise.cli import protector as commands
+    from noisewise.show import progress
 
     told = Console(stderr=True, force_terminal=True, width=140, record=True)
-    monkeypatch.setattr(commands, "errors", told)
+    monkeypatch.setattr(progress, "errors", told)
     assert run("train", made[0], "--out", tmp_path / "p", *QUICK).exit_code == 0
     text = told.export_text()
     assert re.search(r"objective \d\.\d{3}, spent 1\.000, \d\.\d\d s a meta-step", text)
@@ -265,7 +266,7 @@ def test_evaluate(made):
     assert told.exit_code == 0, told.output
     document = json.loads(told.stdout)
     assert document["protector"] == "mine" and document["tasks"] == "tiny"
-    assert trained.rounded(document["rows"]) == header["held_out"]  # what the header says can be checked
+    assert trained.five_digits(document["rows"]) == header["held_out"]  # what the header says can be checked
     table = run("evaluate", out, tasks, "--epsilons", "0.3", "--many", "2", "--steps", "5").stdout
     assert "zero-weight" in table and "5 steps" in table and "±" in table
 
@@ -380,7 +381,7 @@ def test_help_has_an_example(command):
 def test_the_plot_shows_a_task_of_the_kind_it_was_trained_for(made, model, groups):
     from noisewise.learned.plots import shown_task, watched
 
-    learned = zoo.load(made[1])
+    learned = zoo.load_protector(made[1])
     header = {**learned.header, "tasks": {"source": [{"data": "gaussian", "model": model}]}}
     of_kind = zoo.Learned(learned.weights, learned.design, header)
     task = shown_task(of_kind, 0.2, 2)

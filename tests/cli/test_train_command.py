@@ -259,7 +259,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
     """They can depend on private values; only noisewise's own, which are about public facts, get through."""
     import warnings
 
-    from noisewise.learned.zoo import OutsideRange
+    from noisewise.protect.learned.zoo import OutsideRange
 
     def loud(self, step, steps, spent):
         if step == 1:

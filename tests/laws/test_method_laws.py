@@ -25,7 +25,9 @@ from noisewise.statement import make_statement
 from noisewise.tape import kind_of
 from noisewise.train import Records, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")  # a few dozen records are few
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::noisewise.protect.learned.zoo.OutsideRange"
+)  # a few dozen records are few
 
 N, FEATURES, CLASSES = 60, 3, 3
 METHODS = [n for n, method in registry().items() if method.private and getattr(method, "asks_private", True)]

@@ -23,14 +23,14 @@ from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.curator import Curator, Gradient
 from noisewise.curator.question import CLIPS
 from noisewise.curator.questions import Sum
-from noisewise.data.basis import worth_buying
 from noisewise.events import Repeated
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, weights_from
 from noisewise.losses import LOSSES
-from noisewise.methods import l2p
 from noisewise.methods.l2p import L2P
 from noisewise.models import MLP, Linear
+from noisewise.protect import protector
+from noisewise.protect.basis import worth_buying
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, weights_from
 from noisewise.protect.signal import BETA, Signal
 from noisewise.train import Records, train
 
@@ -80,7 +80,7 @@ def saved(folder, kind="random", seed=0, **design):
     """The path of a protector with such weights."""
     made = Design(units=3, **design)
     path = folder / f"{kind}.safetensors"
-    zoo.save(path, weights_of(kind, made, seed), made, {"name": kind, "horizon": STEPS, "ranges": EVERYWHERE})
+    zoo.save_protector(path, weights_of(kind, made, seed), made, {"name": kind, "horizon": STEPS, "ranges": EVERYWHERE})
     return str(path)
 
 
@@ -213,22 +213,22 @@ class Spied:
 
     def __init__(self, monkeypatch):
         self.asked, self.moved, self.signals = [], [], []
-        ask, hear = l2p.question, l2p.answered
+        ask, hear = protector.question, protector.answered
 
-        def question(protector, run):
+        def question(part, run):
             self.signals.append(run.signal)
-            clip, share, after = ask(protector, run)
+            clip, share, after = ask(part, run)
             self.asked.append((float(clip), float(share)))
             return clip, share, after
 
-        def answered(protector, run, *args):
-            after = hear(protector, run, *args)
+        def answered(part, run, *args):
+            after = hear(part, run, *args)
             self.moved.append(after.thetas.clone())
             self.signals.append(after.signal)
             return after
 
-        monkeypatch.setattr(l2p, "question", question)
-        monkeypatch.setattr(l2p, "answered", answered)
+        monkeypatch.setattr(protector, "question", question)
+        monkeypatch.setattr(protector, "answered", answered)
 
 
 def taped(monkeypatch, curator_class, tape):

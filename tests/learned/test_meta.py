@@ -22,12 +22,12 @@ from noisewise.learned.meta import (
     stopped_loss,
     tent_average,
 )
-from noisewise.learned.protector import Design, protector, zero_weights
-from noisewise.learned.tasks import Source, Tasks
+from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import Track
+from noisewise.protect.learned.parts import Design, protector, zero_weights
 
 TINY = Tasks(
-    "tiny", (Source("gaussian", columns=(3, 5)),), epsilon=(1.0, 2.0), size=(2000, 3000), horizon=(4, 6), rows=60,
+    "tiny", (TaskSource("gaussian", columns=(3, 5)),), epsilon=(1.0, 2.0), size=(2000, 3000), horizon=(4, 6), rows=60,
     copies=2,
 )  # fmt: skip
 SMALL = Design(units=3)

@@ -8,7 +8,7 @@ import pytest
 import noisewise as nw
 from noisewise.data.generated import census
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 def test_a_classifier_learns_out_of_the_box():

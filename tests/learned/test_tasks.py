@@ -1,4 +1,4 @@
-"""Task distributions: what a file says is what is drawn, and what it cannot mean is refused by name."""
+"""PublicTask distributions: what a file says is what is drawn, and what it cannot mean is refused by name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 import torch
 
-from noisewise.learned.protector import Design, new_weights, protector
-from noisewise.learned.tasks import GENERATED, Source, Tasks, load_tasks, tasks_from
+from noisewise.learned.tasks import GENERATED, LOSSES, Tasks, TaskSource, load_tasks, tasks_from
 from noisewise.learned.unroll import advance, start
-from noisewise.losses import LOSSES
+from noisewise.protect.learned.parts import Design, new_weights, protector
 
 EVERYTHING = """
 name = "both"
@@ -83,7 +82,7 @@ def test_a_file_says_what_is_drawn(folder):
     assert (tasks.name, tasks.epsilon, tasks.delta, tasks.size) == ("both", (0.05, 0.5), 1e-6, (500, 900))
     assert (tasks.horizon, tasks.rows, tasks.copies, tasks.folder) == ((5, 7), 40, 3, folder)
     table, images, made = tasks.sources
-    assert table == Source(
+    assert table == TaskSource(
         "table", "people.csv", "rich", {"year": 2000}, ("number",), "made up", columns=(2, 2), rescale=(0.5, 0.9),
         losses=("logistic", "hinge"), basis=0.5, weight=2.0,
     )  # fmt: skip
@@ -101,7 +100,7 @@ def test_a_file_says_what_is_drawn(folder):
     assert seen == {"people.csv", "shapes.npz", "gaussian"}
     assert tasks_from(
         {"name": "x", "source": [{"data": "gaussian"}]}, folder
-    ) == Tasks("x", (Source("gaussian"),), folder=folder)  # fmt: skip
+    ) == Tasks("x", (TaskSource("gaussian"),), folder=folder)  # fmt: skip
 
 
 WRONG = {
@@ -169,9 +168,9 @@ def unique_rows(tasks, held_out, draws=4):
 def test_held_out_rows_are_never_trained_on(data, rest, tmp_path):
     if data == "people.csv":
         people(tmp_path)
-        source = Source("table", data, "rich", drop=("number", "year"))
+        source = TaskSource("table", data, "rich", drop=("number", "year"))
     else:
-        source = Source(data, **rest)
+        source = TaskSource(data, **rest)
     tasks = small(source, rows=5000, folder=tmp_path)
     training, held_out = unique_rows(tasks, False), unique_rows(tasks, True)
     assert not training & held_out
@@ -184,7 +183,7 @@ def test_held_out_rows_are_never_trained_on(data, rest, tmp_path):
 def test_every_loss_and_model_draws_and_unrolls_without_a_file(data, loss, model, tmp_path):
     if model == "mlp" and loss == "hinge":
         pytest.skip("an MLP takes smooth losses only")
-    source = Source(data, losses=(loss,), model=model, hidden=3, columns=(4, 6), basis=0.5)
+    source = TaskSource(data, losses=(loss,), model=model, hidden=3, columns=(4, 6), basis=0.5)
     task = small(source, folder=tmp_path / "nowhere").draw(np.random.default_rng(0))
     design = Design(units=3)
     part = protector(new_weights(design), design)
@@ -198,17 +197,17 @@ def test_every_loss_and_model_draws_and_unrolls_without_a_file(data, loss, model
 
 def test_quadratic_is_a_regression_whatever_its_losses():
     for losses in (("logistic",), ("squared",), ("hinge", "softmax")):
-        task = small(Source("quadratic", losses=losses, columns=(5, 9))).draw(np.random.default_rng(0))
+        task = small(TaskSource("quadratic", losses=losses, columns=(5, 9))).draw(np.random.default_rng(0))
         model, y = task.curator.model, task.curator.batch.y
         assert (model.loss.name, model.loss.task, model.outputs) == ("squared", "regression", 1)
         assert len(torch.unique(y)) > 30 and float(y.abs().max()) <= 1
-    binary = small(Source("gaussian", losses=("squared",), columns=(5, 9))).draw(np.random.default_rng(0))
+    binary = small(TaskSource("gaussian", losses=("squared",), columns=(5, 9))).draw(np.random.default_rng(0))
     assert binary.curator.model.loss.task == "binary"
     assert set(binary.curator.batch.y.tolist()) == {-1.0, 1.0}
 
 
 def test_rows_have_length_one_and_an_intercept():
-    for source in (Source("gaussian", columns=(5, 5)), Source("census", rescale=(0.1, 0.2))):
+    for source in (TaskSource("gaussian", columns=(5, 5)), TaskSource("census", rescale=(0.1, 0.2))):
         x = rows(small(source).draw(np.random.default_rng(0)))
         assert torch.allclose(torch.linalg.vector_norm(x, dim=1), torch.ones(len(x), dtype=x.dtype), atol=1e-5)
         assert bool((x[:, -1] > 0).all())
@@ -216,7 +215,9 @@ def test_rows_have_length_one_and_an_intercept():
 
 def test_a_basis_takes_the_mean_out():
     plain, deflated = (
-        rows(small(Source("census", basis=basis), size=(1e6, 1e6), epsilon=(1.0, 1.0)).draw(np.random.default_rng(0)))
+        rows(
+            small(TaskSource("census", basis=basis), size=(1e6, 1e6), epsilon=(1.0, 1.0)).draw(np.random.default_rng(0))
+        )
         for basis in (0.0, 1.0)
     )
     before, after = (float(x.mean(0).norm() / x.std(0).norm()) for x in (plain, deflated))
@@ -231,19 +232,19 @@ def test_pairs_of_classes(tmp_path):
             tuple(row)
             for seed in range(6)
             for row in rows(
-                small(Source("images", "shapes.npz", pairs=pairs), folder=tmp_path).draw(np.random.default_rng(seed))
+                small(TaskSource("images", "shapes.npz", pairs=pairs), folder=tmp_path).draw(np.random.default_rng(seed))
             ).numpy().round(5).tolist()
         }
         for pairs in (((0, 1),), ((0, 2),), ((1, 2),), "all")
     }  # fmt: skip
     assert first["all"] >= first[((0, 1),)] | first[((1, 2),)]
     assert first[((0, 1),)] & first[((0, 2),)] and first[((0, 1),)] - first[((0, 2),)]
-    without = small(Source("images", "shapes.npz", without=(1,)), folder=tmp_path)
+    without = small(TaskSource("images", "shapes.npz", without=(1,)), folder=tmp_path)
     assert unique_rows(without, False, 6) == first[((0, 2),)]
 
 
 def test_a_seed_decides_a_task_and_budgets_spread():
-    tasks = small(Source("gaussian"), Source("census"), copies=50)
+    tasks = small(TaskSource("gaussian"), TaskSource("census"), copies=50)
     one, same, other = (tasks.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert one.name == same.name and torch.equal(one.mu, same.mu) and torch.equal(rows(one), rows(same))
     assert one.size != other.size
@@ -253,7 +254,7 @@ def test_a_seed_decides_a_task_and_budgets_spread():
 
 def test_a_label_that_is_not_there_is_refused_by_name(tmp_path):
     people(tmp_path)
-    tasks = small(Source("table", "people.csv", "poor"), folder=Path(tmp_path))
+    tasks = small(TaskSource("table", "people.csv", "poor"), folder=Path(tmp_path))
     with pytest.raises(ValueError, match=r"people\.csv has no column 'poor'"):
         tasks.draw(np.random.default_rng(0))
 
@@ -261,7 +262,7 @@ def test_a_label_that_is_not_there_is_refused_by_name(tmp_path):
 def test_the_order_of_the_draws_stays_as_recorded_commands_need_it():
     """Size before epsilon without a ratio, epsilon before size and ratio with one: else a seed gives other protectors."""
     plain = Tasks(
-        "order", (Source("gaussian", columns=(7, 7)),), rows=30, copies=1, epsilon=(0.01, 1.0), size=(10.0, 1e6)
+        "order", (TaskSource("gaussian", columns=(7, 7)),), rows=30, copies=1, epsilon=(0.01, 1.0), size=(10.0, 1e6)
     )
     drawn = [tasks.draw(np.random.default_rng(0)) for tasks in (plain, replace(plain, ratio=(2.0, 14.0)))]
     assert [task.size for task in drawn] == pytest.approx([99.1954, 1021.1894], rel=1e-6)
@@ -270,7 +271,7 @@ def test_the_order_of_the_draws_stays_as_recorded_commands_need_it():
 
 def test_components_are_those_of_the_rows_that_are_not_held_out():
     """Leading components first, of all classes but those left out, and centred by their mean."""
-    source = Source("digits", components=(5, 5), without=(0, 1), pairs=[[2, 3]])
+    source = TaskSource("digits", components=(5, 5), without=(0, 1), pairs=[[2, 3]])
     task = small(source, rows=300).draw(np.random.default_rng(0))
     made = rows(task).numpy()
     X = made[:, :-1] / made[:, -1:]  # undo the division by the length; the intercept was 1
@@ -293,16 +294,16 @@ def test_components_are_those_of_the_rows_that_are_not_held_out():
 def test_components_and_columns_do_not_go_together():
     for wrong in ({"components": (3, 5), "columns": (3, 5)}, {"components": (0, 5)}):
         with pytest.raises(ValueError, match="components"):
-            Source("digits", **wrong)
+            TaskSource("digits", **wrong)
     with pytest.raises(ValueError, match="components"):
-        Source("gaussian", components=(3, 5))
+        TaskSource("gaussian", components=(3, 5))
 
 
 def test_a_basis_is_bought_only_where_a_private_run_would_buy_one():
     """With too few records for a mean row, the rows stay and the whole budget is for training."""
     for size, bought in ((20.0, False), (1e6, True)):
         tasks = [
-            small(Source("census", basis=basis), size=(size, size), epsilon=(1.0, 1.0)).draw(
+            small(TaskSource("census", basis=basis), size=(size, size), epsilon=(1.0, 1.0)).draw(
                 np.random.default_rng(0), spread=1.0
             )
             for basis in (0.0, 1.0)

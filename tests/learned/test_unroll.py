@@ -11,13 +11,13 @@ from scipy import stats
 import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, protector, weights_from, zero_weights
-from noisewise.learned.unroll import Task, advance, calibrated_losses, detached, start
+from noisewise.learned.unroll import PublicTask, advance, calibrated_losses, detached, start
 from noisewise.losses import Logistic
 from noisewise.methods.l2p import L2P
 from noisewise.models import MLP, Linear
-from noisewise.protect.projectors import Sgd
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
 from noisewise.train import Records, train
 
@@ -34,7 +34,7 @@ def rows(n=N, seed=0):
 
 def a_task(copies=3, mu=1.0, model=None, size=float(N)):
     curator = PublicCurator(*rows(), model=model or Linear(D, Logistic()), seed=0)
-    return Task("test", curator, size, torch.linspace(0.5, 1.5, copies) * mu, T)
+    return PublicTask("test", curator, size, torch.linspace(0.5, 1.5, copies) * mu, T)
 
 
 def learned(seed=0, size=1.0, **design):
@@ -82,7 +82,7 @@ def test_the_noise_is_that_of_a_private_run(norm_share, squared, tmp_path):
     """Zero weights, the same budget and size: each step and each norm has the noise that the curator charges for."""
     design = Design(units=3, norm_share=norm_share, squared_norm=squared)
     header = {"name": "zero", "horizon": T, "ranges": {name: [1e-9, 1e9] for name in zoo.RANGES}}
-    zoo.save(tmp_path / "zero.safetensors", zero_weights(design), design, header)
+    zoo.save_protector(tmp_path / "zero.safetensors", zero_weights(design), design, header)
     budget, model = nw.Budget(1.0, 1e-6), Linear(D, Logistic())
     method = L2P(protector=str(tmp_path / "zero.safetensors"), deflate=False)
     private = train(method, Records(*rows(), float(N), 1.0), model=model, budget=budget, seed=0)

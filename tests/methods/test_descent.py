@@ -12,10 +12,10 @@ import noisewise as nw
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import Curator
 from noisewise.curator.facts import facts_of
-from noisewise.data.basis import LEAST_SPREAD, deflating
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
-from noisewise.methods.descent import Descent, bought_basis, default_learning_rate
+from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.models import MLP, Linear
+from noisewise.protect.basis import LEAST_SPREAD, deflating
 from noisewise.train import Records, train
 
 
@@ -112,7 +112,7 @@ def test_the_basis_earns_its_share(loss):
         records, model = Records(X[:10_000], y[:10_000], 10_000.0, row_bound=1.0), Linear(21, loss)
         accuracy = []
         for deflate in (True, False):
-            run = train(Descent(deflate=deflate), records, model=model, budget=nw.Budget(0.1, 1e-6), seed=seed)
+            run = train(DeflatedDescent(deflate=deflate), records, model=model, budget=nw.Budget(0.1, 1e-6), seed=seed)
             accuracy.append(float(((X[held_out] @ run.theta > 0) == (y[held_out] > 0)).float().mean()))
         gains.append(accuracy[0] - accuracy[1])
     assert np.mean(gains) > 0.01, gains
@@ -122,7 +122,7 @@ def test_the_whole_budget_is_spent_and_no_more():
     X, y = shifted(3_000, 5, 0)
     for size in (3_000.0, None):
         run = train(
-            Descent(),
+            DeflatedDescent(),
             Records(X, y, size, row_bound=1.0),
             model=Linear(6, Logistic()),
             budget=nw.Budget(0.5, 1e-6),
@@ -143,7 +143,11 @@ def test_no_basis_is_bought_where_the_mean_would_be_noise(adjacency):
         assert (bought_basis(curator) is not None) == bought
         assert (len(curator.trace) == 2) == bought and (curator.meter.spent_fraction > 0) == bought
         run = train(
-            Descent(steps=5), Records(X, y, 400.0, 1.0), model=model, budget=nw.Budget(epsilon, 1e-6, adjacency), seed=0
+            DeflatedDescent(steps=5),
+            Records(X, y, 400.0, 1.0),
+            model=model,
+            budget=nw.Budget(epsilon, 1e-6, adjacency),
+            seed=0,
         )
         asked = [released.question for released in run.trace]
         assert asked == ["FirstMoment", "SquaredLength"] * bought + ["gradient"] * 5
@@ -162,7 +166,7 @@ def test_beyond_128_parameters_steps_grow_with_the_root_of_their_number():
     rates = {}
     for d in (32, 128, 512):
         facts = facts_of(Linear(d, Hinge()), nw.Budget(0.05, 1e-6), size=1000.0, row_bound=1.0)
-        rates[d] = default_learning_rate(facts, ratio=1.0, steps=100, clip=1.0)
+        rates[d] = default_step_size(facts, ratio=1.0, steps=100, clip=1.0)
     assert rates[32] == rates[128] and rates[512] == pytest.approx(2 * rates[128])
 
 
@@ -174,6 +178,6 @@ def test_a_wide_perceptron_learns():
     y = torch.from_numpy((X[:, 0] + X[:, 1] > 0).astype(np.int64))
     rows = torch.from_numpy((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
     model = MLP((400, 20, 2), Softmax(), activation="sigmoid")
-    run = train(Descent(), Records(rows, y, 6000.0, 1.0), model=model, budget=nw.Budget(0.5, 1e-6), seed=0)
+    run = train(DeflatedDescent(), Records(rows, y, 6000.0, 1.0), model=model, budget=nw.Budget(0.5, 1e-6), seed=0)
     right = (model.scores(run.theta, rows).argmax(1) == y).double().mean()
     assert float(right) > 0.85

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import noisewise as nw
+from noisewise import theory
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.losses import LOSSES
@@ -36,7 +37,7 @@ def test_the_noise_spent_is_the_optimal_schedule_of_the_budget(momentum, size):
     result = run(Dynamic(steps=30, momentum=momentum, gamma=0.9), size)
     noise = np.array([line.event.noise_multiplier for line in result.trace if line.question == "gradient"])
     q = schedules.debiased_momentum(30, 0.9, momentum)
-    np.testing.assert_allclose(noise, schedules.optimal_noise(q, (noise**-2).sum()), rtol=1e-6)
+    np.testing.assert_allclose(noise, theory.optimal_schedule(q, (noise**-2).sum()), rtol=1e-6)
     assert result.meter.spent_fraction == pytest.approx(1.0, abs=1e-6)
     assert nw.epsilon(list(result.meter.events.elements()), delta=1e-6) <= 1.0
     if not momentum:

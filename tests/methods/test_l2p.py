@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from noisewise.report.statement import verify
 
 import noisewise as nw
 import noisewise.train as loop
@@ -16,19 +17,18 @@ from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from noisewise.data.generated import census
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, zero_weights
-from noisewise.learned.zoo import OutsideRange, named, names
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
 from noisewise.models import MLP, Linear
-from noisewise.runs import verify
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, zero_weights
+from noisewise.protect.learned.zoo import OutsideRange, named, names
 from noisewise.train import Records, train
 
 N, D = 400, 4
 ANYWHERE = {name: [1e-9, 1e12] for name in zoo.RANGES}
-outside_is_fine = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+outside_is_fine = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def zero(tmp_path):
     """The path of a zero-weight protector that does not mind where it is used."""
     design = Design(units=3)
     header = {"name": "zero", "horizon": 8, "ranges": ANYWHERE}
-    zoo.save(tmp_path / "zero.safetensors", zero_weights(design), design, header)
+    zoo.save_protector(tmp_path / "zero.safetensors", zero_weights(design), design, header)
     return str(tmp_path / "zero.safetensors")
 
 
@@ -210,7 +210,7 @@ def test_outside_its_ranges_it_warns_once_and_names_released_facts_only(tmp_path
     """With a private size the text holds the bought one; other records with the same noise get the same text."""
     design = Design(units=3)
     ranges = {"size": [1e6, 1e7], "dimension": [1, 9], "epsilon": [0.1, 2], "horizon": [1, 9]}
-    zoo.save(tmp_path / "p", new_weights(design), design, {"name": "p", "horizon": 3, "ranges": ranges})
+    zoo.save_protector(tmp_path / "p", new_weights(design), design, {"name": "p", "horizon": 3, "ranges": ranges})
     with pytest.warns(OutsideRange) as caught:
         result = run(L2P(protector=str(tmp_path / "p")), size=None)
     assert len(caught) == 1

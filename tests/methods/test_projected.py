@@ -11,7 +11,7 @@ import noisewise as nw
 from noisewise.curator.facts import facts_of
 from noisewise.events import Poisson
 from noisewise.losses import LOSSES
-from noisewise.methods import projected_gd, projected_sgd
+from noisewise.methods import projected_gd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd
 from noisewise.methods.projected_sgd import ProjectedSgd
@@ -37,9 +37,8 @@ def run(method, budget=BUDGET, size=2000.0, seed=1):
 @pytest.mark.parametrize("release", ["mean", "last"])
 @pytest.mark.parametrize("kind", [ProjectedGd, ProjectedSgd])
 def test_every_iterate_and_the_release_are_in_the_set(kind, release, constraint, monkeypatch):
-    seen, inner = [], projected_gd.walk
-    module = __import__(kind.__module__, fromlist=["walk"])
-    monkeypatch.setattr(module, "walk", lambda *args: seen.append(inner(*args)) or seen[-1])
+    seen, inner = [], kind.step
+    monkeypatch.setattr(kind, "step", lambda *args: seen.append(inner(*args)) or seen[-1])
     method = kind(steps=12, constraint=constraint, radius=0.7, release=release)
     released = run(method if kind is ProjectedGd else method.with_settings(sampling=("poisson", 0.3))).theta
     convex = set_named(constraint, 0.7)
@@ -69,7 +68,7 @@ def test_steps_are_diameter_over_gradient_bound_times_root_of_t():
 
 
 def test_one_record_a_step_is_a_poisson_batch_of_expected_size_one(monkeypatch):
-    monkeypatch.setattr(projected_sgd, "_calibrated", lambda *args: 3.0)  # more than the budget asks for, and fast
+    monkeypatch.setattr(projected_gd, "_calibrated", lambda *args: 3.0)  # more than the budget asks for, and fast
     result = run(ProjectedSgd(steps=50))
     (event,) = result.meter.events
     assert isinstance(event, Poisson)

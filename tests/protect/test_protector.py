@@ -9,7 +9,7 @@ import torch
 
 from noisewise.curator import Answer
 from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.protect.projectors import Adam, Momentum, Sgd
+from noisewise.protect.optimizers import Adam, Momentum, Sgd
 from noisewise.protect.protector import (
     FixedClip,
     Protector,

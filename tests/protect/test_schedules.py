@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from noisewise import theory
 from noisewise.protect import schedules
 
 
 @pytest.mark.parametrize("steps, gamma, beta", [(5, 0.5, 0.0), (40, 0.9, 0.9), (40, 0.81, 0.9), (100, 0.97, 0.5)])
 def test_the_optimal_schedule_beats_every_other_of_the_same_cost(steps, gamma, beta):
     rng = np.random.default_rng(0)
-    for q in (schedules.descent(steps, gamma), schedules.debiased_momentum(steps, gamma, beta)):
-        best = schedules.optimal_noise(q, total=3.0)
+    for q in (theory.descent_influence(steps, gamma), schedules.debiased_momentum(steps, gamma, beta)):
+        best = theory.optimal_schedule(q, 3.0)
         least = (q * best**2).sum()
         assert (best**-2).sum() == pytest.approx(3.0)
         assert least == pytest.approx(np.sqrt(q).sum() ** 2 / 3.0)
@@ -37,13 +38,10 @@ def test_momentum_influence_is_that_of_the_recursion():
 
 
 def test_limits():
-    np.testing.assert_allclose(schedules.debiased_momentum(9, 0.8, 0.0), schedules.descent(9, 0.8))
-    np.testing.assert_allclose(schedules.momentum_bound(9, 0.8, 0.0), schedules.descent(9, 0.8))
-    near = schedules.momentum_bound(20, 0.81 + 1e-6, 0.9)
-    np.testing.assert_allclose(schedules.momentum_bound(20, 0.81, 0.9), near, rtol=1e-4)
-    np.testing.assert_allclose(schedules.descent(3, 1.0, rates=[1, 2, 3], clips=[2, 1, 1]), [4, 4, 9])
-    np.testing.assert_allclose(schedules.noise_shape(schedules.descent(7, 1.0)), 1.0)
-    forgotten = schedules.noise_shape(schedules.descent(1000, 0.1))
+    np.testing.assert_allclose(schedules.debiased_momentum(9, 0.8, 0.0), theory.descent_influence(9, 0.8))
+    np.testing.assert_allclose(schedules.debiased_momentum(30, 0.8, 0.7), theory.momentum_influence(30, 0.8, 0.7))
+    np.testing.assert_allclose(schedules.noise_shape(theory.descent_influence(7, 1.0)), 1.0)
+    forgotten = schedules.noise_shape(theory.descent_influence(1000, 0.1))
     assert forgotten.max() == pytest.approx(1000)  # a step that hardly matters still gets finite noise
 
 
@@ -54,5 +52,3 @@ def test_what_makes_no_sense_is_refused(gamma, beta):
     for bad in ([], [0.0, 0.0], [1.0, -1.0], [1.0, float("nan")]):
         with pytest.raises(ValueError, match="influence must hold"):
             schedules.noise_shape(bad)
-    with pytest.raises(ValueError, match="total is"):
-        schedules.optimal_noise([1.0], 0.0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from noisewise.protect.signal import BETA, first_signal, heard, next_step
+from noisewise.protect.signal import BETA, first_signal, next_step, with_answer
 
 RARE = 1e-5
 
@@ -19,7 +19,7 @@ def started(copies, dimension, horizon=10):
 
 def hear_all(signal, gradients, stds):
     for gradient, std in zip(gradients, stds, strict=True):
-        signal = next_step(heard(signal, gradient, std, torch.ones(len(gradient)), torch.ones(len(gradient))))
+        signal = next_step(with_answer(signal, gradient, std, torch.ones(len(gradient)), torch.ones(len(gradient))))
     return signal
 
 
@@ -97,7 +97,7 @@ def test_noise_alone_has_almost_no_norm_but_never_none():
 
 def test_a_paid_norm_is_for_one_step():
     signal = started(1, 2)._replace(paid_norm=torch.tensor([3.0]))
-    after = heard(signal, torch.zeros(1, 2), torch.ones(1), torch.ones(1), torch.tensor([0.5]))
+    after = with_answer(signal, torch.zeros(1, 2), torch.ones(1), torch.ones(1), torch.tensor([0.5]))
     assert after.paid_norm is not None and after.step == 0
     assert next_step(after).paid_norm is None and next_step(after).step == 1
     assert torch.equal(after.remaining, torch.tensor([0.5]))

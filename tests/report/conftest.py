@@ -15,7 +15,7 @@ import noisewise as nw
 from noisewise import runs
 from noisewise.accounting.gdp import mu_of
 from noisewise.data.generated import census
-from noisewise.methods.descent import Descent
+from noisewise.methods.descent import DeflatedDescent
 
 CREATED = "2025-03-01T12:30:59+00:00"
 
@@ -30,7 +30,7 @@ def make_run(path: Path, *, rows: int = 3000, steps: int | None = 60, private: b
     X, y, fresh, truth = people.X[:rows], people.y[:rows], people.X[rows:], people.y[rows:]
 
     def fitted(seed: int | None, method: Any = None) -> nw.PrivateClassifier:
-        method = Descent(steps=steps) if method is None else method
+        method = DeflatedDescent(steps=steps) if method is None else method
         return nw.PrivateClassifier(1.0, 1e-6, schema=people.schema, method=method, random_state=seed).fit(X, y)
 
     model = fitted(None if private else 0)

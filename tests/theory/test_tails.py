@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounting.gdp import delta_of, epsilon_of
-from noisewise.theory import approximate_tail, compare, gaussian_tail, pure_tail, tcdp_tail, zcdp_tail
+from noisewise.theory import approximate_tail, compare_accountants, gaussian_tail, pure_tail, tcdp_tail, zcdp_tail
 from noisewise.theory.tails import tail_rows
 
 DRAWS = 200_000
@@ -76,11 +76,13 @@ def test_rows_and_refusals():
 
 
 def test_accountants_side_by_side():
-    rows = compare([10], noise_multiplier=100.0)
+    rows = compare_accountants([10], noise_multiplier=100.0)
     price = {row["accountant"]: row["epsilon"] for row in rows}
     assert price["gdp"] == pytest.approx(price["pld"], rel=1e-3)
     assert price["gdp"] < price["rdp"] < price["zcdp"] == price["tcdp"] == price["ctcdp"] < price["advanced"]
     assert all(row["seconds"] > 0 and row["refused"] == "" for row in rows)
-    sampled = {row["accountant"]: row for row in compare([100], noise_multiplier=1.0, sampling=("poisson", 0.01))}
+    sampled = {
+        row["accountant"]: row for row in compare_accountants([100], noise_multiplier=1.0, sampling=("poisson", 0.01))
+    }
     assert sampled["pld"]["epsilon"] < sampled["rdp"]["epsilon"] < sampled["moments"]["epsilon"]
     assert sampled["tcdp"]["epsilon"] is None and "fixed size" in sampled["tcdp"]["refused"]

@@ -20,14 +20,12 @@ import torch
 from torch import Tensor
 
 from noisewise.curator import PublicCurator
-from noisewise.learned import zoo
-from noisewise.learned.cells import Memory
 from noisewise.learned.meta import Recipe
-from noisewise.learned.protector import Design, LearnedSchedule, protector, zero_weights
-from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.unroll import Task, advance, start
+from noisewise.learned.tasks import Tasks, TaskSource
+from noisewise.learned.unroll import PublicTask, advance, start
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, LearnedSchedule, protector, zero_weights
 from noisewise.protect.protector import Protector, finished
-from noisewise.protect.signal import Signal
 
 from .dissect import Look, dissect
 from .dissect import summary as dissected
@@ -80,7 +78,7 @@ BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 
 @dataclass(frozen=True)
-class Cell:
+class AblationCell:
     """A variant on one held-out task; ``epochs`` says how long it was trained, 0 for the zero-weight protector."""
 
     variant: str
@@ -95,10 +93,12 @@ def public_tasks(folder: Path, rows: int = 1000) -> Tasks:
     return Tasks(
         "ablation",
         (
-            Source("table", "a9a.parquet", where={"split": "train"}, columns=(10, 123), rescale=(0.3, 1.0), basis=1.0),
-            Source("table", "bank_lee_kifer.parquet", columns=(8, 32), rescale=(0.3, 1.0), basis=1.0),
-            Source("images", "mnist.npz", without=PRIVATE_PAIR, columns=(60, 300), basis=1.0),
-            Source("gaussian", basis=1.0),
+            TaskSource(
+                "table", "a9a.parquet", where={"split": "train"}, columns=(10, 123), rescale=(0.3, 1.0), basis=1.0
+            ),
+            TaskSource("table", "bank_lee_kifer.parquet", columns=(8, 32), rescale=(0.3, 1.0), basis=1.0),
+            TaskSource("images", "mnist.npz", without=PRIVATE_PAIR, columns=(60, 300), basis=1.0),
+            TaskSource("gaussian", basis=1.0),
         ),
         rows=rows,
         folder=folder,
@@ -118,7 +118,7 @@ def lesson_learned(lesson: Lesson, folder: Path, shelf: Path) -> Row:
 
 
 @lru_cache(maxsize=3)
-def held_out_task(folder: Path, epsilon: float, number: int) -> tuple[Task, tuple[Tensor, Tensor]]:
+def held_out_task(folder: Path, epsilon: float, number: int) -> tuple[PublicTask, tuple[Tensor, Tensor]]:
     """The task of that number at a budget, and rows to test on; at another budget it has the same rows."""
     tasks = replace(public_tasks(folder, rows=3000), epsilon=(epsilon, epsilon))
     task = tasks.draw(np.random.default_rng([number, 11]), held_out=True, horizon=HORIZON)
@@ -132,24 +132,11 @@ def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> tuple[P
     """A trained variant, or "zero", and its horizon: that of all, except where training has moved it."""
     if name == "zero":
         return protector(zero_weights(Design()), Design()), HORIZON
-    learned = zoo.load(shelf / Lesson(name, epochs, seed).file)
+    learned = zoo.load_protector(shelf / Lesson(name, epochs, seed).file)
     return learned.protector(), learned.horizon if BY_NAME[name].recipe.tent else HORIZON
 
 
-@dataclass(frozen=True)
-class Held:
-    """A schedule that cannot spend more than is left, as the meter of a private run sees to."""
-
-    schedule: LearnedSchedule
-
-    def init(self, copies: int, dimension: int) -> Memory:
-        return self.schedule.init(copies, dimension)
-
-    def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
-        return self.schedule(signal, memory)
-
-
-def stopped_run(part: Protector, task: Task, seed: int) -> tuple[Tensor, Tensor]:
+def stopped_run(part: Protector, task: PublicTask, seed: int) -> tuple[Tensor, Tensor]:
     """What each copy releases where it stops, and the share of the budget that its schedule asked for."""
 
     def noise() -> torch.Generator:
@@ -159,17 +146,16 @@ def stopped_run(part: Protector, task: Task, seed: int) -> tuple[Tensor, Tensor]
     asked = 1 - run.signal.remaining
     if not (isinstance(part.schedule, LearnedSchedule) and part.schedule.design.form == "open"):
         return finished(part, run), asked
-    held = replace(part, schedule=Held(part.schedule))
-    run, generator = start(held, task), noise()
+    run, generator = start(part, task), noise()
     thetas = run.thetas
     for _ in range(task.horizon):
         going = run.signal.remaining > NOTHING_LEFT
-        run, _ = advance(held, task, run, 1, generator)
-        thetas = torch.where(going[:, None], finished(held, run), thetas)
+        run, _ = advance(part, task, run, 1, generator, limited=True)
+        thetas = torch.where(going[:, None], finished(part, run), thetas)
     return thetas, asked
 
 
-def measure(cell: Cell, folder: Path, shelf: Path) -> Row:
+def measure(cell: AblationCell, folder: Path, shelf: Path) -> Row:
     """Loss relative to the start and accuracy, both on test rows, and what was asked of the budget."""
     started = time.perf_counter()
     task, (X, y) = held_out_task(folder, cell.epsilon, cell.task)
@@ -231,7 +217,7 @@ def run_ablation(
                           report=report)  # fmt: skip
     report("held-out tasks")
     wanted = [
-        Cell(name, epsilon, task, 0 if name == "zero" else epochs, seed)
+        AblationCell(name, epsilon, task, 0 if name == "zero" else epochs, seed)
         for epsilon in epsilons
         for task in range(repeats)
         for name in (*BY_NAME, "zero")

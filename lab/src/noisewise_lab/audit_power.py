@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from noisewise.accounting.calibrate import calibrate
-from noisewise.audit.bounds import Floats
 from noisewise.audit.confirm import confirm
+from noisewise.audit.error_bounds import Floats
 from noisewise.audit.lower_bound import Audit, judged
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Curator

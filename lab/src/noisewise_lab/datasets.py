@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Source:
+class Published:
     """Where a data set lies and what in it is the label; ``openml`` is its name there, for machines that are online."""
 
     file: str
@@ -29,15 +29,15 @@ class Source:
     openml: str | None = None
 
 
-SOURCES: dict[str, Source] = {
-    "adult": Source("a9a.parquet", "y", drop=("split",)),
-    "ipums-br": Source("ipums_br.parquet", "y"),
-    "ipums-us": Source("ipums_us.parquet", "y"),
-    "magic04": Source("magic04.parquet", "y", openml="MagicTelescope"),
-    "mini-boo-ne": Source("miniboone.parquet", "y", public_share=0.0001, openml="MiniBooNE"),
-    "skin": Source("skin.parquet", "y", public_share=0.0001, openml="skin-segmentation"),
-    "cadata": Source("cadata.parquet", "median_house_value", regression=True),
-    "electrical": Source("electrical_grid.parquet", "stab", regression=True, drop=("stabf",)),
+SOURCES: dict[str, Published] = {
+    "adult": Published("a9a.parquet", "y", drop=("split",)),
+    "ipums-br": Published("ipums_br.parquet", "y"),
+    "ipums-us": Published("ipums_us.parquet", "y"),
+    "magic04": Published("magic04.parquet", "y", openml="MagicTelescope"),
+    "mini-boo-ne": Published("miniboone.parquet", "y", public_share=0.0001, openml="MiniBooNE"),
+    "skin": Published("skin.parquet", "y", public_share=0.0001, openml="skin-segmentation"),
+    "cadata": Published("cadata.parquet", "median_house_value", regression=True),
+    "electrical": Published("electrical_grid.parquet", "stab", regression=True, drop=("stabf",)),
 }
 
 
@@ -70,7 +70,7 @@ def load(name: str, folder: Path) -> Table:
     return Table(name, rows.astype(np.float32), labels.astype(np.float32), source.regression, source.public_share)
 
 
-def _frame(source: Source, folder: Path) -> pd.DataFrame:
+def _frame(source: Published, folder: Path) -> pd.DataFrame:
     path = folder / source.file
     if path.exists():
         return pd.read_parquet(path)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisewise.learned.unroll import Task, start
+from noisewise.learned.unroll import PublicTask, start
 from noisewise.protect.protector import Protector, answered, finished, question
 
 from .store import Row
@@ -37,7 +37,7 @@ class Look:
     epochs: int
 
 
-def dissect(part: Protector, task: Task, seed: int) -> Row:
+def dissect(part: Protector, task: PublicTask, seed: int) -> Row:
     """Per step, means of the copies: cosine and error of each stand-in, share of the budget, influence.
 
     Every run has a twin with the opposite noise: what is odd in the noise would hide the influence, and cancels.
@@ -46,7 +46,7 @@ def dissect(part: Protector, task: Task, seed: int) -> Row:
     return {name: np.mean([run[name] for run in runs], axis=0).tolist() for name in runs[0]}
 
 
-def _dissected(part: Protector, task: Task, seed: int, sign: float) -> Row:
+def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row:
     generator = torch.Generator().manual_seed(seed)
     exponents = torch.zeros(task.horizon, task.copies, requires_grad=True)
     run = start(part, task)

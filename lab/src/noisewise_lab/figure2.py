@@ -20,8 +20,8 @@ import numpy as np
 from noisewise.budget import Budget, BudgetExhausted, open_meter
 from noisewise.curator import Curator
 from noisewise.curator.facts import Released, facts_of
-from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import registry
+from noisewise.protect.learned.zoo import OutsideRange
 
 from .datasets import Missing
 from .l2p_data import accuracy, fingerprint, model_for, problem, tensors
@@ -33,7 +33,7 @@ TABLES = ("ipums-us", "ipums-br")  # the first that is there
 
 
 @dataclass(frozen=True)
-class Cell:
+class Figure2Cell:
     """One run of one method."""
 
     task: str
@@ -51,7 +51,7 @@ def table_in(folder: Path) -> str:
     raise Missing(f"neither {' nor '.join(files.values())} is in {folder}")
 
 
-def run_cell(cell: Cell, folder: Path) -> Row:
+def run_cell(cell: Figure2Cell, folder: Path) -> Row:
     """Loss and spent share of the budget after each paid gradient; entry 0 is before the first. The loop of ``train``."""
     rows = problem(cell.task, folder, repeat=cell.repeat)
     model = model_for(rows.train, "svm")
@@ -95,7 +95,7 @@ def run_figure2(folder: Path, *, repeats: int, jobs: int, out: Path, report: Rep
         report(f"{TABLES[0]} is not in {folder}; taking {task}")
     settings = {name: f"{registry()[name]()!r}" for name in METHODS}
     settings["l2p"] += f" {fingerprint()}"
-    cells = [Cell(task, name, repeat, settings[name]) for repeat in range(repeats) for name in METHODS]
+    cells = [Figure2Cell(task, name, repeat, settings[name]) for repeat in range(repeats) for name in METHODS]
     return run_cells(cells, partial(run_cell, folder=folder), out=out / "results.jsonl", jobs=jobs, report=report)
 
 

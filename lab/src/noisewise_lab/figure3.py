@@ -24,11 +24,10 @@ from torch import Tensor
 
 from noisewise.budget import Budget
 from noisewise.curator import Facts, PublicCurator
-from noisewise.learned.zoo import OutsideRange
 from noisewise.methods import Method, registry
-from noisewise.methods.dpsgd import WARM_START_L2
 from noisewise.methods.l2p import L2P, State
-from noisewise.methods.nonprivate import minimise
+from noisewise.methods.nonprivate import warm_start
+from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.train import Records, train
 
 from .datasets import Missing
@@ -73,7 +72,7 @@ class ZeroWeight(L2P):
 
 
 @dataclass(frozen=True)
-class Cell:
+class Figure3Cell:
     """One run. ``settings`` says all that the method depends on, so that a changed one is run again."""
 
     place: str
@@ -101,7 +100,7 @@ def settings_of(method: Method) -> str:
 
 def plan(
     places: Sequence[str], tuned: dict[str, dict[float, Tuned]], repeats: int, baselines: Sequence[str] = OTHERS
-) -> list[tuple[Cell, Method]]:
+) -> list[tuple[Figure3Cell, Method]]:
     """Every run: methods, budgets, starts, repeats; the first repeat of all comes first."""
     runs = []
     for place in places:
@@ -112,14 +111,14 @@ def plan(
                     continue
                 for start in starts if name in BASELINES else ("zero",):
                     for repeat in range(repeats):
-                        runs.append((Cell(place, epsilon, name, start, repeat, settings_of(method)), method))
+                        runs.append((Figure3Cell(place, epsilon, name, start, repeat, settings_of(method)), method))
         reference = registry()["nonprivate"]()
         for repeat in range(repeats if place.startswith("ipums") else 1):  # else the split is fixed, and so the result
-            runs.append((Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference)), reference))
+            runs.append((Figure3Cell(place, None, "nonprivate", "zero", repeat, settings_of(reference)), reference))
     return sorted(runs, key=lambda run: run[0].repeat)
 
 
-def run_cell(cell: Cell, folder: Path, methods: dict[str, Method]) -> Row:
+def run_cell(cell: Figure3Cell, folder: Path, methods: dict[str, Method]) -> Row:
     """Accuracy on the test rows and mean loss on the training rows; or why the method refused."""
     task, kind = PLACES[cell.place]
     started = time.perf_counter()
@@ -149,7 +148,7 @@ def public_start(place: str, folder: Path) -> Tensor:
     rows = digit_pair(folder, PAPER_PAIR, features=FEATURES[task])
     model = model_for(rows, kind)
     public = PublicCurator(*tensors(rows, model), model=model, seed=0)
-    return minimise(public, model.start(), l2=WARM_START_L2, steps=50)
+    return warm_start(model.start(), public)
 
 
 def run_figure3(

@@ -19,10 +19,10 @@ import numpy as np
 
 from noisewise.budget import Budget
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.protector import Design
-from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.zoo import OutsideRange, save
+from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.methods.l2p import L2P
+from noisewise.protect.learned.parts import Design
+from noisewise.protect.learned.zoo import OutsideRange, save_protector
 from noisewise.train import Records, train
 
 from .figure3 import ZeroWeight
@@ -38,7 +38,7 @@ HORIZON = 50
 
 
 @dataclass(frozen=True)
-class Cell:
+class Figure4Cell:
     """A protector for one pair, or one that needs no training here, and its private runs."""
 
     source: str  # "pair", "rule" or "zero_weight"
@@ -48,15 +48,19 @@ class Cell:
     settings: str = ""
 
 
-def cells(pairs: Sequence[tuple[int, int]], epochs: int, repeats: int) -> list[Cell]:
+def cells(pairs: Sequence[tuple[int, int]], epochs: int, repeats: int) -> list[Figure4Cell]:
     digest = fingerprint()
-    trained = [Cell("pair", pair, epochs, repeats, f"{COLUMNS} {ROWS} {RANGES}") for pair in pairs]
-    return [*trained, Cell("rule", None, 0, repeats, digest), Cell("zero_weight", None, 0, repeats, digest)]
+    trained = [Figure4Cell("pair", pair, epochs, repeats, f"{COLUMNS} {ROWS} {RANGES}") for pair in pairs]
+    return [
+        *trained,
+        Figure4Cell("rule", None, 0, repeats, digest),
+        Figure4Cell("zero_weight", None, 0, repeats, digest),
+    ]
 
 
 def pair_tasks(pair: tuple[int, int], folder: Path) -> Tasks:
     """Public tasks that tell these two digits apart."""
-    source = Source("images", "mnist.npz", pairs=(pair,), columns=COLUMNS, basis=1.0)
+    source = TaskSource("images", "mnist.npz", pairs=(pair,), columns=COLUMNS, basis=1.0)
     horizon = RANGES["horizon"]
     return Tasks(
         f"{pair[0]} vs {pair[1]}", (source,), epsilon=RANGES["epsilon"], delta=DELTA, size=RANGES["size"],
@@ -76,10 +80,10 @@ def trained_on(pair: tuple[int, int], folder: Path, epochs: int, path: Path) -> 
         "recipe": training.recipe.to_dict(), "tasks": {},
         "ranges": {**{name: list(span) for name, span in RANGES.items()}, "dimension": [COLUMNS[0], 800]},
     }  # fmt: skip
-    save(path, training.weights, training.design, header)
+    save_protector(path, training.weights, training.design, header)
 
 
-def run_cell(cell: Cell, folder: Path, out: Path) -> Row:
+def run_cell(cell: Figure4Cell, folder: Path, out: Path) -> Row:
     """Train the protector if it has to be, then run it on the private pair; accuracies of all repeats."""
     started = time.perf_counter()
     method = ZeroWeight() if cell.source == "zero_weight" else L2P()

@@ -21,15 +21,15 @@ from noisewise.accounting.choose import choose_terms
 from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Terms
 from noisewise.curator import Facts, PublicCurator
-from noisewise.learned.unroll import Task, advance, start
+from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.methods.l2p import L2P, State
-from noisewise.protect.projectors import Adam, DebiasedMomentum, Projector, Sgd
+from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
 from noisewise.protect.protector import Protector, by_hand
 
 from .l2p_data import auxiliary, how_many_auxiliaries, model_for, tensors
 from .store import Row
 
-RULES: dict[str, type[Projector[Any]]] = {"sgd": Sgd, "momentum": DebiasedMomentum, "adam": Adam}
+RULES: dict[str, type[Optimizer[Any]]] = {"sgd": Sgd, "momentum": DebiasedMomentum, "adam": Adam}
 ALONG = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # learning rates at 50 steps, in units of gradient / clip norm
 PER_COORDINATE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # Adam's steps have about its rate in each coordinate
 RATES = {"sgd": ALONG, "momentum": ALONG, "adam": PER_COORDINATE}
@@ -127,7 +127,7 @@ def run_trial(trial: Trial, folder: Path) -> Row:
     some = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[: trial.rows]
     curator = PublicCurator(X[some], y[some], model=model, seed=0)
     mu = torch.tensor([mu_of(epsilon, trial.delta) for epsilon in trial.epsilons for _ in range(trial.draws)])
-    task = Task(rows.name, curator, trial.size, mu.float(), trial.horizon)
+    task = PublicTask(rows.name, curator, trial.size, mu.float(), trial.horizon)
     first = curator.loss(model.start())
     table, started = [], time.perf_counter()
     for rate in trial.rates:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
+
 from .store import Row
 
 STYLES = {  # colour and marker of each method
@@ -25,39 +27,33 @@ TITLES = {
 
 def plot_figure2(rows: Sequence[Row], path: Path, *, title: str) -> None:
     """Loss, spent budget and budget of each iteration, with bands of one standard deviation."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
-    panels = figure.subplots(1, 3)
+    figure, grid = panels(11, 3.7, 1, 3, grid=False)
     names = (("loss", "training loss (simulation only)"), ("spent", "spent share of the budget"),
              ("step_spent", "share spent by the iteration"))  # fmt: skip
-    for axes, (name, label) in zip(panels, names, strict=True):
+    for axes, (name, label) in zip(grid, names, strict=True):
         for method in dict.fromkeys(row["method"] for row in rows):
             own = [row for row in rows if row["method"] == method and (name != "step_spent" or row["iteration"] > 0)]
             x, y, s = ([row[key] for row in own] for key in ("iteration", name, f"{name}_std"))
             colour = STYLES[method][0]
-            axes.plot(x, y, color=colour, label=method, linewidth=1.6)
-            low, high = zip(*((m - d, m + d) for m, d in zip(y, s, strict=True)), strict=True)
-            axes.fill_between(x, [max(v, 0.0) for v in low], high, color=colour, alpha=0.2, linewidth=0)
+            low, high = zip(*((max(m - d, 0.0), m + d) for m, d in zip(y, s, strict=True)), strict=True)
+            band(axes, x, low, y, high, color=colour, label=method, linewidth=1.6)
         axes.set_xlabel("iteration (gradients paid for)")
         axes.set_title(label, loc="left", fontsize=10)
         axes.set_ylim(bottom=0 if name != "loss" else None)
-        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=11)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=120)
+    legend_below(figure, grid[0], 2)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_figure3(rows: Sequence[Row], path: Path) -> None:
     """Accuracy above, training loss below, a column per task; bars are standard deviations, dashes public starts."""
-    from matplotlib.figure import Figure
-
     places = list(dict.fromkeys(row["place"] for row in rows))
-    figure = Figure(figsize=(max(4.0 * len(places), 8.0), 7.4), layout="constrained")
-    panels = figure.subplots(2, max(len(places), 1), sharex="col", squeeze=False)
+    figure, grid = panels(
+        max(4.0 * len(places), 8.0), 7.4, 2, max(len(places), 1), sharex="col", squeeze=False, grid=False
+    )
     for column, place in enumerate(places):
         here = [row for row in rows if row["place"] == place]
-        for axes, name in zip(panels[:, column], ("accuracy", "loss"), strict=True):
+        for axes, name in zip(grid[:, column], ("accuracy", "loss"), strict=True):
             for number, (method, style) in enumerate(STYLES.items()):
                 offset = 1.012 ** (number - len(STYLES) / 2)  # so that bars do not hide each other
                 for start in ("zero", "public"):
@@ -66,24 +62,18 @@ def plot_figure3(rows: Sequence[Row], path: Path) -> None:
             if reference and reference[0] is not None:
                 axes.axhline(reference[0], color="black", linewidth=1, linestyle=":", label="nonprivate")
             axes.set_xscale("log")
-            axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", alpha=0.25)
             _frame(axes, here, name)
-        ticks = sorted({row["epsilon"] for row in here if row["epsilon"] is not None})
-        panels[1, column].set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=8)
-        panels[1, column].minorticks_off()
-        panels[1, column].set_xlabel("epsilon")
-        panels[0, column].set_title(TITLES.get(place, place), loc="left", fontsize=10)
+        values = sorted({row["epsilon"] for row in here if row["epsilon"] is not None})
+        ticks(grid[1, column], values, fontsize=8)
+        grid[1, column].set_xlabel("epsilon")
+        grid[0, column].set_title(TITLES.get(place, place), loc="left", fontsize=10)
     figure.suptitle("bars: one standard deviation over repeats; methods that learned less than the frame shows are cut off",
                     fontsize=9)  # fmt: skip
-    panels[0, 0].set_ylabel("test accuracy")
-    panels[1, 0].set_ylabel("final training loss")
-    found: dict[str, Any] = {}
-    for axes in panels.flat:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-    figure.savefig(path, dpi=120)
+    grid[0, 0].set_ylabel("test accuracy")
+    grid[1, 0].set_ylabel("final training loss")
+    legend_below(figure, grid, 5, fontsize=8)
+    save_figure(figure, path, dpi=120)
 
 
 def _line(axes: Any, rows: list[Row], name: str, style: tuple[str, str], offset: float) -> None:
@@ -112,7 +102,6 @@ def _frame(axes: Any, rows: list[Row], name: str) -> None:
 def plot_figure4(rows: Sequence[Row], path: Path, *, title: str) -> None:
     """Accuracy on the private pair over the public pair of training, as the lower triangle of a 10 x 10 map."""
     import numpy as np
-    from matplotlib.figure import Figure
 
     grid = np.full((10, 10), np.nan)
     for row in rows:
@@ -120,8 +109,7 @@ def plot_figure4(rows: Sequence[Row], path: Path, *, title: str) -> None:
         if len(digits) == 2:
             low, high = sorted(int(digit) for digit in digits)
             grid[high, low] = 100 * row["accuracy"]
-    figure = Figure(figsize=(7.6, 6.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = panels(7.6, 6.4, grid=False)
     middle = float(np.nanmin(grid) + np.nanmax(grid)) / 2
     reach = max(float(np.nanmax(grid)) - middle, 0.5)  # colours should not shout about tenths of a point
     untried = np.tril(~np.isfinite(grid), -1)
@@ -135,11 +123,10 @@ def plot_figure4(rows: Sequence[Row], path: Path, *, title: str) -> None:
     axes.set_yticks(range(10))
     axes.set_xlabel("first digit of the public pair (grey: private or not tried)")
     axes.set_ylabel("second digit of the public pair")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, loc="left", fontsize=10)
     references = [f"{row['trained_on'].replace('_', ' ')}: {100 * row['accuracy']:.1f} %" for row in rows
                   if " vs " not in row["trained_on"]]  # fmt: skip
     axes.text(0.98, 0.97, "\n".join(["without training here", *references]), transform=axes.transAxes, ha="right",
               va="top", fontsize=9)  # fmt: skip
     figure.colorbar(image, ax=axes, label="test accuracy, %", shrink=0.85)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)

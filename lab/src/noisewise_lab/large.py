@@ -331,11 +331,11 @@ def _poisson_seconds(X: Any, y: Any, store: Any) -> float:
 def train_mapped(job: Job, pipe: Connection) -> dict[str, Any]:
     """The whole way of ``noisewise train --cache``: files in, a model out, in passes over a mapped file."""
     from noisewise.estimators import PrivateClassifier
-    from noisewise.methods.descent import Descent
+    from noisewise.methods.descent import DeflatedDescent
 
     pipe.recv()
     with Peak() as peak:
-        estimator = PrivateClassifier(*BUDGET, method=Descent(steps=job.steps), schema=job.schema)
+        estimator = PrivateClassifier(*BUDGET, method=DeflatedDescent(steps=job.steps), schema=job.schema)
         estimator.watch(_taking_turns(pipe))
         estimator.fit_files(job.table, cache=job.folder, reading=lambda share: pipe.send(("share", share)))
         return {"what": "training, mapped file", **peak.figures()}
@@ -348,7 +348,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
-    from noisewise.methods.descent import Descent
+    from noisewise.methods.descent import DeflatedDescent
     from noisewise.records.grid import in_memory
 
     pipe.recv()
@@ -360,7 +360,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
         )
         X, y = torch.from_numpy(rows.X.copy()), rows.y
         del rows
-        _train(Descent(steps=job.steps), X, y, in_memory, _taking_turns(pipe))
+        _train(DeflatedDescent(steps=job.steps), X, y, in_memory, _taking_turns(pipe))
         return {"what": "training, in memory", **peak.figures()}
 
 

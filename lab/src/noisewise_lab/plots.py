@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from noisewise.show.figures import legend_below, panels, save_figure, ticks
+
 SHOWN = {  # the methods drawn, with a colour and a marker each
     "descent": ("#0b6e99", "o"), "ppsgd": ("#b5541c", "s"), "dpsgd": ("#4c8c4a", "^"), "agd": ("#8a5fa8", "D"),
     "output_perturbation": ("#777777", "v"),
@@ -13,16 +15,13 @@ SHOWN = {  # the methods drawn, with a colour and a marker each
 
 def plot_table2(rows: list[dict[str, Any]], path: Path) -> None:
     """Accuracy or error over epsilon with error bars, a panel per data set and loss; dashed: published PPSGD and best."""
-    from matplotlib.figure import Figure
-
     places = list(dict.fromkeys((row["dataset"], row["loss"]) for row in rows))
     across = min(3, max(len(places), 1))
     down = -(-len(places) // across) or 1
-    figure = Figure(figsize=(4.2 * across, 3.1 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False)
-    for axes in panels.flat[len(places) :]:
+    figure, grid = panels(4.2 * across, 3.1 * down, down, across, squeeze=False, grid=False)
+    for axes in grid.flat[len(places) :]:
         axes.set_visible(False)
-    for axes, (dataset, loss) in zip(panels.flat, places, strict=False):
+    for axes, (dataset, loss) in zip(grid.flat, places, strict=False):
         here = [row for row in rows if (row["dataset"], row["loss"]) == (dataset, loss)]
         for method, (colour, marker) in SHOWN.items():
             points = sorted((row["epsilon"], row["mean"], row["std"]) for row in here if row["method"] == method)
@@ -39,22 +38,18 @@ def plot_table2(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_xticks(sorted({row["epsilon"] for row in here}))
         axes.set_xlabel("epsilon")
         axes.set_ylabel("mean squared error" if dataset in ("cadata", "electrical") else "accuracy")
-        axes.spines[["top", "right"]].set_visible(False)
     if places:
-        handles, labels = panels.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
+        legend_below(figure, grid.flat[0])
+    save_figure(figure, path, dpi=120)
 
 
 def plot_settings(rows: list[dict[str, Any]], path: Path) -> None:
     """Figure 2: accuracy over each setting of PPSGD, a panel per setting and a line per loss and epsilon."""
-    from matplotlib.figure import Figure
-
     settings = list(dict.fromkeys(row["setting"] for row in rows if row["figure"] == 2))
-    figure = Figure(figsize=(3.2 * len(settings), 3.2), layout="constrained")
-    panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    figure, grid = panels(3.2 * len(settings), 3.2, 1, len(settings), sharey=True, squeeze=False, grid=False)
+    grid = grid[0]
     styles = {"hinge": "-", "squared": "--"}
-    for axes, setting in zip(panels, settings, strict=True):
+    for axes, setting in zip(grid, settings, strict=True):
         for loss, style in styles.items():
             for epsilon, colour in ((0.1, "#b5541c"), (0.5, "#0b6e99")):
                 line = sorted(
@@ -67,21 +62,18 @@ def plot_settings(rows: list[dict[str, Any]], path: Path) -> None:
                               label=f"{loss}, epsilon {epsilon:g}")  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlabel({"reuse": "lambda"}.get(setting, setting))
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("accuracy")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
+    grid[0].set_ylabel("accuracy")
+    legend_below(figure, grid[0], 4)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_baselines(rows: list[dict[str, Any]], path: Path) -> None:
     """Figure 3: accuracy over epsilon, a panel per loss and a line per method."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, grid = panels(9, 3.8, 1, 2, sharey=True, grid=False)
     methods = list(dict.fromkeys(row["method"] for row in rows if row["figure"] == 3))
-    for axes, loss in zip(panels, ("hinge", "squared"), strict=True):
+    for axes, loss in zip(grid, ("hinge", "squared"), strict=True):
         for number, method in enumerate(methods):
             line = sorted(
                 (row["epsilon"], row["mean"], row["std"])
@@ -93,12 +85,10 @@ def plot_baselines(rows: list[dict[str, Any]], path: Path) -> None:
                 axes.errorbar(epsilons, means, stds, color=colormaps["tab10"](number), marker="osD^v<>P"[number % 8],
                               markersize=5, capsize=2, label=method)  # fmt: skip
         axes.set_xscale("log")
-        ticks = sorted({row["epsilon"] for row in rows if row["figure"] == 3})
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+        values = sorted({row["epsilon"] for row in rows if row["figure"] == 3})
+        ticks(axes, values)
         axes.set_xlabel("epsilon")
         axes.set_title(f"{loss} loss", loc="left", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("accuracy")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
+    grid[0].set_ylabel("accuracy")
+    legend_below(figure, grid[0], 4)
+    save_figure(figure, path, dpi=120)

@@ -24,15 +24,15 @@ from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.protector import Design, LearnedProjector, new_weights
-from noisewise.learned.tasks import Source, Tasks
+from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes
-from noisewise.learned.zoo import OutsideRange
 from noisewise.losses import loss_named
 from noisewise.methods.l2p import L2P
 from noisewise.models import Linear
-from noisewise.protect.projectors import Momentum
-from noisewise.protect.signal import first_signal, heard
+from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights
+from noisewise.protect.learned.zoo import OutsideRange
+from noisewise.protect.optimizers import Momentum
+from noisewise.protect.signal import first_signal, with_answer
 
 from .speed import Step, timed
 from .store import Row
@@ -72,7 +72,7 @@ def projector_step(dimension: int = 784) -> Step:
     signal = first_signal(1, dimension, horizon=50, ratio=torch.tensor([10.0]), typical_clip=0.5)
     generator = torch.Generator().manual_seed(0)
     gradient = torch.randn(1, dimension, generator=generator)
-    signal = heard(signal, gradient, torch.tensor([1.0]), signal.clip, torch.tensor([0.98]))
+    signal = with_answer(signal, gradient, torch.tensor([1.0]), signal.clip, torch.tensor([0.98]))
     thetas, memory = torch.randn(1, dimension, generator=generator), part.init(1, dimension)
 
     def step() -> None:
@@ -160,7 +160,7 @@ def memory_peak(peak: Peak) -> Row:
 def print_peak(form: str, steps: int) -> None:
     """One meta-update in this process, and how far its memory rose."""
     torch.set_num_threads(1)
-    source = Source("gaussian", columns=(50, 50))
+    source = TaskSource("gaussian", columns=(50, 50))
     tasks = Tasks("memory", (source,), rows=500, copies=4, horizon=(steps, steps))
     training = Training(tasks, Design(), Recipe(constraint=form, calibrated=False, epochs=1))
     small = Training(Tasks("memory", (source,), rows=500, copies=4, horizon=(2, 2)), Design(), Recipe(epochs=1))

@@ -28,7 +28,7 @@ from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
 from noisewise.losses import Logistic, Softmax
 from noisewise.models import MLP, Linear, Model
 from noisewise.noise import Stream
-from noisewise.protect.projectors import Sgd
+from noisewise.protect.optimizers import Sgd
 
 from .peers import CLIP, NOISE, Peer
 

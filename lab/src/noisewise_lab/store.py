@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-Cell = TypeVar("Cell")
+C = TypeVar("C")
 Row = dict[str, Any]
 Report = Callable[[Any], None]
 
@@ -31,7 +31,12 @@ def read_rows(path: Path) -> dict[str, Row]:
     return rows
 
 
-def run_cells(cells: Sequence[Cell], work: Callable[[Cell], Row], *, out: Path, jobs: int, report: Report) -> list[Row]:
+def _key(cell: object) -> str:
+    """A cell of any study, by its settings."""
+    return repr(cell).replace(type(cell).__name__, "Cell", 1)
+
+
+def run_cells(cells: Sequence[C], work: Callable[[C], Row], *, out: Path, jobs: int, report: Report) -> list[Row]:
     """``work(cell)`` of every cell, in the order of ``cells``; those in the file ``out`` are not run again.
 
     A row is what ``work`` returned, with the fields of the cell and its key. ``work`` runs in ``jobs`` processes (in
@@ -40,7 +45,7 @@ def run_cells(cells: Sequence[Cell], work: Callable[[Cell], Row], *, out: Path, 
     from joblib import Parallel, delayed
 
     done = read_rows(out)
-    todo = [cell for cell in cells if repr(cell) not in done]
+    todo = [cell for cell in cells if _key(cell) not in done]
     finished = len(cells) - len(todo)
     report((finished, len(cells)))
     if todo:
@@ -49,17 +54,17 @@ def run_cells(cells: Sequence[Cell], work: Callable[[Cell], Row], *, out: Path, 
         results = Parallel(n_jobs=jobs, return_as="generator")(delayed(_one)(work, cell) for cell in todo)
         with out.open("a", encoding="utf-8") as file:
             for cell, result in zip(todo, results, strict=True):
-                row = {"key": repr(cell), **vars(cell), **result}
+                row = {"key": _key(cell), **vars(cell), **result}
                 line = json.dumps(row)
                 file.write(line + "\n")
                 file.flush()
-                done[repr(cell)] = json.loads(line)  # as a resumed run would read it
+                done[_key(cell)] = json.loads(line)  # as a resumed run would read it
                 finished += 1
                 report((finished, len(cells)))
-    return [done[repr(cell)] for cell in cells]
+    return [done[_key(cell)] for cell in cells]
 
 
-def _one(work: Callable[[Cell], Row], cell: Cell) -> Row:
+def _one(work: Callable[[C], Row], cell: C) -> Row:
     import torch
 
     torch.set_num_threads(1)

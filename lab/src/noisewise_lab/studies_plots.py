@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
+
 from .store import Row
 from .transfer import NARROW
 
@@ -19,16 +21,6 @@ MARKERS = "osD^vPX"
 BUDGET_COLOURS = ("#c6dbef", "#6baed6", "#08519c", "#08306b")
 
 
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def _unique(rows: Iterable[Row], name: str) -> list[Any]:
     return list(dict.fromkeys(row[name] for row in rows))
 
@@ -38,11 +30,11 @@ def plot_matrix(rows: list[Row], path: Path) -> None:
     here = [row for row in rows if row["study"] in ("matrix", "dimension")]
     epsilons, names, targets = sorted(_unique(here, "epsilon")), _unique(here, "protector"), _unique(here, "target")
     by = {(row["epsilon"], row["protector"], row["target"]): row for row in here}
-    figure = _figure(10, 1.1 + 2.5 * len(epsilons))
-    panels = figure.subplots(len(epsilons), 1, squeeze=False, sharex=True)[:, 0]
+    figure, grid = panels(10, 1.1 + 2.5 * len(epsilons), len(epsilons), 1, squeeze=False, sharex=True, grid=False)
+    grid = grid[:, 0]
     largest = max(1.0, float(np.percentile([abs(row["over_zero"]) for row in here], 90)))
     image = None
-    for axes, epsilon in zip(panels, epsilons, strict=True):
+    for axes, epsilon in zip(grid, epsilons, strict=True):
         gains = np.array([[by[epsilon, name, target]["over_zero"] for target in targets] for name in names])
         image = axes.imshow(gains, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
         for i, name in enumerate(names):
@@ -57,13 +49,13 @@ def plot_matrix(rows: list[Row], path: Path) -> None:
         axes.tick_params(length=0)
         axes.set_title(f"epsilon {epsilon:g}", loc="left", fontsize=10)
         axes.set_ylabel("trained on")
-    bar = figure.colorbar(image, ax=list(panels), shrink=0.8, extend="both")
+    bar = figure.colorbar(image, ax=list(grid), shrink=0.8, extend="both")
     bar.set_label("points above the zero-weight protector")
     figure.suptitle(
         "Test accuracy in % (quadratic: % of the starting loss removed), ± standard error of the gain over zero",
         fontsize=11,
     )
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_lines(rows: list[Row], study: str, path: Path) -> None:
@@ -71,8 +63,8 @@ def plot_lines(rows: list[Row], study: str, path: Path) -> None:
     here = [row for row in rows if row["study"] == study]
     over = "horizon" if study == "horizon" else "epsilon"
     targets, names = _unique(here, "target"), _unique(here, "protector")
-    figure = _figure(9.5, 4.2)
-    for axes, target in zip(figure.subplots(1, len(targets), squeeze=False)[0], targets, strict=True):
+    figure, grid = panels(9.5, 4.2, 1, len(targets), squeeze=False, grid=False)
+    for axes, target in zip(grid[0], targets, strict=True):
         for number, name in enumerate(names):
             line = sorted(
                 (row[over], row["over_zero"], row["over_zero_error"])
@@ -89,23 +81,20 @@ def plot_lines(rows: list[Row], study: str, path: Path) -> None:
             low, high, color="#eeeeee", zorder=0, label=f"seen in training{' by narrow' * (over == 'epsilon')}"
         )
         axes.set_xscale("log")
-        ticks = sorted({row[over] for row in here})
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
+        values = sorted({row[over] for row in here})
+        ticks(axes, values)
         axes.set_xlabel("number of steps T" if over == "horizon" else "epsilon")
         axes.set_title(target, loc="left", fontsize=10)
-        _plain(axes)
     first = figure.axes[0]
     first.set_ylabel("points above the zero-weight protector")
-    figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
+    legend_below(figure, first, 4)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_variants(rows: list[Row], path: Path) -> None:
     """What each change does to accuracy and loss, paired with the full protector, and what the schedules ask for."""
     names, epsilons = _unique(rows, "variant"), sorted(_unique(rows, "epsilon"))
-    figure = _figure(12, 1.4 + 0.36 * len(names))
-    accuracy, loss, asked = figure.subplots(1, 3, sharey=True)
+    figure, (accuracy, loss, asked) = panels(12, 1.4 + 0.36 * len(names), 1, 3, sharey=True, grid=False)
     for number, epsilon in enumerate(epsilons):
         here = {row["variant"]: row for row in rows if row["epsilon"] == epsilon}
         at = np.arange(len(names)) + 0.22 * (number - (len(epsilons) - 1) / 2)
@@ -126,19 +115,19 @@ def plot_variants(rows: list[Row], path: Path) -> None:
         axes.axvline(100 if axes is asked else 0, color="#999999", linewidth=1)
         axes.grid(axis="y", color="#eeeeee")
         axes.set_axisbelow(True)
-        _plain(axes)
     asked.axvspan(95, 105, color="#e4f0e4", zorder=0)
     accuracy.set_yticks(range(len(names)), names)
     accuracy.invert_yaxis()
-    figure.legend(*accuracy.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=120)
+    legend_below(figure, accuracy, 4)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_denoising(rows: list[Row], path: Path) -> None:
     """How near the released gradient, its running average and the steps are to the noise-free gradient, per step."""
     epsilons = sorted(_unique(rows, "epsilon"))
-    figure = _figure(max(7.5, 3.6 * len(epsilons) + 0.6), 5.6)
-    panels = figure.subplots(2, len(epsilons), squeeze=False, sharex=True, sharey="row")
+    figure, grid = panels(
+        max(7.5, 3.6 * len(epsilons) + 0.6), 5.6, 2, len(epsilons), squeeze=False, sharex=True, sharey="row", grid=False
+    )
     lines = (
         ("full", "released", "#b5541c", "-", "released gradient"),
         ("full", "average", "#3a7d44", "-", "its running average"),
@@ -146,39 +135,37 @@ def plot_denoising(rows: list[Row], path: Path) -> None:
         ("zero", "step", COLOURS["zero"], "--", "step with zero weights"),
     )
     for column, epsilon in enumerate(epsilons):
-        for row_of_panels, what in zip(panels, ("cosine", "error"), strict=True):
+        for row_of_panels, what in zip(grid, ("cosine", "error"), strict=True):
             for name, stand_in, colour, style, label in lines:
                 _band(row_of_panels[column], rows, name, epsilon, f"{stand_in}_{what}", colour, style, label)
-            _plain(row_of_panels[column])
-        panels[0][column].set_title(f"epsilon {epsilon:g}", loc="left", fontsize=10)
-        panels[1][column].set_xlabel("step")
-        panels[1][column].axhline(1, color="#cccccc", linewidth=1, zorder=0)
-    panels[0][0].set_ylabel("cosine with the\nnoise-free gradient")
-    panels[1][0].set_ylabel("relative error,\nscaled best for the run")
+        grid[0][column].set_title(f"epsilon {epsilon:g}", loc="left", fontsize=10)
+        grid[1][column].set_xlabel("step")
+        grid[1][column].axhline(1, color="#cccccc", linewidth=1, zorder=0)
+    grid[0][0].set_ylabel("cosine with the\nnoise-free gradient")
+    grid[1][0].set_ylabel("relative error,\nscaled best for the run")
     many = 4 if len(epsilons) > 2 else 2
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=many, frameon=False)
-    figure.savefig(path, dpi=120)
+    legend_below(figure, grid[0][0], many)
+    save_figure(figure, path, dpi=120)
 
 
 def plot_influence(rows: list[Row], path: Path) -> None:
     """d f_T / d log sigma_t of each step, above what the schedules spend there."""
     epsilons = sorted(_unique(rows, "epsilon"))
-    figure = _figure(max(7.5, 3.6 * len(epsilons) + 0.6), 5.6)
-    panels = figure.subplots(2, len(epsilons), squeeze=False, sharex=True)
+    figure, grid = panels(
+        max(7.5, 3.6 * len(epsilons) + 0.6), 5.6, 2, len(epsilons), squeeze=False, sharex=True, grid=False
+    )
     for column, epsilon in enumerate(epsilons):
         for name, style, label in (("full", "-", "learned"), ("zero", "--", "zero weights (equal noise)")):
-            _band(panels[0][column], rows, name, epsilon, "influence", COLOURS[name], style, label, 100)
-            _band(panels[1][column], rows, name, epsilon, "spend", COLOURS[name], style, label, 100)
-        panels[0][column].axhline(0, color="#cccccc", linewidth=1, zorder=0)
-        panels[0][column].set_title(f"epsilon {epsilon:g}", loc="left", fontsize=10)
-        panels[1][column].set_xlabel("step")
-        panels[1][column].set_ylim(bottom=0)
-        for axes in panels[:, column]:
-            _plain(axes)
-    panels[0][0].set_ylabel("influence of the noise\n$\\partial f_T / \\partial \\log \\sigma_t$, % of the start")
-    panels[1][0].set_ylabel("spent at the step,\n% of the budget")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    figure.savefig(path, dpi=120)
+            _band(grid[0][column], rows, name, epsilon, "influence", COLOURS[name], style, label, 100)
+            _band(grid[1][column], rows, name, epsilon, "spend", COLOURS[name], style, label, 100)
+        grid[0][column].axhline(0, color="#cccccc", linewidth=1, zorder=0)
+        grid[0][column].set_title(f"epsilon {epsilon:g}", loc="left", fontsize=10)
+        grid[1][column].set_xlabel("step")
+        grid[1][column].set_ylim(bottom=0)
+    grid[0][0].set_ylabel("influence of the noise\n$\\partial f_T / \\partial \\log \\sigma_t$, % of the start")
+    grid[1][0].set_ylabel("spent at the step,\n% of the budget")
+    legend_below(figure, grid[0][0], 2)
+    save_figure(figure, path, dpi=120)
 
 
 def _band(
@@ -191,14 +178,12 @@ def _band(
     steps = [row["step"] for row in here]
     means = factor * np.array([row[what] for row in here])
     errors = factor * np.array([row[f"{what}_standard_error"] for row in here])
-    axes.plot(steps, means, color=colour, linestyle=style, label=label)
-    axes.fill_between(steps, means - errors, means + errors, color=colour, alpha=0.2, linewidth=0)
+    band(axes, steps, means - errors, means, means + errors, color=colour, linestyle=style, label=label)
 
 
 def plot_memory(rows: list[Row], path: Path) -> None:
     """Peak memory of one meta-update over the unroll length."""
-    figure = _figure(6, 4)
-    axes = figure.subplots()
+    figure, axes = panels(6, 4, grid=False)
     looks = {"lagrangian": ("#b5541c", "o", "full unroll"), "batch_lagrangian": ("#0b6e99", "s", "batches of 20 steps")}
     for form, (colour, marker, label) in looks.items():
         line = sorted((row["steps"], row["megabytes"]) for row in rows if row["form"] == form)
@@ -209,5 +194,4 @@ def plot_memory(rows: list[Row], path: Path) -> None:
     axes.set_ylabel("memory that one meta-update adds, MB")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
-    _plain(axes)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)

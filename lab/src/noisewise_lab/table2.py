@@ -50,7 +50,7 @@ PAPER_SETTINGS: dict[tuple[str, float], dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class Table2Cell:
     """One cell of the table, one repeat of it."""
 
     dataset: str
@@ -60,7 +60,7 @@ class Cell:
     repeat: int
 
 
-def cells(datasets: Iterable[Table], methods: Iterable[str], repeats: int) -> Iterator[Cell]:
+def cells(datasets: Iterable[Table], methods: Iterable[str], repeats: int) -> Iterator[Table2Cell]:
     names = list(methods)
     for table in datasets:
         losses, epsilons = (("squared",), (0.3, 0.7)) if table.regression else (("hinge", "squared"), (0.1, 0.5))
@@ -68,17 +68,17 @@ def cells(datasets: Iterable[Table], methods: Iterable[str], repeats: int) -> It
             for epsilon in epsilons:
                 for method in names:
                     for repeat in range(repeats):
-                        yield Cell(table.name, loss, epsilon, method, repeat)
+                        yield Table2Cell(table.name, loss, epsilon, method, repeat)
 
 
-def method_of(cell: Cell) -> Method:
+def method_of(cell: Table2Cell) -> Method:
     """The method with its defaults; ``ppsgd_paper`` is ppsgd with the paper's accounting and settings in hindsight."""
     if cell.method == "ppsgd_paper":
         return registry()["ppsgd"](**AS_PUBLISHED, **PAPER_SETTINGS[cell.loss, cell.epsilon])
     return registry()[cell.method]()
 
 
-def loss_of(cell: Cell, table: Table, method: Method) -> Loss | None:
+def loss_of(cell: Table2Cell, table: Table, method: Method) -> Loss | None:
     """The loss of the cell as the method can take it: the Huberised hinge where smoothness is needed; None if neither."""
     if cell.loss == "squared":
         return Squared(signs=not table.regression) if "squared" in method.losses else None
@@ -87,7 +87,7 @@ def loss_of(cell: Cell, table: Table, method: Method) -> Loss | None:
     return HuberHinge(0.5) if "huber_hinge" in method.losses else None
 
 
-def run_cell(cell: Cell, table: Table) -> float | None:
+def run_cell(cell: Table2Cell, table: Table) -> float | None:
     """Accuracy or mean squared error on the test rows of one repeat; None where the method has no such loss."""
     method = method_of(cell)
     loss = loss_of(cell, table, method)
@@ -110,7 +110,7 @@ def run_cell(cell: Cell, table: Table) -> float | None:
     return float(((scores > 0) == (y[test_rows] > 0)).float().mean())
 
 
-def timed_cell(cell: Cell, table: Table) -> dict[str, Any]:
+def timed_cell(cell: Table2Cell, table: Table) -> dict[str, Any]:
     torch.set_num_threads(1)
     started = time.perf_counter()
     try:
@@ -167,10 +167,10 @@ class Store:
                 self.done[row["key"]] = row
 
     @staticmethod
-    def key(cell: Cell) -> str:
+    def key(cell: Table2Cell) -> str:
         return f"{cell} {method_of(cell)!r}"
 
-    def add(self, cell: Cell, row: dict[str, Any]) -> None:
+    def add(self, cell: Table2Cell, row: dict[str, Any]) -> None:
         row = {"key": self.key(cell), **row}
         self.done[row["key"]] = row
         with self.path.open("a", encoding="utf-8") as file:

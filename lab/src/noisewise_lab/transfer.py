@@ -22,15 +22,15 @@ from torch import Tensor
 
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
-from noisewise.data.basis import BASIS_SHARE, LENGTH_SHARE, deflating
-from noisewise.learned import zoo
 from noisewise.learned.meta import Recipe, Training
-from noisewise.learned.protector import Design, protector, zero_weights
-from noisewise.learned.tasks import Source, Tasks
-from noisewise.learned.unroll import Task, advance, start
+from noisewise.learned.tasks import Tasks, TaskSource
+from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.losses import loss_named
 from noisewise.models import Linear
-from noisewise.protect.projectors import DebiasedMomentum
+from noisewise.protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, protector, zero_weights
+from noisewise.protect.optimizers import DebiasedMomentum
 from noisewise.protect.protector import Protector, by_hand, finished
 
 from .l2p_data import PRIVATE_PAIR, problem
@@ -65,7 +65,7 @@ class Lesson:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TransferCell:
     """One protector on one private task; ``epochs`` says how long it was trained, 0 for a reference."""
 
     study: str
@@ -79,17 +79,19 @@ class Cell:
 
 def distributions(folder: Path, rows: int = 1000) -> dict[str, Tasks]:
     """What each protector learns from, by its name."""
-    adult = Source("table", "a9a.parquet", where={"split": "train"}, columns=(10, 123), rescale=(0.3, 1.0), basis=1.0)
-    bank = Source("table", "bank_lee_kifer.parquet", columns=(8, 32), rescale=(0.3, 1.0), basis=1.0)
-    images = Source("images", "mnist.npz", without=PRIVATE_PAIR, columns=(60, 300), basis=1.0)
-    made, census = Source("gaussian", basis=1.0), Source("census", basis=1.0)
+    adult = TaskSource(
+        "table", "a9a.parquet", where={"split": "train"}, columns=(10, 123), rescale=(0.3, 1.0), basis=1.0
+    )
+    bank = TaskSource("table", "bank_lee_kifer.parquet", columns=(8, 32), rescale=(0.3, 1.0), basis=1.0)
+    images = TaskSource("images", "mnist.npz", without=PRIVATE_PAIR, columns=(60, 300), basis=1.0)
+    made, census = TaskSource("gaussian", basis=1.0), TaskSource("census", basis=1.0)
     hinge = tuple(replace(source, losses=("hinge",)) for source in (adult, bank, made))
     all_of = partial(Tasks, rows=rows, folder=folder, delta=DELTA)
     return {
         "tables": all_of("tables", (adult, bank)),
         "digits": all_of("digits", (images,)),
         "generated": all_of("generated", (made, census)),
-        "quadratics": all_of("quadratics", (Source("quadratic", losses=("squared",), basis=1.0),)),
+        "quadratics": all_of("quadratics", (TaskSource("quadratic", losses=("squared",), basis=1.0),)),
         "svm": all_of("svm", hinge),
         "narrow": all_of("narrow", (adult, bank), epsilon=NARROW),
     }
@@ -110,7 +112,7 @@ def learn(path: Path, tasks: Tasks, design: Design, recipe: Recipe) -> Row:
     ranges = {"size": tasks.size, "dimension": (1, 1e6), "epsilon": tasks.epsilon, "horizon": tasks.horizon}
     header = {"name": path.stem, "horizon": training.horizon, "ranges": {k: list(v) for k, v in ranges.items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    zoo.save(path, training.weights, training.design, header)
+    zoo.save_protector(path, training.weights, training.design, header)
     return {"objective": float(np.mean(last)), "seconds": time.perf_counter() - started}
 
 
@@ -140,17 +142,17 @@ def part_named(name: str, epochs: int, shelf: Path) -> Protector:
         return protector(zero_weights(Design()), Design())
     if name == "momentum":
         return by_hand(DebiasedMomentum(MOMENTUM_RATE))
-    return zoo.load(shelf / Lesson(name, epochs).file).protector()
+    return zoo.load_protector(shelf / Lesson(name, epochs).file).protector()
 
 
 @lru_cache(maxsize=3)
 def private_task(
     target: str, folder: Path, epsilon: float, horizon: int, repeat: int
-) -> tuple[Task, tuple[Tensor, Tensor] | None]:
+) -> tuple[PublicTask, tuple[Tensor, Tensor] | None]:
     """A private task as its own run would meet it, and rows to test on; where there are none, the loss counts."""
     rng = np.random.default_rng([repeat, 7])
     if target == "quadratic":
-        made = Tasks("quadratic", (Source("quadratic", losses=("squared",), columns=(60, 60), basis=1.0),),
+        made = Tasks("quadratic", (TaskSource("quadratic", losses=("squared",), columns=(60, 60), basis=1.0),),
                      epsilon=(epsilon, epsilon), size=(30000, 30000), delta=DELTA, rows=4000)  # fmt: skip
         task = made.draw(rng, horizon=horizon)
         return task._replace(mu=_budgets(epsilon)), None
@@ -165,7 +167,7 @@ def private_task(
     basis = deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2).astype(np.float32)
     model = Linear(X.shape[1], loss_named("hinge" if target.endswith("hinge") else "logistic"))
     curator = PublicCurator(torch.from_numpy(X @ basis), torch.from_numpy(found.train.y), model=model, seed=0)
-    task = Task(target, curator, float(len(X)), _budgets(epsilon), horizon)
+    task = PublicTask(target, curator, float(len(X)), _budgets(epsilon), horizon)
     return task, (torch.from_numpy(X_test @ basis), torch.from_numpy(found.test.y))
 
 
@@ -178,7 +180,7 @@ def _unit(X: NDArray[np.float32]) -> NDArray[np.float32]:
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def apply(cell: Cell, folder: Path, shelf: Path) -> Row:
+def apply(cell: TransferCell, folder: Path, shelf: Path) -> Row:
     """Test accuracy and final training loss, means of the copies; ``score`` is what a study compares.
 
     The score is in points of 100: accuracy, or for a regression the share of the starting loss that was removed.
@@ -197,7 +199,7 @@ def apply(cell: Cell, folder: Path, shelf: Path) -> Row:
     return {"accuracy": right, "loss": loss, "score": score, "seconds": time.perf_counter() - started}
 
 
-def cells(epochs: int, repeats: int, *, quick: bool = False) -> list[Cell]:
+def cells(epochs: int, repeats: int, *, quick: bool = False) -> list[TransferCell]:
     """The matrix, then fewer columns, other horizons, other budgets; cells that share a task stand together."""
     everyone, some = (*PROTECTORS, *REFERENCES), ("tables", "narrow", *REFERENCES)
     epsilons = EPSILONS[1:2] if quick else EPSILONS
@@ -208,7 +210,7 @@ def cells(epochs: int, repeats: int, *, quick: bool = False) -> list[Cell]:
     wanted += [("horizon", everyone, target, 0.1, T) for target in (TARGETS[0], TARGETS[3]) for T in horizons]
     wanted += [("budget", some, target, e, HORIZON) for target in (TARGETS[0], TARGETS[3]) for e in budgets]
     return [
-        Cell(study, name, target, epsilon, horizon, repeat, 0 if name in REFERENCES else epochs)
+        TransferCell(study, name, target, epsilon, horizon, repeat, 0 if name in REFERENCES else epochs)
         for study, names, target, epsilon, horizon in wanted
         for repeat in range(repeats)
         for name in names

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .bounds import epsilon_bound
+from .error_bounds import epsilon_bound
 from .transcript import SCORES
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def confirm(audit: Audit, fresh: Fresh) -> Audit:
     bound = 0.0
     for look in LOOKS:
         until = look * audit.trials
-        without, with_it = told(fresh(seen, until), audit.score)
+        without, with_it = scores_named(fresh(seen, until), audit.score)
         fp, fn, seen = fp + int((without > audit.threshold).sum()), fn + int((with_it <= audit.threshold).sum()), until
         bound = max(bound, epsilon_bound(audit.interval, fp, fn, seen, audit.delta, 1 - LEVEL / len(LOOKS)))
         if bound > audit.claimed:
@@ -70,7 +70,7 @@ def confirm(audit: Audit, fresh: Fresh) -> Audit:
     return replace(audit, confirmation=Confirmation(bound > audit.claimed, bound, 1 - LEVEL, 2 * seen, fp, fn, seen))
 
 
-def told(scores: Floats, score: str) -> Floats:
+def scores_named(scores: Floats, score: str) -> Floats:
     """(2 worlds, runs): the score of this name; one with a minus in front speaks for the record where it is small."""
     name = score.removeprefix("- ")
     values: Floats = scores[:, :, SCORES.index(name)]

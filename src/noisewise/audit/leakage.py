@@ -151,11 +151,11 @@ def leakage(
                 model, theta, rows[number], labels[number], clip=clip, noise_multiplier=level,
                 seed=seed + len(found),
             )  # fmt: skip
-            guess, told = invert_gradient(
+            guess, label_guess = invert_gradient(
                 model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=seed + len(found)
             )
             shown = _shown(guess, intercept)
-            found.append(Recovered(number, float(level), truth, shown, float(labels[number]), told))
+            found.append(Recovered(number, float(level), truth, shown, float(labels[number]), label_guess))
             if progress is not None:
                 progress(len(found), len(rows) * len(noise_multipliers))
     nothing = np.full(len(found[0].truth), 0.5) if blind is None else np.asarray(blind, dtype=float)
@@ -185,10 +185,12 @@ def invert_gradient(
     seed: int = 0,
 ) -> tuple[Tensor, float]:
     """The row and the label behind a released gradient, as far as the attack can tell."""
-    told = inferred_label(model, released)
+    label_guess = inferred_label(model, released)
     if attack == "closed":
-        return closed_form(model, released), told
-    return _deep(model, theta.double(), released, clip=clip, label=label, told=told, steps=steps, seed=seed)
+        return closed_form(model, released), label_guess
+    return _deep(
+        model, theta.double(), released, clip=clip, label=label, label_guess=label_guess, steps=steps, seed=seed
+    )
 
 
 def inferred_label(model: Model, released: Tensor) -> float:
@@ -224,7 +226,7 @@ def closed_form(model: Model, released: Tensor) -> Tensor:
 
 
 def _deep(
-    model: Model, theta: Tensor, released: Tensor, *, clip: float, label: str, told: float, steps: int, seed: int
+    model: Model, theta: Tensor, released: Tensor, *, clip: float, label: str, label_guess: float, steps: int, seed: int
 ) -> tuple[Tensor, float]:
     """Match the released gradient with a dummy record's, by L-BFGS from a few random starts; the best match wins."""
     best: tuple[float, Tensor, float] | None = None
@@ -234,8 +236,8 @@ def _deep(
         free = [row.requires_grad_(True)]
         if label == "optimise":
             free.append(torch.zeros(model.outputs, dtype=torch.float64, requires_grad=True))
-        score = _descend(model, theta, released, clip, free, told, steps)
-        guessed = float(free[1].detach().argmax()) if label == "optimise" else told
+        score = _descend(model, theta, released, clip, free, label_guess, steps)
+        guessed = float(free[1].detach().argmax()) if label == "optimise" else label_guess
         if best is None or score < best[0]:
             best = (score, free[0].detach(), guessed)
         if score < 1e-9:
@@ -245,7 +247,7 @@ def _deep(
 
 
 def _descend(
-    model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], told: float, steps: int
+    model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], label_guess: float, steps: int
 ) -> float:
     unit = float(released.square().sum().clamp(min=1e-30))
     optimizer = torch.optim.LBFGS(
@@ -255,7 +257,7 @@ def _descend(
 
     def distance() -> Tensor:
         soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None
-        return (_clipped_gradient(model, theta, free[0], told, soft, clip) - released).square().sum() / unit
+        return (_clipped_gradient(model, theta, free[0], label_guess, soft, clip) - released).square().sum() / unit
 
     def closure() -> float:
         optimizer.zero_grad()

@@ -3,7 +3,7 @@
 Half of the runs use the data set without the canary, half the one with it. Every run is scored by what it released. On
 the first half of the runs of each world a score, a threshold and a kind of interval are chosen, those that would give the
 largest bound; on the second half, which had no part in the choice, the errors of that test are counted and turned into
-the bound (:mod:`noisewise.audit.bounds`). So the confidence is what it says, however many scores and thresholds were
+the bound (:mod:`noisewise.audit.error_bounds`). So the confidence is what it says, however many scores and thresholds were
 tried. A bound above the claim is an alarm; it is called a violation when fresh runs confirm it
 (:mod:`noisewise.audit.confirm`).
 """
@@ -27,9 +27,9 @@ from ..curator.facts import facts_of
 from ..events import Adjacency, Gaussian
 from ..methods import Method, method_named
 from ..train import Records, train
-from .bounds import KINDS, epsilon_at, epsilon_bound, strength
 from .canaries import Neighbours, worst_case
-from .confirm import LOOKS, Confirmation, confirm, told
+from .confirm import LOOKS, Confirmation, confirm, scores_named
+from .error_bounds import KINDS, epsilon_at, epsilon_bound, strength
 from .transcript import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
@@ -169,9 +169,9 @@ def judged(
     An alarm of it is not confirmed yet.
     """
     delta = budget.delta
-    number, sign, threshold, kind = chosen(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
+    number, sign, threshold, kind = best_test(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
     score = SCORES[number] if sign > 0 else f"- {SCORES[number]}"
-    without, with_it = told(second, score)
+    without, with_it = scores_named(second, score)
     trials = second.shape[1]
     fp, fn = int((without > threshold).sum()), int((with_it <= threshold).sum())
     bounds = {name: epsilon_bound(name, fp, fn, trials, delta, confidence) for name in KINDS}
@@ -195,7 +195,7 @@ def judged(
     )
 
 
-def chosen(scores: Floats, delta: float, confidence: float, kinds: tuple[str, ...]) -> tuple[int, float, float, str]:
+def best_test(scores: Floats, delta: float, confidence: float, kinds: tuple[str, ...]) -> tuple[int, float, float, str]:
     """The score, its sign, the threshold and the kind of bound that do best on these runs.
 
     The plain scores are judged at a far stricter level than the likelihood ratio, so that they win by being right, as they

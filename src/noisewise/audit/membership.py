@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from .. import _validate
-from .roc import RATES, Allowed, Curve, Point, Rate, advantage, allowed_by, point, roc
+from .roc import RATES, Allowed, Curve, Point, Rate, allowed_by, membership_advantage, point, roc
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -60,13 +60,13 @@ class Membership:
     def verdict(self) -> str:
         """The outcome in words."""
         got = self.advantage
-        told = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
+        gained = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
         if self.allowed is None:
-            found = "members can be told from others" if got.low > 0 else "members were not told from others"
-            return f"no promise to compare with; {found}: {told}"
+            outcome = "members can be told from others" if got.low > 0 else "members were not told from others"
+            return f"no promise to compare with; {outcome}: {gained}"
         if self.violates:
-            return f"VIOLATION: the attack beats what (epsilon, delta) allows: {told}"
-        return f"no violation found: {told}, allowed {self.allowed.advantage:.3f}"
+            return f"VIOLATION: the attack beats what (epsilon, delta) allows: {gained}"
+        return f"no violation found: {gained}, allowed {self.allowed.advantage:.3f}"
 
     def to_dict(self, *, curve: bool = True) -> dict[str, Any]:
         """Plain data, with or without the whole curve."""
@@ -115,7 +115,7 @@ def judge(
         attack=attack,
         curve=curve,
         auc=curve.auc,
-        advantage=advantage(members, non_members, confidence=confidence, seed=seed),
+        advantage=membership_advantage(members, non_members, confidence=confidence, seed=seed),
         points=points,
         members=len(members),
         non_members=len(non_members),
@@ -198,11 +198,11 @@ def membership_game(
     fit, rng, total = trainer(train, classes_of(train, y)), np.random.default_rng(seed), len(y)
     needed = shadows if any(attack != "loss" for attack in attacks) else 0
 
-    def told(done: int, _: int) -> None:
+    def report(done: int, _: int) -> None:
         if progress is not None:
             progress(done, needed + targets)
 
-    trained = train_shadows(fit, X, y, count=needed, seed=seed + 1, progress=told) if needed else None
+    trained = train_shadows(fit, X, y, count=needed, seed=seed + 1, progress=report) if needed else None
     scores: dict[str, list[Floats]] = {attack: [] for attack in attacks}
     masks: list[Bools] = []
     for number in range(targets):
@@ -213,7 +213,7 @@ def membership_game(
         masks.append(inside)
         for attack in attacks:
             scores[attack].append(candidate_scores(attack, model, X, y, trained))
-        told(needed + number + 1, 0)
+        report(needed + number + 1, 0)
     inside = np.concatenate(masks)
     pooled = {attack: np.concatenate(parts) for attack, parts in scores.items()}
     return {
@@ -269,7 +269,7 @@ def train_shadows(
         rows = (_rows(X, mask), _rows(y, mask))
         if background is not None:
             rows = (_stack(rows[0], background[0]), _stack(rows[1], background[1]))
-        features.append(describe(fit(*rows, int(rng.integers(2**31))), X, y))
+        features.append(signals_of(fit(*rows, int(rng.integers(2**31))), X, y))
         if progress is not None:
             progress(number + 1, count)
     stacked = np.stack(features)
@@ -278,7 +278,7 @@ def train_shadows(
 
 def candidate_scores(attack: str, model: Any, X: Any, y: Any, shadows: Shadows | None) -> Floats:
     """The score of every candidate, higher for "was a member"."""
-    seen = describe(model, X, y)
+    seen = signals_of(model, X, y)
     if attack == "loss":
         return seen[:, 0]  # the loss is a falling function of it
     if shadows is None:
@@ -336,7 +336,7 @@ def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes:
     return scores
 
 
-def describe(model: Any, X: Any, y: Any) -> Floats:
+def signals_of(model: Any, X: Any, y: Any) -> Floats:
     """What a model says about each row: its logit-scaled confidence in the label first, then the shape of its answer.
 
     log(p_y / (1 - p_y)) for probabilities; the margin for scores without them; minus the absolute error for a

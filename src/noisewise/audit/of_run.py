@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from .. import runs
 from ..events import Adjacency
 from ..methods import Method, registry
-from .lower_bound import Audit
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,3 @@ def claim_of(statement: Mapping[str, Any]) -> Claim:
         loss=loss if loss in kind.losses else None,
         size_is_public=statement["size"] == "public",
     )
-
-
-def claim_of_run(folder: str | Path) -> Claim:
-    """The claim of a run folder whose seal holds."""
-    return claim_of(runs.load(folder).statement.data)
-
-
-def record(folder: str | Path, audit: Audit) -> None:
-    """Add the audit to the folder's audit.json and seal the folder again."""
-    runs.append(folder, "audit.json", {**audit.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")})

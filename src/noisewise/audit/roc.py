@@ -9,9 +9,8 @@ References: Kairouz, Oh & Viswanath 2015 (the region of (epsilon, delta)); Dong,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from .. import _validate
 from ..accounting.gdp import mu_of
-from .bounds import upper_bound
-
-if TYPE_CHECKING:
-    from ..statement import Statement
+from .error_bounds import upper_bound
 
 Floats = NDArray[np.float64]
 RATES = (0.001, 0.01, 0.1)
@@ -70,8 +66,8 @@ class Allowed:
         return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, "advantage": self.advantage}
 
 
-def allowed_by(statement: Statement | Mapping[str, Any] | None) -> Allowed | None:
-    """What the promise of a statement allows; None without a promise. A run priced by GDP has the GDP curve too.
+def allowed_by(statement: Any) -> Allowed | None:
+    """What the promise of a statement, or of its data, allows; None without a promise. A run priced by GDP has the GDP curve too.
 
     A simulation is held to what its private twin would promise.
     """
@@ -179,7 +175,7 @@ def point(
     )
 
 
-def advantage(members: Floats, non_members: Floats, *, confidence: float, seed: int) -> Rate:
+def membership_advantage(members: Floats, non_members: Floats, *, confidence: float, seed: int) -> Rate:
     """TPR - FPR at the threshold that is best on one half of the candidates, measured on the other half.
 
     The interval joins two Clopper-Pearson intervals, each missed half as often.

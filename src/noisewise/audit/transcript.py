@@ -119,7 +119,7 @@ class Witness:
 
 
 class Watched(Asking):
-    """A curator whose answers the witness hears; everything else is the curator's own."""
+    """A curator whose answers the witness sees; everything else is the curator's own."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
         self._curator, self._witness = curator, witness
@@ -139,11 +139,11 @@ class Watched(Asking):
         if asked.name == "choose":
             self._witness.chosen(int(answer.value), centres, answer.noise_std, sampling)
             return answer
-        heard, std = asked.flat(answer, facts, how), how.noise * how.unit(*asked.moves(how))
+        released, std = asked.flat(answer, facts, how), how.noise * how.unit(*asked.moves(how))
         if asked.name == "gradient":
-            self._witness.gradient(heard, centres, std, sampling)
+            self._witness.gradient(released, centres, std, sampling)
         else:
-            self._witness.noised(heard, centres, std, sampling)
+            self._witness.noised(released, centres, std, sampling)
         return answer
 
     def last_iterate(self, walk: Descent | OnePass) -> Answer:
@@ -187,7 +187,7 @@ class Watched(Asking):
 
 
 class Overheard(Method):
-    """The method under audit: the same in everything, but its curator's answers are heard.
+    """The method under audit: the same in everything, but a witness sees its curator's answers.
 
     ``terms`` and ``state`` are given when what the method does before the first question was worked out beforehand.
     """

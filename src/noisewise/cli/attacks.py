@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from ..show.progress import bar
 from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def membership(
     import numpy as np
 
     from ..audit.membership import membership_game
-    from ..audit.pictures import plot_roc
+    from ..audit.plots import plot_roc
 
     pictures = load_pictures(data, rows, seed)
     rng = np.random.default_rng(seed)
@@ -146,7 +146,7 @@ def membership(
     }
     found: dict[str, dict[str, Membership]] = {}
     for name, estimator in kinds.items():
-        with watched(f"models {name}") as progress:
+        with bar(f"models {name}") as progress:
             found[name] = membership_game(
                 estimator, pictures.X, y, targets=targets, shadows=shadows, seed=seed, progress=progress
             )
@@ -200,17 +200,20 @@ def _finished(
 ) -> None:  # fmt: skip
     if members is None or non_members is None:
         raise ValueError("--run needs --members FILE and --non-members FILE")
-    from ..audit.pictures import plot_roc
-    from ..estimators.finished import audit_run, read_rows
+    from .. import runs
+    from ..audit.plots import plot_roc
+    from ..estimators import load
+    from ..estimators.finished import attack_run, entry, read_table
 
-    with watched("shadow models") as progress:
-        result = audit_run(
-            run, read_rows(members), read_rows(non_members), target=target, attack=method, shadows=shadows,
-            record=public, seed=seed, progress=progress,
+    with bar("shadow models") as progress:
+        result = attack_run(
+            load(run), read_table(members), read_table(non_members), target=target, attack=method,
+            shadows=shadows, seed=seed, progress=progress,
         )  # fmt: skip
     if public:
         from ..report.page import refresh
 
+        runs.append(run, "audit.json", entry(result))
         refresh(run)
     path = out / "attack-membership-run.png"
     plot_roc({run.name: {result.attack: result}}, path, title=f"Membership inference on {run.name}")
@@ -249,7 +252,7 @@ def leakage(
     import numpy as np
 
     from ..audit.leakage import leakage as attack_gradients
-    from ..audit.pictures import plot_leakage
+    from ..audit.plots import plot_leakage
     from ..data.preprocess import Scaling
     from ..losses import Softmax
     from ..models import MLP, Linear
@@ -260,7 +263,7 @@ def leakage(
     width = pictures.X.shape[1]
     scaling = Scaling(np.zeros(width), np.full(width, pictures.top), unit_rows=True)
     model = MLP((width + 1, hidden, 10), Softmax()) if hidden else Linear(width + 1, Softmax(), 10)
-    with watched("gradients") as progress:
+    with bar("gradients") as progress:
         found = attack_gradients(
             model, model.start(), scaling(pictures.X[chosen]), pictures.y[chosen], attack=method,
             noise_multipliers=levels, clip=clip, label=label, seed=seed, progress=progress,
@@ -310,7 +313,7 @@ def inversion(
 
     from ..audit.inversion import class_means, with_a_class_of_one
     from ..audit.inversion import inversion as invert
-    from ..audit.pictures import plot_inversion
+    from ..audit.plots import plot_inversion
 
     budgets = _numbers("epsilons", epsilons)
     pictures = load_pictures(data, rows, seed)
@@ -325,7 +328,7 @@ def inversion(
         for epsilon in budgets
     }
     found, table = {}, []
-    with watched("models") as progress:
+    with bar("models") as progress:
         for name, model in models.items():
             model.fit(X, y)
             found[name] = invert(model, compare=(X, y), shape=pictures.shape)
@@ -371,14 +374,3 @@ def _numbers(name: str, text: str) -> list[float]:
     if not all(0 <= value < float("inf") for value in values):
         raise ValueError(f"--{name} is {text!r}; pass finite numbers >= 0")
     return values
-
-
-@contextmanager
-def watched(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, gone when done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..show.progress import bar
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 
 EPSILON, DELTA = 1.0, 1e-5
 Jobs = Annotated[int, typer.Option(min=1, help="Processes.")]
-
-
-@contextmanager
-def _bar(text: str) -> Iterator[Callable[..., None]]:
-    """A bar on standard error that is told (done, total) and, when that changes, what is being done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        task = progress.add_task(text, total=None)
-        yield lambda done, total, text=None: progress.update(task, completed=done, total=total, description=text)
 
 
 @app.command()
@@ -61,12 +51,13 @@ def audit(
     if folder is not None:
         if any(value is not None for value in (epsilon, delta, adjacency, steps, loss)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
-        from ..audit.of_run import claim_of_run
+        from .. import runs as folders
+        from ..audit.of_run import claim_of
 
-        claim = claim_of_run(folder)
+        claim = claim_of(folders.load(folder).statement.data)
     else:
         claim = _claim(target, epsilon, delta, adjacency, steps, loss)
-    with _bar(f"auditing {claim.method.name}") as report:
+    with bar(f"auditing {claim.method.name}") as report:
         found = epsilon_lower_bound(
             claim.method,
             epsilon=claim.epsilon,
@@ -76,18 +67,19 @@ def audit(
             confidence=confidence,
             seed=seed,
             jobs=jobs,
-            progress=lambda done, total: report(done, total, "confirming an alarm" if total > runs else None),
+            progress=lambda done, total: report(done, total, "confirming an alarm" * (total > runs)),
             loss=claim.loss,
             size_is_public=claim.size_is_public,
         )
     if folder is not None:
-        from ..audit.of_run import record
         from ..report.page import refresh
 
-        record(folder, found)
+        folders.append(
+            folder, "audit.json", {**found.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+        )
         refresh(folder)
     if plot is not None:
-        from ..audit.score_plot import plot_audit
+        from ..audit.plots import plot_audit
 
         plot_audit(found, plot)
     power = _power(found)

@@ -65,7 +65,7 @@ def compare(
     from ..compare import compare as simulate
     from ..compare import constant_score, document, sizes
     from ..comparison import METRICS
-    from ..report.plots import plot_comparison
+    from .plots import plot_comparison
 
     if run is not None:
         from .. import runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from .main import JsonFlag, app, errors, print_json
+from ..show.progress import bar
+from .main import JsonFlag, app, print_json
 
 if TYPE_CHECKING:
     from ..data.generated import Dataset
@@ -63,14 +64,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     statement = None
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True) as progress:
-        task = progress.add_task("training", total=len(BUDGETS) * 2 + 2)
+    with bar("training", share=True) as report:
         for split in splits():
             settings: dict[str, Any] = {"delta": DELTA, "schema": split.data.schema}
             row: dict[str, Any] = {
@@ -80,16 +74,16 @@ def demo(
             }
             for epsilon in BUDGETS:
                 classifier = PrivateClassifier(epsilon=epsilon, **settings)
-                row[f"epsilon={epsilon:g}"] = _watched(split, classifier, progress, task)
+                row[f"epsilon={epsilon:g}"] = _watched(split, classifier, report)
                 if split.data.name == "census" and epsilon == BUDGETS[1]:
                     statement = classifier.statement_
             reference = PrivateClassifier(method="nonprivate", **settings)
-            row["non-private"] = _watched(split, reference, progress, task)
+            row["non-private"] = _watched(split, reference, report)
             rows.append(row)
     assert statement is not None
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
-    plot(rows, out / "accuracy.png")
+    plot_accuracies(rows, out / "accuracy.png")
     write_files(out)
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
@@ -120,28 +114,18 @@ def write_files(out: Path) -> None:
     (out / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
 
 
-def _watched(split: Split, classifier: PrivateClassifier, progress: Progress, task: TaskID) -> float:
+def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
     """Accuracy of one training, moving the bar by the share of the budget that is spent."""
-    progress.update(task, description=f"{split.data.name}, {classifier.method}, epsilon {classifier.epsilon:g}")
-    done = 0.0
-
-    def moved(step: int, total: int | None, spent: float) -> None:
-        nonlocal done
-        progress.advance(task, spent - done)
-        done = spent
-
-    accuracy = split.fit(classifier.watch(moved))
-    progress.advance(task, 1 - done)
-    return accuracy
+    what = f"{split.data.name}, {classifier.method}, epsilon {classifier.epsilon:g}"
+    return split.fit(classifier.watch(lambda step, total, spent: report(spent, news=what)))
 
 
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
+def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
     """Accuracy over epsilon, a panel for each data set, with the non-private accuracy as a dashed line."""
-    from matplotlib.figure import Figure
+    from ..show.figures import label_axes, panels, save_figure, ticks
 
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(rows), sharey=True)
-    for row, axes in zip(rows, panels, strict=True):
+    figure, row_of_panels = panels(8, 3.4, 1, len(rows), sharey=True, grid=False)
+    for row, axes in zip(rows, row_of_panels, strict=True):
         accuracies = [row[f"epsilon={epsilon:g}"] for epsilon in BUDGETS]
         axes.axhline(row["non-private"], color="#777777", linestyle="--", linewidth=1)
         axes.annotate(f"without privacy {row['non-private']:.1%}", (BUDGETS[0], row["non-private"]), (0, 4),
@@ -150,19 +134,14 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         for epsilon, accuracy in zip(BUDGETS, accuracies, strict=True):
             axes.annotate(f"{accuracy:.1%}", (epsilon, accuracy), (0, -16), textcoords="offset points", ha="center",
                           color="#0b6e99", weight="bold")  # fmt: skip
-        axes.set_xscale("log")
+        title = f"{row['data']}: {row['records']:,} records, {row['features']} features"
+        label_axes(axes, title=title, x=f"epsilon (delta {DELTA:g})", log="x")
         axes.set_xlim(0.06, 14)
-        axes.set_xticks(BUDGETS, [f"{epsilon:g}" for epsilon in BUDGETS])
-        axes.minorticks_off()
+        ticks(axes, BUDGETS)
         axes.set_ylim(0, 1.05)
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-        axes.set_xlabel(f"epsilon (delta {DELTA:g})")
-        axes.set_title(
-            f"{row['data']}: {row['records']:,} records, {row['features']} features", loc="left", fontsize=10
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("accuracy on held-out rows")
-    figure.savefig(path, dpi=120)
+    label_axes(row_of_panels[0], y="accuracy on held-out rows")
+    save_figure(figure, path, dpi=120)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -8,9 +8,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ..show.progress import errors
 from .outside import Commands
 
 app = typer.Typer(
@@ -23,7 +23,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-errors = Console(stderr=True)
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="One JSON document on standard output, all else on standard error.")
 ]

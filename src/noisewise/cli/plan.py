@@ -50,7 +50,7 @@ def plan(
     examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
     title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
     if plot is not None:
-        from ..report.plots import plot_plan
+        from .plots import plot_plan
 
         plot_plan(rows, plot, title=title)
     if json_output:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..show.progress import bar, bars
 from .main import JsonFlag, app, errors, print_json
-from .protector_text import held_out, in_words, listed, summary
+from .protector_text import header_table, held_out, listed, summary
 
 if TYPE_CHECKING:
     from ..learned.trained import Plan
@@ -69,15 +69,14 @@ def train(
 
     Example: [bold]noisewise protector train generated --out mine.safetensors --epochs 100[/bold]
     """
-    from ..learned.trained import checkpoint_of, curves_of
-    from ..learned.trained import train as run_training
+    from ..learned.trained import checkpoint_of, curves_of, train_protector
 
     options = {"epochs": epochs, "constraint": constraint, "units": units, "clip": clip, "inputs": inputs,
                "norm_share": norm_share, "start_rate": start_rate, "start_clip": start_clip}  # fmt: skip
     plan = _plan(tasks, out, data, preset, seed, name, {key: v for key, v in options.items() if v is not None})
     try:
         with _training_bar(plan) as report:
-            learned = run_training(plan, out, resume=resume, report=report)
+            learned = train_protector(plan, out, resume=resume, report=report)
     except KeyboardInterrupt:
         errors.print(f"stopped; {checkpoint_of(out)} is kept, pass --resume to go on", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
@@ -122,25 +121,17 @@ def _training_bar(plan: Plan) -> Iterator[Callable[[Any], None]]:
     from ..learned.meta import Epoch
 
     updates = max(plan.recipe.scheduler_updates + plan.recipe.projector_updates, 1)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[news]}"),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bars: dict[str, Any] = {}
+    with bars(transient=False) as show:
         smooth: dict[str, float] = {}
-
-        def bar(description: str, total: int) -> Any:
-            if description not in bars:
-                bars[description] = progress.add_task(description, total=total, news="")
-            return bars[description]
 
         def report(news: Any) -> None:
             if not isinstance(news, Epoch):
-                progress.update(bar(news[0], news[2]), completed=news[1])
+                show(*news)
                 return
             for key in ("objective", "spent", "seconds"):  # tasks differ, so a single epoch says little
                 smooth[key] = 0.9 * smooth.get(key, getattr(news, key)) + 0.1 * getattr(news, key)
             text = f"objective {smooth['objective']:.3f}, spent {smooth['spent']:.3f}, {smooth['seconds'] / updates:.2f} s a meta-step"
-            progress.update(bar("training", plan.recipe.epochs), completed=news.number + 1, news=text)
+            show("training", news.number + 1, plan.recipe.epochs, text)
 
         yield report
 
@@ -153,12 +144,12 @@ def list_protectors(json_output: JsonFlag = False) -> None:
     """
     from importlib.resources import files
 
-    from ..learned.zoo import named, names
+    from ..protect.learned.zoo import named, names
 
     rows = []
     for name in names():
         learned = named(name)
-        stored = files("noisewise.learned").joinpath(f"protectors/{name}.safetensors").read_bytes()
+        stored = files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes()
         rows.append(summary(name, learned, len(stored)))
     if json_output:
         print_json({"protectors": rows})
@@ -172,14 +163,14 @@ def show(which: Which, json_output: JsonFlag = False) -> None:
 
     Example: [bold]noisewise protector show clear[/bold]
     """
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned = named(which)
     header = learned.header
     if json_output:
         print_json(header)
         return
-    Console().print(in_words(learned))
+    Console().print(header_table(learned))
     if header.get("held_out"):
         Console().print(held_out(header["held_out"], "On held-out public tasks"))
 
@@ -194,12 +185,12 @@ def plot(
 
     Example: [bold]noisewise protector plot clear --out clear.png[/bold]
     """
-    from ..learned.evaluate import one_thread
+    from ..learned.evaluate import on_one_thread
     from ..learned.plots import plot_behaviour
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned = named(which)
-    with errors.status("running the protector on a generated task"), one_thread():
+    with errors.status("running the protector on a generated task"), on_one_thread():
         plot_behaviour(learned, out)
     if json_output:
         print_json({"protector": learned.name, "written": str(out)})
@@ -225,20 +216,15 @@ def evaluate(
 
     Example: [bold]noisewise protector evaluate clear generated --epsilons 0.05,0.2[/bold]
     """
-    from ..learned.evaluate import evaluate as run_evaluation
-    from ..learned.evaluate import one_thread
+    from ..learned.evaluate import evaluate_protector, on_one_thread
     from ..learned.trained import find_tasks
-    from ..learned.zoo import named
+    from ..protect.learned.zoo import named
 
     learned, distribution = named(which), find_tasks(tasks, data)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bar = progress.add_task("held-out runs", total=None)
-        with one_thread():
-            rows = run_evaluation(
-            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts,
-            report=lambda done, total: progress.update(bar, completed=done, total=total),
-        )  # fmt: skip
+    with bar("held-out runs", transient=False) as report, on_one_thread():
+        rows = evaluate_protector(
+            learned, distribution, epsilons=_numbers(epsilons), horizon=steps, many=many, parts=parts, report=report
+        )
     horizon = steps or learned.horizon
     if json_output:
         print_json(

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ..learned.zoo import Learned
+    from ..protect.learned.zoo import Learned
 
 RANGES = {"size": "records", "dimension": "parameters", "epsilon": "epsilon", "horizon": "steps"}
 
@@ -42,7 +42,7 @@ def listed(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def in_words(learned: Learned) -> Table:
+def header_table(learned: Learned) -> Table:
     """The header of a protector, a line for each thing."""
     table = Table.grid(padding=(0, 2))
     for label, text in _words(learned):

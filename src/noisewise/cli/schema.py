@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .main import JsonFlag, app, errors, print_json
+from ..show.progress import bar
+from .main import JsonFlag, app, print_json
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
@@ -102,12 +102,8 @@ def check(
 def _filled(files: list[str], target: str | None, separator: str | None) -> Schema:
     from ..data.fill import fill_from_public
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        bar = progress.add_task("reading public rows", total=1.0)
-        return fill_from_public(
-            None, files, target, separator=separator, progress=lambda share: progress.update(bar, completed=share)
-        )
+    with bar("reading public rows", share=True) as report:
+        return fill_from_public(None, files, target, separator=separator, progress=report)
 
 
 def _write(path: Path, text: str) -> None:

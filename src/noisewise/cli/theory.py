@@ -293,11 +293,13 @@ def accountants(
     Example: [bold]noisewise theory accountants --rate 0.01 --noise 1 --out accountants.png[/bold]
     """
     from ..theory import plots
-    from ..theory.accountants import compare
+    from ..theory.accountants import compare_accountants
 
     grid = _whole_grid(1, largest, points) if points > 1 else [largest]
-    rows = compare(grid, noise_multiplier=full_noise, delta=delta, adjacency=adjacency)
-    rows += compare(grid, noise_multiplier=noise, sampling=("poisson", rate), delta=delta, adjacency=adjacency)
+    rows = compare_accountants(grid, noise_multiplier=full_noise, delta=delta, adjacency=adjacency)
+    rows += compare_accountants(
+        grid, noise_multiplier=noise, sampling=("poisson", rate), delta=delta, adjacency=adjacency
+    )
     deliver(
         rows, f"Accountants, delta {delta:g}, {adjacency}", json_output=json_output, csv_path=csv_path, out=out,
         plot=plots.plot_accountants, table=_prices(rows),

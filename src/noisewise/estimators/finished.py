@@ -1,4 +1,4 @@
-"""Membership inference on a finished run folder, from rows that its auditor has."""
+"""Membership inference on the model of a finished run, from rows that its auditor has."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from .. import runs
 from ..audit.membership import Membership, Progress, Shadows, membership
 from ..data.files import open_source
-from . import load
 
 
-def audit_run(
-    run: str | Path,
+def attack_run(
+    model: Any,
     members: pd.DataFrame,
     non_members: pd.DataFrame,
     *,
@@ -25,26 +23,21 @@ def audit_run(
     attack: str = "loss",
     train: Any = None,
     shadows: int | Shadows = 32,
-    record: bool = False,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Membership:
-    """Attack the model of a run folder; the tables hold the label in the column ``target`` (default: the schema's).
+    """Attack a model that a run folder holds; the tables have the label in the column ``target`` (default: the schema's).
 
     Shadow models are trained with the run's own settings, as far as the folder holds them, unless ``train`` says how.
-    ``record`` appends the outcome to the folder's audit.json and seals it again. Pass it only when the member rows
-    are public or were planted by the auditor: the figures are computed from them, and no budget paid for that.
+    The figures are computed from the rows, and no budget paid for that: they belong into the folder only when the
+    member rows are public or were planted by the auditor.
     """
-    model = load(run)
     inside, outside = (_pair(model, table, target) for table in (members, non_members))
-    result = membership(
+    return membership(
         model, inside, outside, attack=attack, train=model if train is None else train, shadows=shadows,
         confidence=confidence, seed=seed, progress=progress,
     )  # fmt: skip
-    if record:
-        runs.append(run, "audit.json", entry(result))
-    return result
 
 
 def entry(result: Membership) -> dict[str, Any]:
@@ -59,7 +52,7 @@ def entry(result: Membership) -> dict[str, Any]:
     }
 
 
-def read_rows(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> pd.DataFrame:
     """A CSV (every cell as text: what it means is the schema's matter) or a Parquet file."""
     source = open_source([path])
     return pa.Table.from_batches(list(source.batches())).to_pandas()
@@ -84,7 +77,7 @@ def _pair(model: Any, table: pd.DataFrame, target: str | None) -> tuple[pd.DataF
         except ValueError:
             raise ValueError(f"column {name!r} holds values that are not numbers; clean it first") from None
     words = {str(label): label for label in model.classes_.tolist()}
-    found = [words.get(str(value).strip()) for value in y]
-    if any(label is None for label in found):
+    labels = [words.get(str(value).strip()) for value in y]
+    if any(label is None for label in labels):
         raise ValueError(f"column {name!r} holds values that are no class of the model; clean it first")
-    return X, np.array(found, dtype=model.classes_.dtype)
+    return X, np.array(labels, dtype=model.classes_.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import _validate
-from ..protect.projectors import Momentum
-from ..protect.protector import Protector, Schedule, by_hand, finished
-from ..protect.signal import Signal
-from .protector import Design, LearnedSchedule, Weights, protector
-from .tasks import Source, Tasks
-from .unroll import Task, advance, start
-from .zoo import Learned
+from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
+from ..protect.learned.zoo import Learned
+from ..protect.optimizers import Momentum
+from ..protect.protector import Protector, by_hand, finished
+from .tasks import Tasks, TaskSource
+from .unroll import PublicTask, advance, start
 
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 NOTHING_LEFT = 1e-6  # of the budget: where a private run stops
@@ -38,7 +37,7 @@ Rows = list[dict[str, Any]]
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def on_one_thread() -> Iterator[None]:
     """Torch on one thread: the matrices are too small to share, and sums then do not depend on the number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -46,24 +45,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@dataclass(frozen=True)
-class Closed:
-    """A schedule as a private run meets it: the open form too gets at most what is left."""
-
-    schedule: Schedule
-
-    def init(self, copies: int, dimension: int) -> Any:
-        return self.schedule.init(copies, dimension)
-
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]:
-        return self.schedule(signal, memory)
-
-
-def closed(part: Protector) -> Protector:
-    """The same protector, unable to overspend in a simulation either."""
-    return replace(part, schedule=Closed(part.schedule))
 
 
 class Ended(NamedTuple):
@@ -76,17 +57,16 @@ class Ended(NamedTuple):
     steps: Tensor
 
 
-def ended(part: Protector, task: Task, seed: int) -> Ended:
+def ended(part: Protector, task: PublicTask, seed: int) -> Ended:
     """Run every copy of a task until its horizon or the end of its budget."""
     with torch.no_grad():
-        limited, generator = closed(part), torch.Generator().manual_seed(seed)
-        run = start(limited, task)
+        generator, run = torch.Generator().manual_seed(seed), start(part, task)
         thetas, steps = run.thetas, torch.zeros(task.copies)
         going = torch.ones(task.copies, dtype=torch.bool)
         while bool(going.any()) and run.signal.step < task.horizon:
             before = run.thetas
-            run, _ = advance(limited, task, run, 1, generator)
-            thetas = torch.where(going[:, None], finished(limited, run, before), thetas)
+            run, _ = advance(part, task, run, 1, generator, limited=True)
+            thetas = torch.where(going[:, None], finished(part, run, before), thetas)
             steps = steps + going
             going = going & (run.signal.remaining > NOTHING_LEFT)
         spent = wanted = 1 - run.signal.remaining
@@ -98,20 +78,20 @@ def ended(part: Protector, task: Task, seed: int) -> Ended:
 
 def held_out_task(
     tasks: Tasks, number: int, many: int, *, epsilon: float, horizon: int, copies: int = 4, seed: int = EVALUATION
-) -> Task:
-    """Task ``number`` of ``many``: the same rows and size for every epsilon, and the same budget for all copies.
+) -> PublicTask:
+    """PublicTask ``number`` of ``many``: the same rows and size for every epsilon, and the same budget for all copies.
 
     Sources take turns in proportion to their weights, so that few tasks represent them well.
     """
     rng = np.random.default_rng([seed, number])
     heights = np.cumsum([source.weight for source in tasks.sources])
     source = tasks.sources[int(np.searchsorted(heights, (number + 0.5) / many * heights[-1]))]
-    one: Source = replace(source, basis=float(rng.random() < source.basis))
+    one: TaskSource = replace(source, basis=float(rng.random() < source.basis))
     drawn = replace(tasks, sources=(one,), epsilon=(epsilon, epsilon), copies=copies)
     return drawn.draw(rng, held_out=True, horizon=horizon, spread=1.0)
 
 
-def designed(task: Task) -> Protector:
+def designed(task: PublicTask) -> Protector:
     """Momentum descent by hand: heavy ball with equal noise, eta = kappa r / (10 T), r = n mu / sqrt(d), if stable.
 
     Noise then moves theta by about kappa, a typical ||theta|| at the end. In units of the clip norm C; at most 4 C, and
@@ -125,7 +105,7 @@ def designed(task: Task) -> Protector:
     return by_hand(Momentum(min(KAPPA * ratio / (10 * task.horizon), stable * clip)))
 
 
-def accuracy(task: Task, thetas: Tensor) -> float:
+def accuracy(task: PublicTask, thetas: Tensor) -> float:
     """Share of the task's rows that are classified rightly, over all copies; NaN for regression."""
     model, batch = task.curator.model, task.curator.batch
     if model.loss.task == "regression":
@@ -144,7 +124,7 @@ def default_epsilons(tasks: Tasks) -> tuple[float, ...]:
     return tuple(e for e in EPSILONS if low <= e <= high) or (math.sqrt(low * high),)
 
 
-def evaluate(
+def evaluate_protector(
     learned: Learned,
     tasks: Tasks,
     *,

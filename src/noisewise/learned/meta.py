@@ -34,10 +34,10 @@ import torch
 from torch import Tensor
 
 from .. import _validate
-from ..protect.protector import Run, scaled
-from .protector import Design, Weights, new_weights, protector, weights_from
+from ..protect.learned.parts import Design, Weights, new_weights, protector, weights_from
+from ..protect.protector import Run, with_scores_scaled
 from .tasks import Tasks
-from .unroll import Task, Track, advance, calibrated_losses, detached, start
+from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start
 
 CONSTRAINTS = ("exact", "lagrangian", "tent", "batch_lagrangian", "batch_tent")
 OVERTIME = 1.5  # the tent looks past the horizon, to see whether the budget should have lasted longer
@@ -169,11 +169,11 @@ class Training:
         self.curve.append(Epoch(number, objective, spent, task.horizon, time.perf_counter() - started))
         return self.curve[-1]
 
-    def draw(self) -> Task:
+    def draw(self) -> PublicTask:
         """A task; the open forms train for one horizon, the exact form for all in the range."""
         return self.tasks.draw(self.rng, horizon=None if self.recipe.form == "exact" else self.horizon)
 
-    def _whole(self, task: Task, turn: str) -> tuple[float, float]:
+    def _whole(self, task: PublicTask, turn: str) -> tuple[float, float]:
         """One update through a whole unrolled run."""
         recipe, part = self.recipe, protector(self.weights, self.design)
         longer = recipe.constraint == "tent" and turn != "projector"
@@ -200,7 +200,7 @@ class Training:
         self._update(augmented, turn)
         return float(loss.detach()), float(spent.mean().detach())
 
-    def _objective(self, task: Task, run: Run, track: Track) -> Tensor:
+    def _objective(self, task: PublicTask, run: Run, track: Track) -> Tensor:
         """F of each copy. For classifiers f_T is taken at the best scale of the scores, as accuracy would, and
         the scale of the released theta learns from the plain loss, which leaves the path alone."""
         recipe, final, model = self.recipe, track.losses[-1], task.curator.model
@@ -208,11 +208,11 @@ class Training:
         if recipe.calibrated and model.loss.task != "regression":
             final = calibrated_losses(task, run.thetas)
         if scale is not None:
-            ended = scaled(run.thetas.detach(), scale(run.signal, run.clip_memory), model.groups)
+            ended = with_scores_scaled(run.thetas.detach(), scale(run.signal, run.clip_memory), model.groups)
             final = (final + task.curator.mean_losses(ended)) / 2
         return recipe.final_weight * final + (1 - recipe.final_weight) * track.losses.mean(0)
 
-    def _batches(self, task: Task, turn: str) -> tuple[float, float]:
+    def _batches(self, task: PublicTask, turn: str) -> tuple[float, float]:
         """One update per batch of steps; only the batch's own steps are in memory."""
         recipe, means, spents = self.recipe, [], []
         part = protector(self.weights, self.design)
@@ -363,7 +363,7 @@ def soft_shares(wanted: Tensor, means: Tensor, mu: float, steps: int = 50) -> Te
     return r.detach()
 
 
-def stopped_loss(part: Any, task: Task, generator: torch.Generator) -> float:
+def stopped_loss(part: Any, task: PublicTask, generator: torch.Generator) -> float:
     """Mean final loss of a run that stops when its budget is used up, as a private one would."""
     _, track = advance(part, task, start(part, task), task.horizon, generator)
     over = torch.cumsum(track.spent, 0) > 1 + 1e-6

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..protect.learned.parts import base_step
+from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
-from .evaluate import NOTHING_LEFT, closed, held_out_task
+from ..show.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save_figure
+from .evaluate import NOTHING_LEFT, held_out_task
 from .meta import Epoch
-from .protector import base_step
-from .tasks import Source, Tasks
-from .unroll import Task, advance, calibrated_losses, start
-from .zoo import Learned
+from .tasks import Tasks, TaskSource
+from .unroll import PublicTask, advance, calibrated_losses, start
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 SHOWN_EPSILONS = (0.05, 0.2, 0.8)
 SHOWN_SIZE = 20_000
 
@@ -41,15 +41,15 @@ class Shown:
     untrained: Steps
 
 
-def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
+def watched(part: Protector, task: PublicTask, seed: int = 0) -> Steps:
     """Noise relative to equal noise, clip norm, step along the gradient relative to the base step, and loss, at every step."""
-    limited, generator = closed(part), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     columns: list[list[NDArray[np.float64]]] = [[], [], [], []]
     with torch.no_grad():
-        run, going = start(limited, task), torch.ones(task.copies, dtype=torch.bool)
+        run, going = start(part, task), torch.ones(task.copies, dtype=torch.bool)
         for _ in range(task.horizon):
             before = run.thetas
-            run, track = advance(limited, task, run, 1, generator)
+            run, track = advance(part, task, run, 1, generator, limited=True)
             gradient, signal = run.signal.gradient, run.signal
             along = -((run.thetas - before) * gradient).sum(1) / gradient.square().sum(1).clamp(min=1e-20)
             rate = along / base_step(signal)
@@ -61,15 +61,15 @@ def watched(part: Protector, task: Task, seed: int = 0) -> Steps:
     return Steps(*(np.array(column) for column in columns))
 
 
-def shown_task(learned: Learned, epsilon: float, copies: int) -> Task:
+def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
     """A generated task of the kind the protector is for: a perceptron if it was trained on perceptrons alone."""
     models = {source.get("model", "linear") for source in learned.header.get("tasks", {}).get("source", [])}
-    source = Source("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
+    source = TaskSource("gaussian", columns=(40, 40), basis=1.0, model="mlp" if models == {"mlp"} else "linear")
     tasks = Tasks("shown", (source,), size=(SHOWN_SIZE, SHOWN_SIZE))
     return held_out_task(tasks, 0, 1, epsilon=epsilon, horizon=learned.horizon, copies=copies)
 
 
-def shown(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
+def behaviour(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
     """What is drawn by :func:`plot_behaviour`."""
     done = []
     for epsilon in epsilons:
@@ -80,11 +80,10 @@ def shown(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies
 
 def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Shown]:
     """Noise, clip norm, step size and loss per step, a colour for each epsilon; bands: 10 to 90 % of the copies."""
-    results = shown(learned, copies=copies)
+    results = behaviour(learned, copies=copies)
     task = shown_task(learned, SHOWN_EPSILONS[0], 1)
-    figure = _figure(10.5, 7.0)
-    panels = figure.subplots(2, 2)
-    noise, clip, rate, loss = panels.flat
+    figure, grid = panels(10.5, 7.0, 2, 2)
+    noise, clip, rate, loss = grid.flat
     for result, colour in zip(results, (ORANGE, GREEN, BLUE), strict=True):
         for axes, field in ((noise, "noise"), (clip, "clip"), (rate, "rate"), (loss, "loss")):
             _band(axes, getattr(result.learned, field), colour, "-", f"epsilon {result.epsilon:g}")
@@ -97,50 +96,47 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
         ("Step along the gradient relative to zero weights", "ratio"),
         ("Loss on the task's rows, theta at its best scale", "mean loss"),
     )  # fmt: skip
-    for axes, (title, label) in zip(panels.flat, titles, strict=True):
-        _tidy(axes, title, label)
-        axes.set_xlabel("step")
+    for axes, (title, label) in zip(grid.flat, titles, strict=True):
+        label_axes(axes, title=title, x="step", y=label)
     _wide_enough(noise)
     _wide_enough(clip)
     top = max(float(np.nanmax(np.nanquantile(result.learned.rate, 0.9, axis=1))) for result in results)
     rate.set_ylim(0, 1.1 * max(top, 1.0))
     noise.plot([], [], color=GREY, linestyle="--", linewidth=1, label="zero-weight protector")
-    figure.legend(*noise.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, noise)
     kind = "a perceptron" if len(task.curator.model.groups) > 1 else "logistic regression"
     figure.suptitle(
         f"Protector {learned.name}: {kind} on a generated table, n = {SHOWN_SIZE:,}, d = {task.curator.model.dimension}, "
         f"T = {learned.horizon}\nmedians; bands: 10 to 90 % of {copies} runs",
         fontsize=10,
     )
-    _save(figure, path)
+    save_figure(figure, path, dpi=130)
     return results
 
 
 def plot_curves(curve: list[Epoch], path: Path, *, title: str) -> None:
     """The objective and the spent share of the budget over epochs, each with its running median over 20."""
-    figure = _figure(8.4, 3.6)
-    panels = figure.subplots(1, 2)
+    figure, (objective, budget) = panels(8.4, 3.6, 1, 2)
     epochs = np.array([epoch.number + 1 for epoch in curve])
     lines = (
-        ("Objective, relative to the loss at the start", "objective", [epoch.objective for epoch in curve]),
-        ("Spent budget", "share of the budget", [epoch.spent for epoch in curve]),
+        (objective, "Objective, relative to the loss at the start", "objective", [epoch.objective for epoch in curve]),
+        (budget, "Spent budget", "share of the budget", [epoch.spent for epoch in curve]),
     )
-    for axes, (name, label, values) in zip(panels, lines, strict=True):
+    for axes, what, label, values in lines:
         top = 1.3 * float(np.quantile(values, 0.95))  # a task that goes wrong should not flatten the rest
         off = np.array(values) > top
         axes.plot(epochs[~off], np.array(values)[~off], ".", color="#9BC4DD", markersize=4,
                   label="one epoch (each has its own task)")  # fmt: skip
         axes.plot(epochs[off], np.full(off.sum(), top), "^", color="#9BC4DD", markersize=5)
         axes.plot(epochs, np.minimum(_running(values), top), color=BLUE, linewidth=1.8, label="median of the last 20")
-        _tidy(axes, name, label)
-        axes.set_xlabel("epoch")
-    panels[1].plot([], [], "^", color="#9BC4DD", markersize=5, label="off the scale")
-    panels[1].axhline(1, color=ORANGE, linestyle="--", linewidth=1, label="the whole budget")
-    low, high = panels[1].get_ylim()
-    panels[1].set_ylim(min(low, 0.8), max(high, 1.2))
-    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+        label_axes(axes, title=what, x="epoch", y=label)
+    budget.plot([], [], "^", color="#9BC4DD", markersize=5, label="off the scale")
+    budget.axhline(1, color=ORANGE, linestyle="--", linewidth=1, label="the whole budget")
+    low, high = budget.get_ylim()
+    budget.set_ylim(min(low, 0.8), max(high, 1.2))
+    legend_below(figure, budget)
     figure.suptitle(title, fontsize=10)
-    _save(figure, path)
+    save_figure(figure, path, dpi=130)
 
 
 def _running(values: list[float], window: int = 20) -> NDArray[np.float64]:
@@ -157,8 +153,9 @@ def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label:
     values = values[~np.isnan(values).all(1)]
     steps = np.arange(1, len(values) + 1)
     low, middle, high = np.nanquantile(values, (0.1, 0.5, 0.9), axis=1)
-    axes.plot(steps, middle, color=colour, linestyle=line, linewidth=1.7 if line == "-" else 1.2, label=label)
-    axes.fill_between(steps, low, high, color=colour, alpha=0.18 if line == "-" else 0.08, linewidth=0)
+    strong = line == "-"
+    band(axes, steps, low, middle, high, alpha=0.18 if strong else 0.08, color=colour, linestyle=line,
+         linewidth=1.7 if strong else 1.2, label=label)  # fmt: skip
 
 
 def _wide_enough(axes: Any) -> None:
@@ -173,22 +170,3 @@ def _wide_enough(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _tidy(axes: Any, title: str, label: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_ylabel(label)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)

@@ -1,4 +1,4 @@
-"""Task distributions as data: a small TOML file says from which public learning problems a protector learns.
+"""PublicTask distributions as data: a small TOML file says from which public learning problems a protector learns.
 
     name = "tables"
     epsilon = [0.0125, 1.0]        # drawn log-uniformly, as are size and horizon
@@ -38,11 +38,11 @@ from numpy.typing import NDArray
 from .. import _validate
 from ..accounting.gdp import mu_of
 from ..curator import PublicCurator
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..data.generated import census, digits
 from ..losses import USUAL, loss_named, loss_names
 from ..models import MLP, Linear, Model
-from .unroll import Task
+from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from .unroll import PublicTask
 
 Floats = NDArray[np.float64]
 GENERATED = ("gaussian", "census", "quadratic", "digits")
@@ -57,7 +57,7 @@ def _check_range(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class TaskSource:
     """One entry of a task file."""
 
     data: str
@@ -117,7 +117,7 @@ class Tasks:
     """A distribution of public tasks, checked."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[TaskSource, ...]
     epsilon: tuple[float, float] = (0.0125, 1.0)
     delta: float = 1e-8
     size: tuple[float, float] = (3000, 60000)
@@ -141,7 +141,7 @@ class Tasks:
 
     def draw(
         self, rng: np.random.Generator, *, held_out: bool = False, horizon: int | None = None, spread: float = SPREAD
-    ) -> Task:
+    ) -> PublicTask:
         """A random task: source, rows, columns, loss, size, horizon, and a budget for each copy."""
         weights = np.array([source.weight for source in self.sources])
         source = self.sources[rng.choice(len(self.sources), p=weights / weights.sum())]
@@ -155,7 +155,7 @@ class Tasks:
         steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
         model, labels = _model(source, loss_name, X.shape[1], y)
         curator = PublicCurator(torch.from_numpy(X), torch.from_numpy(labels), model=model, seed=0)
-        return Task(f"{source.name} {loss_name} d={model.dimension}", curator, size, mu, steps)
+        return PublicTask(f"{source.name} {loss_name} d={model.dimension}", curator, size, mu, steps)
 
     def _size_and_worth(self, rng: np.random.Generator, dimension: int) -> tuple[float, float]:
         """How many records the rows stand for, and what the budget is worth in Gaussian DP.
@@ -198,12 +198,12 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
         raise ValueError(f"{sorted(unknown)[0]!r} is not known; a task file has {', '.join(sorted(known))}")
     sources = []
     for entry in document.get("source", []):
-        if unknown := set(entry) - {f.name for f in fields(Source)}:
+        if unknown := set(entry) - {f.name for f in fields(TaskSource)}:
             raise ValueError(
-                f"a source has no {sorted(unknown)[0]!r}; it has {', '.join(f.name for f in fields(Source))}"
+                f"a source has no {sorted(unknown)[0]!r}; it has {', '.join(f.name for f in fields(TaskSource))}"
             )
         settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
-        sources.append(Source(**settings))
+        sources.append(TaskSource(**settings))
     rest: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in document.items() if key not in ("source", "name")
     }
@@ -211,7 +211,7 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
 
 
 def _rows(
-    source: Source, folder: Path, rng: np.random.Generator, rows: int, held_out: bool
+    source: TaskSource, folder: Path, rng: np.random.Generator, rows: int, held_out: bool
 ) -> tuple[Floats, NDArray[Any]]:
     """Rows of norm 1 with an intercept, and labels -1/+1 or real ones."""
     if source.data in ("gaussian", "quadratic"):
@@ -239,7 +239,7 @@ def _rows(
     return X / np.linalg.norm(X, axis=1, keepdims=True), y
 
 
-def _in_components(source: Source, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
+def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
     """Rows in some of the leading principal components of the source, as public features would be made."""
     where = tuple(source.where.items())
     mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
@@ -251,13 +251,13 @@ def _in_components(source: Source, folder: Path, X: Floats, rng: np.random.Gener
 
 
 def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
-    """The basis that a private run would buy for the shares of ``data.basis``: the mean row with that noise on it."""
+    """The basis that a private run would buy for the shares of ``protect.basis``: the mean row with that noise on it."""
     std = 1 / (mu * math.sqrt(BASIS_SHARE) * size)
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)
 
 
-def _sides(source: Source, labels: NDArray[Any], rng: np.random.Generator) -> tuple[list[int], list[int]]:
+def _sides(source: TaskSource, labels: NDArray[Any], rng: np.random.Generator) -> tuple[list[int], list[int]]:
     """Which classes are told from which: one from one, or two random groups, which is harder."""
     classes = [int(c) for c in np.unique(labels) if int(c) not in source.without]
     if source.pairs == "groups":
@@ -336,12 +336,12 @@ def _gaussian(
     return X, np.where(rng.random(rows) < chance, 1.0, -1.0)
 
 
-def _dimension(source: Source, loss_name: str, features: int) -> int:
+def _dimension(source: TaskSource, loss_name: str, features: int) -> int:
     outputs = 2 if loss_named(loss_name).task == "classes" else 1
     return source.hidden * (features + 1 + outputs) + outputs if source.model == "mlp" else features * outputs
 
 
-def _model(source: Source, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:
+def _model(source: TaskSource, loss_name: str, features: int, y: NDArray[Any]) -> tuple[Model, NDArray[Any]]:
     """The model of a task, and its labels as the loss wants them."""
     real = source.data == "quadratic"
     loss = loss_named(USUAL["regression"]) if real else loss_named(loss_name).as_classifier()

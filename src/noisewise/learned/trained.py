@@ -22,13 +22,13 @@ from torch import Tensor
 
 from .. import __version__
 from ..accounting.gdp import epsilon_of
-from .evaluate import Rows, best_horizon, evaluate, one_thread
+from ..protect.learned.parts import Design
+from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
+from .evaluate import Rows, best_horizon, evaluate_protector, on_one_thread
 from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves
-from .protector import Design
 from .tasks import Tasks, load_tasks
-from .unroll import Task
-from .zoo import RANGES, Learned, digest, save
+from .unroll import PublicTask
 
 CHECKPOINT_SECONDS = 20.0
 JUDGED_ON, CHOSEN_ON = 16, 12  # held-out tasks for the results in the header, and for each horizon that is tried
@@ -109,7 +109,7 @@ class WatchedTraining(Training):
         super().__init__(tasks, design, recipe)
         self.seen: dict[str, list[float]] = {name: [math.inf, 0.0] for name in ("size", "dimension", "mu", "horizon")}
 
-    def draw(self) -> Task:
+    def draw(self) -> PublicTask:
         task = super().draw()
         self._widen("size", task.size)
         self._widen("dimension", task.curator.model.dimension)
@@ -209,7 +209,7 @@ def _difference(kept: Any, wanted: Any) -> str:
     return ""
 
 
-def train(
+def train_protector(
     plan: Plan, out: Path, *, resume: bool = False, report: Callable[[News], None] = lambda news: None
 ) -> Learned:
     """Train, judge on held-out tasks, and write the protector, its curves and, until then, its checkpoints."""
@@ -225,14 +225,14 @@ def train(
     # A run may be interrupted in the middle of an epoch, when weights and random numbers do not belong together.
     state, written = training.state(), time.monotonic()
     try:
-        with one_thread():
+        with on_one_thread():
             for epoch in training:
                 state = training.state()
                 report(epoch)
                 if time.monotonic() - written > CHECKPOINT_SECONDS:
                     write_checkpoint(checkpoint, terms, state)
                     written = time.monotonic()
-            learned = finished(plan, training, out, report)
+            learned = conclude(plan, training, out, report)
     except KeyboardInterrupt:
         write_checkpoint(checkpoint, terms, state)
         raise
@@ -240,7 +240,7 @@ def train(
     return learned
 
 
-def finished(plan: Plan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
+def conclude(plan: Plan, training: WatchedTraining, out: Path, report: Callable[[News], None]) -> Learned:
     """Choose the horizon, judge, and write everything down."""
     ranges, horizon = training.ranges(), training.horizon
     tried: dict[int, float] = {}
@@ -266,17 +266,17 @@ def finished(plan: Plan, training: WatchedTraining, out: Path, report: Callable[
         "seconds": round(sum(epoch.seconds for epoch in training.curve), 1),
     }
     learned = Learned(training.weights, training.design, header)
-    held_out = evaluate(
+    held_out = evaluate_protector(
         learned, plan.tasks, many=JUDGED_ON,
         report=lambda done, total: report(("judging on held-out tasks", done, total)),
     )  # fmt: skip
     table, picture = curves_of(out)
     write_curves(training.curve, table)
     plot_curves(training.curve, picture, title=f"Training of {plan.name}")
-    return save(out, training.weights, training.design, {**header, "held_out": rounded(held_out)})
+    return save_protector(out, training.weights, training.design, {**header, "held_out": five_digits(held_out)})
 
 
-def rounded(rows: Rows) -> Rows:
+def five_digits(rows: Rows) -> Rows:
     """Rows with numbers of five significant digits, to keep the header small."""
     return [{k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 

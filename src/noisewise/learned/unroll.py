@@ -7,6 +7,7 @@ the size and the budget. Noise is drawn from a seeded generator, since nothing h
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -14,12 +15,12 @@ from torch import Tensor
 
 from ..curator import PublicCurator
 from ..protect.clips import longest_step
-from ..protect.protector import Protector, Run, answered, begin, question, scaled
+from ..protect.learned.parts import LearnedSchedule
+from ..protect.protector import Protector, Run, begin, step, with_scores_scaled
 from ..protect.signal import first_signal
-from .protector import LearnedSchedule
 
 
-class Task(NamedTuple):
+class PublicTask(NamedTuple):
     """Public rows, how many private records they stand for, and the budgets (mu of Gaussian DP) of the copies."""
 
     name: str
@@ -41,7 +42,7 @@ class Track(NamedTuple):
     clips: Tensor
 
 
-def start(protector: Protector, task: Task) -> Run:
+def start(protector: Protector, task: PublicTask) -> Run:
     """A run of each copy, at the model's public starting point."""
     model = task.curator.model
     clip = model.loss.typical_clip
@@ -57,46 +58,68 @@ def start(protector: Protector, task: Task) -> Run:
     return begin(protector, model.start().repeat(task.copies, 1), signal)
 
 
-def advance(
-    protector: Protector, task: Task, run: Run, steps: int, generator: torch.Generator, *, constants: bool = False
-) -> tuple[Run, Track]:
-    """``steps`` more steps. ``constants``: gradients of the task are observations without a graph, as in the paper.
+@dataclass(frozen=True)
+class Simulated:
+    """The answers of a task's rows, with the noise that its size and budgets would have.
 
-    The open form of a learned schedule may spend more than there is: meta-training has to see by how much.
+    ``limited``: at most what is left is spent, as in a private run; else the open form of a learned schedule may spend
+    more than there is, because meta-training has to see by how much.
     """
-    losses, spent, clips = [], [], []
-    for _ in range(steps):
-        if protector.norm_share:
-            run = _with_paid_norm(protector, task, run, generator)
-        before = run
-        clip, share, run = question(protector, run)
+
+    protector: Protector
+    task: PublicTask
+    generator: torch.Generator
+    constants: bool
+    limited: bool
+    spent: list[Tensor] = field(default_factory=list)
+    clips: list[Tensor] = field(default_factory=list)
+
+    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+        task, clip = self.task, run.signal.clip.detach()
         spend = share * run.signal.remaining.clamp(min=0)
-        if isinstance(protector.schedule, LearnedSchedule) and protector.schedule.design.form == "open":
-            spend = protector.schedule.spend(before.signal, before.schedule_memory)[0]
-        noise_std = 1 / (task.mu * spend.clamp(min=1e-9).sqrt() * task.size)
-        at = run.thetas.detach() if constants else run.thetas
-        mean = task.curator.clipped_means(at, clip) / clip[:, None]
-        noise = torch.randn(mean.shape, generator=generator)
-        run = answered(protector, run, mean + noise_std[:, None] * noise, noise_std, clip, run.signal.remaining - spend)
+        std = self._std(spend)
+        with torch.no_grad():
+            mean = task.curator.clipped_means(run.thetas.detach(), clip) / clip[:, None]
+            norm, noise = torch.linalg.vector_norm(mean, dim=1), torch.randn(len(mean), generator=self.generator)
+            if self.protector.squared_norm:
+                released = (norm.square() + 2 * std * noise).clamp(min=0).sqrt()
+            else:
+                released = (norm + std * noise).clamp(min=0)
+        return released, run.signal.remaining - spend
+
+    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        schedule = self.protector.schedule
+        spend = share * run.signal.remaining.clamp(min=0)
+        if not self.limited and isinstance(schedule, LearnedSchedule) and schedule.design.form == "open":
+            spend = schedule.spend(run.signal, run.schedule_memory)[0]
+        self.spent.append(spend)
+        self.clips.append(clip)
+        noise_std = self._std(spend)
+        at = run.thetas.detach() if self.constants else run.thetas
+        mean = self.task.curator.clipped_means(at, clip) / clip[:, None]
+        noise = torch.randn(mean.shape, generator=self.generator)
+        return mean + noise_std[:, None] * noise, noise_std, clip, run.signal.remaining - spend
+
+    def _std(self, spend: Tensor) -> Tensor:
+        return 1 / (self.task.mu * spend.clamp(min=1e-9).sqrt() * self.task.size)
+
+
+def advance(
+    protector: Protector,
+    task: PublicTask,
+    run: Run,
+    steps: int,
+    generator: torch.Generator,
+    *,
+    constants: bool = False,
+    limited: bool = False,
+) -> tuple[Run, Track]:
+    """``steps`` more steps. ``constants``: gradients of the task are observations without a graph, as in the paper."""
+    answers, losses = Simulated(protector, task, generator, constants, limited), []
+    for _ in range(steps):
+        run = step(protector, run, answers)
         losses.append(task.curator.mean_losses(run.thetas))
-        spent.append(spend)
-        clips.append(clip)
-    return run, Track(torch.stack(losses), torch.stack(spent), torch.stack(clips))
-
-
-def _with_paid_norm(protector: Protector, task: Task, run: Run, generator: torch.Generator) -> Run:
-    """Algorithm 2, line 1: the norm of the clipped mean gradient, noised and paid for."""
-    signal = run.signal
-    spend = protector.norm_share / max(signal.horizon - signal.step, 1) * signal.remaining.clamp(min=0)
-    std = 1 / (task.mu * spend.clamp(min=1e-9).sqrt() * task.size)
-    with torch.no_grad():
-        mean = task.curator.clipped_means(run.thetas.detach(), signal.clip.detach()) / signal.clip.detach()[:, None]
-        norm, noise = torch.linalg.vector_norm(mean, dim=1), torch.randn(len(mean), generator=generator)
-        if protector.squared_norm:
-            released = (norm.square() + 2 * std * noise).clamp(min=0).sqrt()
-        else:
-            released = (norm + std * noise).clamp(min=0)
-    return run._replace(signal=signal._replace(paid_norm=released, remaining=signal.remaining - spend))
+    return run, Track(torch.stack(losses), torch.stack(answers.spent), torch.stack(answers.clips))
 
 
 def detached(run: Run) -> Run:
@@ -114,13 +137,16 @@ def detached(run: Run) -> Run:
     return cut_off
 
 
-def calibrated_losses(task: Task, thetas: Tensor) -> Tensor:
+def calibrated_losses(task: PublicTask, thetas: Tensor) -> Tensor:
     """Mean loss at the best scale of the scores: what a classifier is worth when only its ranking counts.
 
     The factor is a minimiser, so by the envelope theorem the gradient may treat it as a constant.
     """
     factors, groups = torch.logspace(-2, 1.5, 29), task.curator.model.groups
     with torch.no_grad():
-        tried = [task.curator.mean_losses(scaled(thetas, factor.expand(len(thetas)), groups)) for factor in factors]
+        tried = [
+            task.curator.mean_losses(with_scores_scaled(thetas, factor.expand(len(thetas)), groups))
+            for factor in factors
+        ]
         best = factors[torch.stack(tried).argmin(0)]
-    return task.curator.mean_losses(scaled(thetas, best, groups))
+    return task.curator.mean_losses(with_scores_scaled(thetas, best, groups))

@@ -1,27 +1,53 @@
-"""Training methods, one file each. A file in this folder that defines a :class:`Method` with a name is registered."""
+"""Training methods, one file each. A file in this folder that defines a :class:`Method` with a name is registered.
+
+Another package registers one of its own in its ``pyproject.toml``; it asks the curator like every other::
+
+    [project.entry-points."noisewise.methods"]
+    mine = "my_package.mine:Mine"
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import warnings
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 from .base import Method
 from .nonprivate import NonPrivate
 
 RECOMMENDED = "descent"
+GROUP = "noisewise.methods"
 
 
 @cache
 def registry() -> dict[str, type[Method]]:
-    """Every method by name, found by looking into this folder."""
+    """Every method by name, found by looking into this folder and at what other packages register."""
     found: dict[str, type[Method]] = {}
     for module_info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{module_info.name}")
         for kind in vars(module).values():
             if isinstance(kind, type) and issubclass(kind, Method) and kind.__module__ == module.__name__ and kind.name:
                 found[kind.name] = kind
+    for point in entry_points(group=GROUP):
+        try:
+            found[point.name] = _of_other_package(point, found)
+        except Exception as error:  # a stranger's mistake should not take the other methods away
+            message = (
+                f"the method {point.name!r} of another package is left out: {error}; mend or uninstall the package"
+            )
+            warnings.warn(message, stacklevel=2)
     return dict(sorted(found.items()))
+
+
+def _of_other_package(point: EntryPoint, known: dict[str, type[Method]]) -> type[Method]:
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Method)) or kind.name != point.name:
+        raise TypeError(f"{point.value} is not a Method whose name is {point.name!r}")
+    if point.name in known:
+        raise TypeError("there is a method of that name")
+    return kind
 
 
 def method_named(method: str | Method) -> Method:

@@ -31,15 +31,11 @@ import torch
 from torch import Tensor
 
 from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..accounting.joint import joint_noise, split_noise
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..protect.projectors import PROJECTORS
-from .base import Method
-from .size import size_noise
-from .walk import Walk, arrived, onward, set_out
+from .walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")
 FARTHEST = 1e3  # the clip stays within this factor of its start
@@ -57,7 +53,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AdaptiveClip(Method):
+class AdaptiveClip(WalkingMethod):
     """``max_grad_norm`` is where the clip norm starts; ``target_quantile`` of the gradients should be shorter."""
 
     steps: int = 100
@@ -77,29 +73,23 @@ class AdaptiveClip(Method):
     paper: ClassVar[str] = "Andrew et al. 2021; Pichapati et al. 2019"
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
+        super().__post_init__()
         _validate.one_of(FORMS, form=self.form)
-        _validate.positive(max_grad_norm=self.max_grad_norm, clip_learning_rate=self.clip_learning_rate)
+        _validate.positive(clip_learning_rate=self.clip_learning_rate)
         _validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
-        _validate.share(tail=self.tail)
-        _validate.not_negative(l2=self.l2)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
 
     def noise(self, facts: Facts) -> tuple[float, float]:
         """sigma of the gradient and of the count, from the budget and the number of steps alone."""
-        both = calibrate(facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts))
-        return split_noise(float(both), self.count_share)
+        return split_noise(self.noise_multiplier(facts), self.count_share)
 
     def terms(self, facts: Facts) -> Terms:
         if self.form == "adaclip" and not facts.coordinates:
             raise ValueError("form is 'adaclip', which needs a linear model; pass form='quantile' for a perceptron")
         step = sampled(self.sampling, Gaussian(joint_noise(*self.noise(facts))))
-        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
+        return self.plan_of(facts, Repeated(step, self.steps))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        walk = set_out(theta, facts, public, self.optimizer, self.learning_rate)
+        walk = self.set_out(theta, facts, public)
         scale = torch.ones_like(theta) if self.form == "adaclip" else None
         zero = torch.zeros_like(theta)
         return State(walk, float(self.max_grad_norm), self.noise(facts), scale, zero, zero)
@@ -115,7 +105,7 @@ class AdaptiveClip(Method):
             quantile_at=state.clip,
             count_noise_multiplier=sigma_count,
         )
-        walk = onward(state.walk, answer.value / state.clip, l2=self.l2, steps=self.steps, tail=self.tail)
+        walk = self.onward(state.walk, answer.value / state.clip)
         state = state._replace(walk=walk, clip=self._next_clip(state.clip, answer.below))
         return state if state.scale is None else rescaled(state, answer)
 
@@ -123,15 +113,6 @@ class AdaptiveClip(Method):
         share = min(max(below or 0.0, 0.0), 1.0)  # noise may take it outside
         moved = clip * math.exp(-self.clip_learning_rate * (share - self.target_quantile))
         return min(max(moved, self.max_grad_norm / FARTHEST), self.max_grad_norm * FARTHEST)
-
-    def done(self, state: State) -> bool:
-        return state.walk.step >= self.steps
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return arrived(state.walk, steps=self.steps, tail=self.tail)
-
-    def total_steps(self) -> int:
-        return self.steps
 
 
 def rescaled(state: State, answer: Answer) -> State:

@@ -31,8 +31,7 @@ from .. import _validate
 from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
 from .base import Method
-from .dpsgd import WARM_START_L2
-from .nonprivate import minimise
+from .nonprivate import warm_start
 
 
 class State(NamedTuple):
@@ -82,8 +81,7 @@ class Agd(Method):
         return Terms.adaptive(self._currency)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        if public is not None:
-            theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
+        theta = warm_start(theta, public)
         cap = currency(facts.budget, self._currency).cap
         epsilon = choice_epsilon(self.choice_share / self.steps * cap * (1 - 1e-9), self._currency)
         return State(0, theta, (1 - self.choice_share) / self.steps, epsilon, None, self.reach, (), False)
@@ -116,9 +114,6 @@ class Agd(Method):
 
     def done(self, state: State) -> bool:
         return state.spent
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
 
     def _ask(self, theta: Tensor, share: float, private: Curator) -> Answer:
         """A noisy gradient for a share of what is left."""

@@ -21,7 +21,7 @@ class _EveryLoss:
 
 
 class Method(ABC):
-    """A frozen dataclass of public settings with five small functions.
+    """A frozen dataclass of public settings with three to five small functions.
 
     ``facts`` passed to :meth:`terms` hold ``size=None`` while the size is private: what is fixed beforehand may not
     depend on it. State is a named tuple; a step returns a new one. ``private = False`` is for the library's own
@@ -57,13 +57,14 @@ class Method(ABC):
     def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:
         """One loop body of the paper."""
 
-    @abstractmethod
     def done(self, state: Any) -> bool:
-        """Whether the loop ends here, decided from released facts."""
+        """Whether the loop ends here, decided from released facts; by default after :meth:`total_steps`."""
+        return bool(state.step >= (self.total_steps() or 1))
 
-    @abstractmethod
     def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
-        """The released parameters."""
+        """The released parameters; by default where the last step led."""
+        theta: Tensor = state.theta
+        return theta
 
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""
@@ -77,5 +78,5 @@ class Method(ABC):
         return replace(self, **changes)  # type: ignore[type-var]
 
     def total_steps(self) -> int | None:
-        """How many steps a run takes, when that is fixed beforehand."""
-        return None
+        """How many steps a run takes, when that is fixed beforehand: its setting ``steps``, or one."""
+        return None if self.adaptive else getattr(self, "steps", 1)

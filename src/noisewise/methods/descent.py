@@ -28,12 +28,12 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.choose import choose_terms
-from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
-from ..data.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..protect.signal import signal_to_noise, worth
 from .base import Method
-from .nonprivate import minimise
+from .nonprivate import warm_start
 
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
@@ -54,7 +54,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Descent(Method):
+class DeflatedDescent(Method):
     """Heavy ball on full batches in a bought basis; settings left at None follow from public or released facts."""
 
     steps: int | None = None
@@ -71,10 +71,7 @@ class Descent(Method):
     def __post_init__(self) -> None:
         if self.steps is not None:
             _validate.whole(steps=self.steps)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
-        if self.max_grad_norm is not None:
-            _validate.positive(max_grad_norm=self.max_grad_norm)
+        _validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
         _validate.not_negative(l2=self.l2)
 
     def terms(self, facts: Facts) -> Terms:
@@ -84,7 +81,7 @@ class Descent(Method):
         ratio = signal_to_noise(facts)
         steps = self.steps or round(min(300.0, max(50.0, 20 * math.sqrt(ratio))))
         clip = self.max_grad_norm or facts.typical_clip
-        rate = self.learning_rate or default_learning_rate(facts, ratio, steps, clip)
+        rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
         zero = torch.zeros_like(theta)
         return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta)
 
@@ -108,7 +105,7 @@ class Descent(Method):
         if basis is not None:
             private.change_basis(basis)
             public = public and public.in_basis(basis)
-        return theta if public is None else minimise(public, theta, l2=WARM_START_L2, steps=50)
+        return warm_start(theta, public, WARM_START_L2)
 
     def done(self, state: State) -> bool:
         return state.step >= state.steps
@@ -117,17 +114,7 @@ class Descent(Method):
         return state.released
 
 
-def signal_to_noise(facts: Facts) -> float:
-    """r = n mu / sqrt(d), with mu halved under replace_one: how clear one release of the whole budget would be."""
-    return (facts.size or 1.0) * _worth(facts) / math.sqrt(facts.dimension)
-
-
-def _worth(facts: Facts) -> float:
-    budget = facts.budget
-    return mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-
-
-def default_learning_rate(facts: Facts, ratio: float, steps: int, clip: float) -> float:
+def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """eta = kappa r / (10 T C): noise then moves theta by about kappa, a typical ||theta|| at the end.
 
     Spread over d coordinates, that moves the score of a unit row by kappa / sqrt(d), so beyond 128 parameters kappa is
@@ -145,7 +132,7 @@ def bought_basis(private: Curator) -> Tensor | None:
     """
     facts = private.facts
     size = facts.size or 1.0
-    if not worth_buying(size, _worth(facts), facts.features):
+    if not worth_buying(size, worth(facts), facts.features):
         return None
     mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
     length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(LENGTH_SHARE))

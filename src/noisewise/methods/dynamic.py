@@ -31,11 +31,11 @@ from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Sampling, sampled
 from ..protect import schedules
-from ..protect.projectors import DebiasedMomentum, Moments
+from ..protect.optimizers import DebiasedMomentum, Moments
 from .base import Method
-from .dpsgd import WARM_START_L2, default_learning_rate
-from .nonprivate import minimise
+from .nonprivate import warm_start
 from .size import size_noise
+from .walk import default_learning_rate
 
 GAMMA = 0.98  # without public rows: what steps leave of the excess loss in slow directions, at best
 REACH = 0.05  # distance over which the change of the public gradient is measured; a kink within it counts
@@ -70,8 +70,7 @@ class Dynamic(Method):
         _validate.whole(steps=self.steps)
         _validate.positive(max_grad_norm=self.max_grad_norm)
         _validate.not_negative(l2=self.l2)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
+        _validate.positive_or_none(learning_rate=self.learning_rate)
         if self.gamma is not None:
             _validate.share(gamma=self.gamma)
         if not 0 <= self.momentum < 1:
@@ -92,8 +91,7 @@ class Dynamic(Method):
         return Terms.plan((*size_noise(facts), *steps))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        if public is not None:
-            theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
+        theta = warm_start(theta, public)
         noise = self.noise_multipliers(facts, public if self.sampling[0] == "full" else None)
         projector = DebiasedMomentum(self._rate(facts), self.momentum)
         return State(0, theta, noise, projector, projector.init(len(theta)))
@@ -104,15 +102,6 @@ class Dynamic(Method):
         answer = Answer(answer.value + self.l2 * state.theta, answer.noise_std)
         theta, memory = state.projector(answer, state.theta, state.memory)
         return state._replace(step=state.step + 1, theta=theta, memory=memory)
-
-    def done(self, state: State) -> bool:
-        return state.step >= self.steps
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
-
-    def total_steps(self) -> int:
-        return self.steps
 
     def _rate(self, facts: Facts) -> float:
         """eta: that of DP-SGD, at most the 1/M of Theorem 3.2, or 8/M with momentum, which damps."""
@@ -125,7 +114,7 @@ class Dynamic(Method):
         """1 - eta (least public curvature + l2), from 0.9 to 1; without public rows ``GAMMA``."""
         if public is None or facts.dimension > LARGEST_HESSIAN:
             return GAMMA
-        at = minimise(public, public.model.start(), l2=WARM_START_L2, steps=50)
+        at = warm_start(public.model.start(), public)
         return min(max(1 - self._rate(facts) * (least_curvature(public, at) + self.l2), 0.9), 1.0)
 
 

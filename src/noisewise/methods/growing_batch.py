@@ -28,10 +28,8 @@ from ..accounting.calibrate import least_noise
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Event, Gaussian, Poisson, Repeated
-from ..protect.projectors import PROJECTORS
-from .base import Method
 from .size import size_noise
-from .walk import Walk, arrived, onward, set_out
+from .walk import Walk, WalkingMethod
 
 NOISES = ("constant", "proportional")
 
@@ -42,7 +40,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GrowingBatch(Method):
+class GrowingBatch(WalkingMethod):
     """Poisson rates grow from ``first_rate`` to ``last_rate`` in ``stages`` equal parts of the run."""
 
     steps: int = 100
@@ -61,15 +59,10 @@ class GrowingBatch(Method):
     paper: ClassVar[str] = "Feldman, Koren & Talwar 2020"
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps, stages=self.stages)
+        super().__post_init__()
+        _validate.whole(stages=self.stages)
         _validate.share(first_rate=self.first_rate, last_rate=self.last_rate)
         _validate.one_of(NOISES, noise=self.noise)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
-        _validate.share(tail=self.tail)
-        _validate.not_negative(l2=self.l2)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
 
     def rates(self) -> tuple[float, ...]:
         """The sampling rate of every step.
@@ -89,11 +82,10 @@ class GrowingBatch(Method):
         return _calibrated(facts.budget, rates, self.noise == "proportional", size_noise(facts))
 
     def terms(self, facts: Facts) -> Terms:
-        steps = Counter(self.plan(facts))
-        return Terms.plan((*size_noise(facts), *(Repeated(step, count) for step, count in steps.items())))
+        return self.plan_of(facts, *(Repeated(step, count) for step, count in Counter(self.plan(facts)).items()))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        return State(set_out(theta, facts, public, self.optimizer, self.learning_rate), self.plan(facts))
+        return State(self.set_out(theta, facts, public), self.plan(facts))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         event = state.plan[state.walk.step]
@@ -104,16 +96,7 @@ class GrowingBatch(Method):
             noise_multiplier=event.event.noise_multiplier,
             sampling=("poisson", event.rate),
         )
-        return state._replace(walk=onward(state.walk, answer.value, l2=self.l2, steps=self.steps, tail=self.tail))
-
-    def done(self, state: State) -> bool:
-        return state.walk.step >= self.steps
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return arrived(state.walk, steps=self.steps, tail=self.tail)
-
-    def total_steps(self) -> int:
-        return self.steps
+        return state._replace(walk=self.onward(state.walk, answer.value))
 
 
 @lru_cache(maxsize=32)

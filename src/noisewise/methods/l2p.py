@@ -6,7 +6,7 @@
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
         theta <- projector(g_t, theta)                                         (a coordinate-wise LSTM)
 
-``protector`` is "auto" (the rule of ``learned.zoo.pick``), the name of a protector in the package, or a file's path.
+``protector`` is "auto" (the rule of ``protect.learned.zoo.pick``), the name of a protector in the package, or a file's path.
 A protector may want the norm of the gradient before it chooses the noise (Algorithm 2, line 1); that question is paid
 first, also when the run stops after it.
 
@@ -30,13 +30,13 @@ from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.question import CLIPS
-from ..learned.fast import fast
-from ..learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
 from ..protect.clips import longest_step
-from ..protect.protector import Protector, Run, answered, begin, finished, question
-from ..protect.signal import first_signal, one
+from ..protect.learned.fast import fast
+from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
+from ..protect.protector import Protector, Run, begin, finished, step
+from ..protect.signal import first_signal, one, signal_to_noise
 from .base import Method
-from .descent import bought_basis, public_basis, signal_to_noise
+from .descent import bought_basis, public_basis
 
 LARGEST_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
@@ -111,21 +111,8 @@ class L2P(Method):
             state = self._begin(state, private, public)
         run, protector = state.run, state.protector
         assert run is not None
-        if protector.norm_share:
-            run = _with_paid_norm(protector, run, private, state.before)
-        clip, share, run = question(protector, run)
-        limit = min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)
-        sigma = private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         before = run.thetas
-        answer = private.gradient(before[0], clip=limit, noise_multiplier=sigma)
-        run = answered(
-            protector,
-            run,
-            answer.value[None] / limit,
-            one(answer.noise_std / limit),
-            one(limit),
-            one(_left(private, state.before)),
-        )
+        run = step(protector, run, Paid(private, state.before, protector.squared_norm))
         state = state._replace(run=run)
         thetas = finished(protector, run, before) if self.done(state) else run.thetas
         return state._replace(theta=private.in_first_basis(thetas[0]))
@@ -154,22 +141,29 @@ class L2P(Method):
         run = state.run
         return run is not None and (run.signal.step >= state.horizon or run.signal.remaining.item() <= NOTHING_LEFT)
 
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
+
+class Paid(NamedTuple):
+    """The answers of a curator; ``before`` is the share of the whole budget that was spent before the first step."""
+
+    private: Curator
+    before: float
+    squared: bool
+
+    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+        clip, sigma = _allowed(run.signal.clip), self.private.meter.noise_for(share)
+        answer = self.private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=self.squared)
+        value = max(float(answer.value), 0.0)
+        return one(math.sqrt(value) / clip if self.squared else value / clip), self._left()
+
+    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        limit, sigma = _allowed(clip), self.private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
+        answer = self.private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
+        return answer.value[None] / limit, one(answer.noise_std / limit), one(limit), self._left()
+
+    def _left(self) -> Tensor:
+        """The share of the training budget that is left."""
+        return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
 
 
-def _left(private: Curator, before: float) -> float:
-    """The share of the training budget that is left."""
-    return max(1 - private.meter.spent_fraction, 0.0) / (1 - before)
-
-
-def _with_paid_norm(protector: Protector, run: Run, private: Curator, before: float) -> Run:
-    """Algorithm 2, line 1: a norm of the gradient, in units of the clip norm, paid for before the noise is chosen."""
-    signal = run.signal
-    clip = min(max(signal.clip.item(), CLIPS[0]), LARGEST_CLIP)
-    sigma = private.meter.noise_for(protector.norm_share / max(signal.horizon - signal.step, 1))
-    answer = private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=protector.squared_norm)
-    value = max(float(answer.value), 0.0)
-    norm = math.sqrt(value) / clip if protector.squared_norm else value / clip
-    left = one(_left(private, before))
-    return run._replace(signal=signal._replace(paid_norm=one(norm), remaining=left))
+def _allowed(clip: Tensor) -> float:
+    return min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)

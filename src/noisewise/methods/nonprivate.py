@@ -16,6 +16,8 @@ from torch import Tensor
 from ..curator import Curator, Facts, PublicCurator
 from .base import Method
 
+WARM_START_L2 = 0.01
+
 
 class State(NamedTuple):
     step: int
@@ -45,11 +47,8 @@ class NonPrivate(Method):
             raise TypeError("nonprivate runs on records handed over as public")
         return State(1, minimise(public, state.theta, l2=self.l2, steps=self.steps))
 
-    def done(self, state: State) -> bool:
-        return state.step >= 1
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
+    def total_steps(self) -> int:
+        return 1
 
 
 def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anchor: Tensor | None = None) -> Tensor:
@@ -66,3 +65,8 @@ def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anc
     optimizer.step(closure)
     found = point.detach()
     return found if bool(torch.isfinite(found).all()) else theta
+
+
+def warm_start(theta: Tensor, public: PublicCurator | None, l2: float = WARM_START_L2) -> Tensor:
+    """The minimum of the public loss if there are public rows, else theta; l2 keeps few rows from running away."""
+    return theta if public is None else minimise(public, theta, l2=l2, steps=50)

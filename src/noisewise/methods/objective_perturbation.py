@@ -26,10 +26,9 @@ from ..budget import Terms
 from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
 from ..curator.objective import terms as objective_terms
 from ..events import ApproximateDP
+from ..protect.signal import signal_to_noise
 from .base import Method
-from .dpsgd import WARM_START_L2
-from .nonprivate import minimise
-from .output_perturbation import signal_to_noise
+from .nonprivate import warm_start
 from .size import size_noise
 
 MOST = 50.0  # epsilon; more buys nothing
@@ -39,7 +38,7 @@ class State(NamedTuple):
     theta: Tensor
     event: ApproximateDP
     facts: Facts
-    finished: bool
+    step: int
 
 
 @dataclass(frozen=True)
@@ -74,23 +73,12 @@ class ObjectivePerturbation(Method):
         return Terms.plan((*size_noise(facts), event))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        if public is not None:
-            theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
-        return State(theta, self.event(facts), facts, False)
+        return State(warm_start(theta, public), self.event(facts), facts, 0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         l2 = default_l2(state.facts) if self.l2 is None else self.l2
         objective = PerturbedObjective(state.theta, state.event.epsilon, state.event.delta, l2)
-        return state._replace(theta=private.minimise(objective).value, finished=True)
-
-    def done(self, state: State) -> bool:
-        return state.finished
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
-
-    def total_steps(self) -> int:
-        return 1
+        return state._replace(theta=private.minimise(objective).value, step=1)
 
 
 def default_l2(facts: Facts) -> float:

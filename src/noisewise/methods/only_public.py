@@ -52,11 +52,8 @@ class OnlyPublic(Method):
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         return state._replace(step=1)
 
-    def done(self, state: State) -> bool:
-        return state.step >= 1
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
+    def total_steps(self) -> int:
+        return 1
 
 
 def required(public: PublicCurator | None, name: str) -> PublicCurator:

@@ -23,14 +23,13 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..curator import Curator, Descent, Facts, PublicCurator
 from ..curator.oneshot import bounds
 from ..events import Gaussian
+from ..protect.signal import signal_to_noise
 from .base import Method
-from .dpsgd import WARM_START_L2
-from .nonprivate import minimise
+from .nonprivate import warm_start
 from .size import size_noise
 
 STEP_SHARE = 0.5  # of the longest step allowed: the shorter, the less the weight of the records is damped
@@ -40,7 +39,7 @@ class State(NamedTuple):
     theta: Tensor
     noise_multiplier: float
     facts: Facts
-    finished: bool
+    step: int
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,7 @@ class OutputPerturbation(Method):
 
     def __post_init__(self) -> None:
         _validate.not_negative(l2=self.l2)
-        if self.length is not None:
-            _validate.positive(length=self.length)
-        if self.radius is not None:
-            _validate.positive(radius=self.radius)
+        _validate.positive_or_none(length=self.length, radius=self.radius)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""
@@ -72,9 +68,7 @@ class OutputPerturbation(Method):
         return Terms.plan((*size_noise(facts), Gaussian(self.noise_multiplier(facts))))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
-        if public is not None:
-            theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
-        return State(theta, self.noise_multiplier(facts), facts, False)
+        return State(warm_start(theta, public), self.noise_multiplier(facts), facts, 0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         radius = ball(self.radius, state.facts)
@@ -82,23 +76,7 @@ class OutputPerturbation(Method):
         length = self.length or default_length(state.facts)
         steps = math.ceil(length * (M + self.l2) / STEP_SHARE)
         walk = Descent(state.theta, steps, length / steps, state.noise_multiplier, self.l2, radius)
-        return state._replace(theta=private.last_iterate(walk).value, finished=True)
-
-    def done(self, state: State) -> bool:
-        return state.finished
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
-
-    def total_steps(self) -> int:
-        return 1
-
-
-def signal_to_noise(facts: Facts) -> float:
-    """n mu / sqrt(d), mu halved under replace_one: how clearly one release of the whole budget shows a mean."""
-    budget = facts.budget
-    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-    return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
+        return state._replace(theta=private.last_iterate(walk).value, step=1)
 
 
 def default_length(facts: Facts) -> float:

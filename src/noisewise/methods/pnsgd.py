@@ -26,17 +26,17 @@ from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
 from ..curator.oneshot import bounds
 from ..events import Gaussian
+from ..protect.signal import signal_to_noise
 from .base import Method
-from .dpsgd import WARM_START_L2
-from .nonprivate import minimise
-from .output_perturbation import ball, signal_to_noise
+from .nonprivate import warm_start
+from .output_perturbation import ball
 
 
 class State(NamedTuple):
     theta: Tensor
     noise_multiplier: float
     facts: Facts
-    finished: bool
+    step: int
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,7 @@ class Pnsgd(Method):
     def __post_init__(self) -> None:
         _validate.whole(passes=self.passes)
         _validate.not_negative(l2=self.l2)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
-        if self.radius is not None:
-            _validate.positive(radius=self.radius)
+        _validate.positive_or_none(learning_rate=self.learning_rate, radius=self.radius)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""
@@ -76,28 +73,18 @@ class Pnsgd(Method):
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is None:
             raise ValueError("public is missing; pnsgd needs public rows to walk over after the private ones")
-        theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
-        return State(theta, self.noise_multiplier(facts), facts, False)
+        return State(warm_start(theta, public), self.noise_multiplier(facts), facts, 0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         assert public is not None
         rows, labels = public.batch.X * public.batch.lengths[:, None], public.batch.y
         radius = ball(self.radius, state.facts)
-        rate = self.learning_rate or default_rate(state.facts, public.size * self.passes, self.l2, radius)
+        rate = self.learning_rate or balanced_rate(state.facts, public.size * self.passes, self.l2, radius)
         walk = OnePass(state.theta, rows, labels, rate, state.noise_multiplier, self.l2, radius, self.passes)
-        return state._replace(theta=private.last_iterate(walk).value, finished=True)
-
-    def done(self, state: State) -> bool:
-        return state.finished
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
-
-    def total_steps(self) -> int:
-        return 1
+        return state._replace(theta=private.last_iterate(walk).value, step=1)
 
 
-def default_rate(facts: Facts, public_steps: int, l2: float, radius: float) -> float:
+def balanced_rate(facts: Facts, public_steps: int, l2: float, radius: float) -> float:
     """eta = 2.5 r / (M s sqrt(n d)) for rows of norm r, at most 1/(M + l2).
 
     n steps learn about eta n and leave noise of variance about eta s^2 d: eta = 1 / (s sqrt(n d)) balances the two, and

@@ -31,15 +31,15 @@ from torch import Tensor
 from .. import _validate
 from ..accounting import tcdp
 from ..accounting.choose import choose_terms
-from ..accounting.gdp import mu_of
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
-from ..protect.projectors import PROJECTORS, Projector
+from ..protect.optimizers import OPTIMIZERS, Optimizer
+from ..protect.signal import signal_to_noise
 from .base import Method
-from .dpsgd import default_learning_rate
 from .nonprivate import minimise
 from .only_public import required
+from .walk import default_learning_rate
 
 REUSE_STEPS = 200
 LEAST_CLIP = 1e-3  # rounding of scores does not shrink with the clip
@@ -52,7 +52,7 @@ class State(NamedTuple):
     ceiling: float  # the cost that no step may exceed
     noise_multiplier: float | None  # of the last step, while the cost stays the same
     clip: float
-    projector: Projector[Any]
+    projector: Optimizer[Any]
     memory: Any
     tail_sum: Tensor
     tail_weight: float
@@ -90,10 +90,10 @@ class PpSgd(Method):
         _validate.not_negative(alpha=self.alpha, l2=self.l2, reuse=self.reuse)
         _validate.one_of(("mean", "max"), clip_rule=self.clip_rule)
         _validate.one_of(("modern", "paper"), accounting=self.accounting)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
-        for name in ("max_grad_norm", "varphi", "learning_rate"):
-            if getattr(self, name) is not None:
-                _validate.positive(**{name: getattr(self, name)})
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
+        _validate.positive_or_none(
+            max_grad_norm=self.max_grad_norm, varphi=self.varphi, learning_rate=self.learning_rate
+        )
         if not 0 <= self.beta < 1:
             raise ValueError(f"beta is {self.beta!r}; pass a number in [0, 1)")
         if not 0 <= self.tail <= 1:
@@ -120,7 +120,7 @@ class PpSgd(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         required(public, self.name)
-        projector: Projector[Any] = PROJECTORS[self.optimizer](
+        projector: Optimizer[Any] = OPTIMIZERS[self.optimizer](
             self.learning_rate or default_rate(self.optimizer, facts)
         )
         clip = self.max_grad_norm or default_clip(facts)
@@ -186,13 +186,6 @@ def default_rate(optimizer: str, facts: Facts) -> float:
     if optimizer != "momentum":
         return rate
     return min(rate, 0.5) if math.isinf(facts.lipschitz) else max(rate, min(signal_to_noise(facts) / 60, 2.0))
-
-
-def signal_to_noise(facts: Facts) -> float:
-    """n mu / sqrt(d), from public or released facts; mu halves under replace_one."""
-    budget = facts.budget
-    mu = mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)
-    return (facts.size or 1.0) * mu / math.sqrt(facts.dimension)
 
 
 def as_published(rate: float, steps: int, **settings: Any) -> PpSgd:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -23,10 +24,10 @@ from torch import Tensor
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
-from ..budget import Terms
+from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.sampling import expected_size
-from ..events import FULL, Gaussian, Repeated, Sampling
+from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 from ..protect.sets import ConvexSet, set_named
 from .base import Method
 from .size import size_noise
@@ -34,9 +35,7 @@ from .size import size_noise
 RELEASES = ("mean", "last")
 
 
-class Walk(NamedTuple):
-    """Where a projected walk is, and what it was told beforehand."""
-
+class State(NamedTuple):
     step: int
     theta: Tensor
     noise_multiplier: float
@@ -46,8 +45,65 @@ class Walk(NamedTuple):
     total: Tensor
 
 
+class ProjectedMethod(Method):
+    """Noisy steps, each back into the set; a subclass says how batches are drawn and declares the settings."""
+
+    steps: int
+    constraint: str
+    radius: float
+    max_grad_norm: float
+    release: str
+
+    def __post_init__(self) -> None:
+        _validate.whole(steps=self.steps)
+        _validate.positive(max_grad_norm=self.max_grad_norm)
+        _validate.one_of(RELEASES, release=self.release)
+        set_named(self.constraint, self.radius)
+
+    def sampling_of(self, facts: Facts) -> Sampling:
+        """How a batch is drawn, from public facts alone."""
+        return FULL
+
+    def noise_multiplier(self, facts: Facts) -> float:
+        """sigma, from public facts alone."""
+        return _calibrated(facts.budget, self.steps, self.sampling_of(facts), size_noise(facts))
+
+    def terms(self, facts: Facts) -> Terms:
+        step = sampled(self.sampling_of(facts), Gaussian(self.noise_multiplier(facts)))
+        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        """The first point, in the set, and the step size D / G from public or released facts."""
+        sampling, inside = self.sampling_of(facts), set_named(self.constraint, self.radius)
+        sigma, clip, batch = (
+            self.noise_multiplier(facts),
+            self.max_grad_norm,
+            expected_size(sampling, facts.size or 1.0),
+        )
+        second_moment = clip**2 * (1 + (1 / batch if sampling[0] == "poisson" else 0.0))
+        rate = inside.diameter(len(theta)) / math.sqrt(second_moment + len(theta) * (sigma * clip / batch) ** 2)
+        return State(0, inside.project(theta), sigma, sampling, inside, rate, torch.zeros_like(theta))
+
+    def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        answer = private.gradient(
+            state.theta, clip=self.max_grad_norm, noise_multiplier=state.noise_multiplier, sampling=state.sampling
+        )
+        eta = state.rate / math.sqrt(state.step + 1)
+        theta = state.inside.project(state.theta - eta * answer.value)
+        return state._replace(step=state.step + 1, theta=theta, total=state.total + theta)
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.total / state.step if self.release == "mean" else state.theta
+
+
+@lru_cache(maxsize=32)
+def _calibrated(budget: Budget, steps: int, sampling: Sampling, also: tuple[Gaussian, ...]) -> float:
+    """Remembered, because small rates and little noise take privacy loss distributions many seconds."""
+    return float(calibrate(budget, steps=steps, sampling=sampling, also=also))
+
+
 @dataclass(frozen=True)
-class ProjectedGd(Method):
+class ProjectedGd(ProjectedMethod):
     """Full batches; ``constraint`` is "ball", "box" or "simplex" of size ``radius``."""
 
     steps: int = 100
@@ -59,50 +115,3 @@ class ProjectedGd(Method):
     name: ClassVar[str] = "projected_gd"
     summary: ClassVar[str] = "noisy gradient descent kept inside a ball, box or simplex"
     paper: ClassVar[str] = "Bassily et al. 2014"
-
-    def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(RELEASES, release=self.release)
-        set_named(self.constraint, self.radius)
-
-    def noise_multiplier(self, facts: Facts) -> float:
-        """sigma, from the budget and the number of steps alone."""
-        return float(calibrate(facts.budget, steps=self.steps, also=size_noise(facts)))
-
-    def terms(self, facts: Facts) -> Terms:
-        return Terms.plan((*size_noise(facts), Repeated(Gaussian(self.noise_multiplier(facts)), self.steps)))
-
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
-        inside = set_named(self.constraint, self.radius)
-        return start(theta, facts, inside, self.max_grad_norm, self.noise_multiplier(facts), FULL)
-
-    def step(self, state: Walk, private: Curator, public: PublicCurator | None) -> Walk:
-        return walk(state, private, self.max_grad_norm)
-
-    def done(self, state: Walk) -> bool:
-        return state.step >= self.steps
-
-    def finish(self, state: Walk, public: PublicCurator | None) -> Tensor:
-        return state.total / state.step if self.release == "mean" else state.theta
-
-    def total_steps(self) -> int:
-        return self.steps
-
-
-def start(
-    theta: Tensor, facts: Facts, inside: ConvexSet, clip: float, noise_multiplier: float, sampling: Sampling
-) -> Walk:
-    """The first point of a walk, in the set, and its step size D / G from public or released facts."""
-    batch = expected_size(sampling, facts.size or 1.0)
-    second_moment = clip**2 * (1 + (1 / batch if sampling[0] == "poisson" else 0.0))
-    rate = inside.diameter(len(theta)) / math.sqrt(second_moment + len(theta) * (noise_multiplier * clip / batch) ** 2)
-    return Walk(0, inside.project(theta), noise_multiplier, sampling, inside, rate, torch.zeros_like(theta))
-
-
-def walk(state: Walk, private: Curator, clip: float) -> Walk:
-    """One step along a noisy gradient and back into the set."""
-    answer = private.gradient(state.theta, clip=clip, noise_multiplier=state.noise_multiplier, sampling=state.sampling)
-    eta = state.rate / math.sqrt(state.step + 1)
-    theta = state.inside.project(state.theta - eta * answer.value)
-    return state._replace(step=state.step + 1, theta=theta, total=state.total + theta)

@@ -16,24 +16,16 @@ Song, Chaudhuri & Sarwate 2013; Bassily, Smith & Thakurta 2014; Shamir & Zhang 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
-from torch import Tensor
-
 from .. import _validate
-from ..accounting.calibrate import calibrate
-from ..budget import Budget, Terms
-from ..curator import Curator, Facts, PublicCurator
-from ..events import Gaussian, Repeated, Sampling, sampled
-from ..protect.sets import set_named
-from .base import Method
-from .projected_gd import RELEASES, Walk, start, walk
-from .size import size_noise
+from ..curator import Facts
+from ..events import Sampling
+from .projected_gd import ProjectedMethod
 
 
 @dataclass(frozen=True)
-class ProjectedSgd(Method):
+class ProjectedSgd(ProjectedMethod):
     """Poisson batches of ``batch_size`` records on average, or any ``sampling``."""
 
     steps: int = 1000
@@ -49,10 +41,8 @@ class ProjectedSgd(Method):
     paper: ClassVar[str] = "Bassily et al. 2014"
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.positive(max_grad_norm=self.max_grad_norm, batch_size=self.batch_size)
-        _validate.one_of(RELEASES, release=self.release)
-        set_named(self.constraint, self.radius)
+        super().__post_init__()
+        _validate.positive(batch_size=self.batch_size)
 
     def sampling_of(self, facts: Facts) -> Sampling:
         """The sampling that was asked for, or the one with the expected batch size, from a public size only."""
@@ -64,33 +54,3 @@ class ProjectedSgd(Method):
                 "pass sampling=('poisson', rate) with a rate from a public guess, or size_is_public=True"
             )
         return ("poisson", min(self.batch_size / facts.size, 1.0))
-
-    def noise_multiplier(self, facts: Facts) -> float:
-        """sigma, from public facts alone."""
-        return _calibrated(facts.budget, self.steps, self.sampling_of(facts), size_noise(facts))
-
-    def terms(self, facts: Facts) -> Terms:
-        step = sampled(self.sampling_of(facts), Gaussian(self.noise_multiplier(facts)))
-        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
-
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
-        sampling, inside = self.sampling_of(facts), set_named(self.constraint, self.radius)
-        return start(theta, facts, inside, self.max_grad_norm, self.noise_multiplier(facts), sampling)
-
-    def step(self, state: Walk, private: Curator, public: PublicCurator | None) -> Walk:
-        return walk(state, private, self.max_grad_norm)
-
-    def done(self, state: Walk) -> bool:
-        return state.step >= self.steps
-
-    def finish(self, state: Walk, public: PublicCurator | None) -> Tensor:
-        return state.total / state.step if self.release == "mean" else state.theta
-
-    def total_steps(self) -> int:
-        return self.steps
-
-
-@lru_cache(maxsize=32)
-def _calibrated(budget: Budget, steps: int, sampling: Sampling, also: tuple[Gaussian, ...]) -> float:
-    """Remembered, because small rates and little noise take privacy loss distributions many seconds."""
-    return float(calibrate(budget, steps=steps, sampling=sampling, also=also))

@@ -22,14 +22,9 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from .. import _validate
-from ..accounting.calibrate import calibrate
-from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..protect.projectors import PROJECTORS
-from .base import Method
-from .size import size_noise
-from .walk import Walk, arrived, onward, set_out
+from ..events import FULL, Sampling
+from .walk import Walk, WalkingMethod
 
 
 class State(NamedTuple):
@@ -39,7 +34,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PublicSubspace(Method):
+class PublicSubspace(WalkingMethod):
     """``rank``: the k directions; ``refresh``: they are found anew every so many steps."""
 
     steps: int = 100
@@ -58,26 +53,13 @@ class PublicSubspace(Method):
     needs_public: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps, rank=self.rank, refresh=self.refresh)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(tuple(PROJECTORS), optimizer=self.optimizer)
-        _validate.share(tail=self.tail)
-        _validate.not_negative(l2=self.l2)
-        if self.learning_rate is not None:
-            _validate.positive(learning_rate=self.learning_rate)
-
-    def noise_multiplier(self, facts: Facts) -> float:
-        """sigma, from the budget and the number of steps alone."""
-        return float(calibrate(facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts)))
-
-    def terms(self, facts: Facts) -> Terms:
-        step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
+        super().__post_init__()
+        _validate.whole(rank=self.rank, refresh=self.refresh)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is None or public.size == 0:
             raise ValueError("public_subspace needs public rows; pass public=(X, y) or another method")
-        walk = set_out(theta, facts, public, self.optimizer, self.learning_rate)
+        walk = self.set_out(theta, facts, public)
         return State(walk, self.noise_multiplier(facts), None)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -92,15 +74,4 @@ class PublicSubspace(Method):
             sampling=self.sampling,
             basis=basis,
         )
-        return state._replace(
-            walk=onward(walk, answer.value, l2=self.l2, steps=self.steps, tail=self.tail), basis=basis
-        )
-
-    def done(self, state: State) -> bool:
-        return state.walk.step >= self.steps
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return arrived(state.walk, steps=self.steps, tail=self.tail)
-
-    def total_steps(self) -> int:
-        return self.steps
+        return state._replace(walk=self.onward(walk, answer.value), basis=basis)

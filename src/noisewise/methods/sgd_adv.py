@@ -17,12 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..accounting.calibrate import calibrate
-from ..budget import Terms
 from ..curator import Facts
-from ..events import Gaussian, Repeated, Sampling, sampled
+from ..events import Sampling
 from .dpsgd import DpSgd
-from .size import size_noise
 
 
 @dataclass(frozen=True)
@@ -34,12 +31,11 @@ class SgdAdv(DpSgd):
     name: ClassVar[str] = "sgd_adv"
     summary: ClassVar[str] = "noisy SGD priced by advanced composition (a baseline)"
     paper: ClassVar[str] = "Bassily et al. 2014"
+    accountant: ClassVar[str] = "advanced"
 
     def noise_multiplier(self, facts: Facts) -> float:
         try:
-            noise = calibrate(
-                facts.budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts), accountant="advanced"
-            )
+            return super().noise_multiplier(facts)
         except ValueError as refusal:
             if facts.size_is_public:
                 raise
@@ -47,8 +43,3 @@ class SgdAdv(DpSgd):
                 f"advanced composition charges each of {self.steps} steps like the bought size, which this budget "
                 "cannot pay; pass size_is_public=True, or use method='dpsgd'"
             ) from refusal
-        return float(noise)
-
-    def terms(self, facts: Facts) -> Terms:
-        step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)), "advanced")

@@ -17,13 +17,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..accounting.calibrate import calibrate
 from ..accounting.classic import LAMBDAS
-from ..budget import Terms
 from ..curator import Facts
-from ..events import Gaussian, Repeated, Sampling, sampled
+from ..events import Sampling
 from .dpsgd import DpSgd
-from .size import size_noise
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class SgdMa(DpSgd):
     name: ClassVar[str] = "sgd_ma"
     summary: ClassVar[str] = "noisy SGD priced by the moments accountant (a baseline)"
     paper: ClassVar[str] = "Abadi et al. 2016"
+    accountant: ClassVar[str] = "moments"
 
     def noise_multiplier(self, facts: Facts) -> float:
         budget = facts.budget
@@ -44,10 +42,4 @@ class SgdMa(DpSgd):
                 f"epsilon is {budget.epsilon}, but the moments accountant with orders up to {max(LAMBDAS)} cannot go "
                 f"below {least:.4g} at delta {budget.delta}; pass a larger epsilon or delta, or use method='dpsgd'"
             )
-        return float(
-            calibrate(budget, steps=self.steps, sampling=self.sampling, also=size_noise(facts), accountant="moments")
-        )
-
-    def terms(self, facts: Facts) -> Terms:
-        step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
-        return Terms.plan((*size_noise(facts), Repeated(step, self.steps)), "moments")
+        return super().noise_multiplier(facts)

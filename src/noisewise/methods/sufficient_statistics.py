@@ -75,15 +75,6 @@ class SufficientStatistics(Method):
         ridge = max(math.sqrt(d * math.log(2 * d**2 / rho)) * moment.noise_std - bound, 0.0)
         return State(1, solved(moment.value, cross.value, ridge, least=moment.noise_std).float(), sigma)
 
-    def done(self, state: State) -> bool:
-        return state.step >= 1
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.theta
-
-    def total_steps(self) -> int:
-        return 1
-
 
 def solved(moment: Tensor, cross: Tensor, ridge: float, *, least: float) -> Tensor:
     """(moment + ridge I)^-1 cross, eigenvalues of the matrix raised to at least ``least``."""

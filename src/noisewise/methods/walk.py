@@ -1,50 +1,109 @@
-"""The walk that gradient methods share: a projector's steps from a public start, and the mean of the last iterates."""
+"""The walk that gradient methods share: an optimizer's steps from a public start, and the mean of the last iterates."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import _validate
+from ..accounting.calibrate import calibrate
+from ..budget import Terms
 from ..curator import Answer, Facts, PublicCurator
-from ..protect.projectors import PROJECTORS, Projector
-from .dpsgd import WARM_START_L2, default_learning_rate
-from .nonprivate import minimise
+from ..events import Event, Gaussian, Repeated, Sampling, sampled
+from ..protect.optimizers import OPTIMIZERS, Optimizer
+from ..protect.signal import signal_to_noise
+from .base import Method
+from .nonprivate import warm_start
+from .size import size_noise
 
 
 class Walk(NamedTuple):
     step: int
     theta: Tensor
-    projector: Projector[Any]
+    optimizer: Optimizer[Any]
     memory: Any
     tail_sum: Tensor
 
 
-def set_out(
-    theta: Tensor, facts: Facts, public: PublicCurator | None, optimizer: str, learning_rate: float | None
-) -> Walk:
-    """At the public start, or at the minimum of the public loss if there are public rows."""
-    if public is not None:
-        theta = minimise(public, theta, l2=WARM_START_L2, steps=50)
-    projector: Projector[Any] = PROJECTORS[optimizer](learning_rate or default_learning_rate(optimizer, facts))
-    return Walk(0, theta, projector, projector.init(len(theta)), torch.zeros_like(theta))
+class WalkingMethod(Method):
+    """A fixed number of noisy gradients, priced as a plan; a subclass says what is asked at a step.
+
+    Its state has a ``walk``. The mean of the last ``tail`` share of the iterates is released: post-processing that
+    cancels noise. Settings are declared by the subclasses, in the order in which a statement lists them.
+    """
+
+    steps: int
+    sampling: Sampling
+    max_grad_norm: float
+    optimizer: str
+    learning_rate: float | None
+    l2: float
+    tail: float
+    accountant: ClassVar[str] = "auto"  # the one that asks for the least noise
+
+    def __post_init__(self) -> None:
+        _validate.whole(steps=self.steps)
+        _validate.positive(max_grad_norm=self.max_grad_norm)
+        _validate.positive_or_none(learning_rate=self.learning_rate)
+        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
+        _validate.share(tail=self.tail)
+        _validate.not_negative(l2=self.l2)
+
+    def noise_multiplier(self, facts: Facts) -> float:
+        """sigma, from the budget and the number of steps alone."""
+        also = size_noise(facts)
+        return calibrate(facts.budget, steps=self.steps, sampling=self.sampling, also=also, accountant=self.accountant)
+
+    def terms(self, facts: Facts) -> Terms:
+        step = sampled(self.sampling, Gaussian(self.noise_multiplier(facts)))
+        return self.plan_of(facts, Repeated(step, self.steps))
+
+    def plan_of(self, facts: Facts, *events: Event) -> Terms:
+        """A plan of these events and the bought size."""
+        return Terms.plan((*size_noise(facts), *events), self.accountant)
+
+    def set_out(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
+        """At the public start, or at the minimum of the public loss if there are public rows."""
+        theta = warm_start(theta, public)
+        rate = self.learning_rate or default_learning_rate(self.optimizer, facts)
+        optimizer: Optimizer[Any] = OPTIMIZERS[self.optimizer](rate)
+        return Walk(0, theta, optimizer, optimizer.init(len(theta)), torch.zeros_like(theta))
+
+    def onward(self, walk: Walk, gradient: Tensor) -> Walk:
+        """One step along a released gradient; l2 is added after the noise and costs nothing."""
+        if self.l2:
+            gradient = gradient + self.l2 * walk.theta
+        theta, memory = walk.optimizer(Answer(gradient, 0.0), walk.theta, walk.memory)
+        in_tail = walk.step + 1 > self.steps - self.tail_steps
+        tail_sum = walk.tail_sum + theta if in_tail else walk.tail_sum
+        return walk._replace(step=walk.step + 1, theta=theta, memory=memory, tail_sum=tail_sum)
+
+    @property
+    def tail_steps(self) -> int:
+        return max(1, round(self.tail * self.steps))
+
+    def done(self, state: Any) -> bool:
+        return bool(state.walk.step >= self.steps)
+
+    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+        walk: Walk = state.walk
+        return walk.tail_sum / self.tail_steps if walk.step >= self.steps else walk.theta
 
 
-def onward(walk: Walk, gradient: Tensor, *, l2: float, steps: int, tail: float) -> Walk:
-    """One step along a released gradient; l2 is added after the noise and costs nothing."""
-    if l2:
-        gradient = gradient + l2 * walk.theta
-    theta, memory = walk.projector(Answer(gradient, 0.0), walk.theta, walk.memory)
-    in_tail = walk.step + 1 > steps - _tail_steps(steps, tail)
-    tail_sum = walk.tail_sum + theta if in_tail else walk.tail_sum
-    return walk._replace(step=walk.step + 1, theta=theta, memory=memory, tail_sum=tail_sum)
+def default_learning_rate(optimizer: str, facts: Facts) -> float:
+    """A step size from public or released facts: larger where the budget buys a clear gradient.
 
-
-def arrived(walk: Walk, *, steps: int, tail: float) -> Tensor:
-    """The mean of the last ``tail`` share of the iterates: post-processing that cancels noise."""
-    return walk.tail_sum / _tail_steps(steps, tail) if walk.step >= steps else walk.theta
-
-
-def _tail_steps(steps: int, tail: float) -> int:
-    return max(1, round(tail * steps))
+    r = n mu / sqrt(d) is the signal-to-noise ratio of one release of the whole budget (mu halves under replace_one).
+    Momentum steps grow as sqrt(r), up to 2 or the 2/M that a smooth loss allows; SGD takes the ten steps that momentum
+    0.9 adds up, up to 1/M; Adam and AdaGrad move each coordinate by about their rate.
+    """
+    largest = 2.0 if math.isinf(facts.smoothness) else min(2.0, 2 / facts.smoothness)
+    rate = min(0.5 * math.sqrt(signal_to_noise(facts) / 30), largest)
+    if optimizer == "momentum":
+        return rate
+    if optimizer in ("sgd", "debiased_momentum"):
+        return 10 * rate if math.isinf(facts.smoothness) else min(10 * rate, 1 / facts.smoothness)
+    return 0.2 * rate

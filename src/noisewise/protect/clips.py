@@ -1,8 +1,35 @@
-"""Step sizes that follow from the loss alone."""
+"""Clip norms: what a protector asks for, and those (and step sizes) that follow from the loss alone."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .signal import Signal
+
+
+class Clip(Protocol):
+    """Clip norms (R,) for the next question."""
+
+    def init(self, copies: int, dimension: int) -> Any: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+
+
+@dataclass(frozen=True)
+class FixedClip:
+    """``factor`` times the typical clip norm of the loss, at every step."""
+
+    factor: float = 1.0
+
+    def init(self, copies: int, dimension: int) -> None:
+        return None
+
+    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
+        return torch.full((signal.copies,), self.factor * signal.typical_clip, dtype=torch.float32), None
 
 
 def longest_step(lipschitz: float, clip: float, layers: int = 1) -> float:

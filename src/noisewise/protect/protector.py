@@ -17,23 +17,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..curator import Answer
-from . import projectors
-from .signal import Signal, heard, next_step
-
-
-class Clip(Protocol):
-    """Clip norms (R,) for the next question."""
-
-    def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
-
-
-class Schedule(Protocol):
-    """Shares (R,) in (0, 1] of what is left, for the next question."""
-
-    def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+from .clips import Clip, FixedClip
+from .optimizers import Optimizer
+from .projectors import Projector, Stepped
+from .schedules import Schedule, Uniform
+from .signal import Signal, next_step, with_answer
 
 
 class Together(Protocol):
@@ -43,54 +31,10 @@ class Together(Protocol):
     def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Tensor, Any]: ...
 
 
-class Projector(Protocol):
-    """The next thetas (R, dimension), from the answer in the signal."""
-
-    def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]: ...
-
-
 class Scale(Protocol):
     """Factors (R,) for the last thetas, from the last signal and what the clip remembers."""
 
     def __call__(self, signal: Signal, memory: Any) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class FixedClip:
-    """``factor`` times the typical clip norm of the loss, at every step."""
-
-    factor: float = 1.0
-
-    def init(self, copies: int, dimension: int) -> None:
-        return None
-
-    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), self.factor * signal.typical_clip, dtype=torch.float32), None
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """The same noise at every step: 1/(T - t) of what is left."""
-
-    def init(self, copies: int, dimension: int) -> None:
-        return None
-
-    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), 1 / max(signal.horizon - signal.step, 1), dtype=torch.float32), None
-
-
-@dataclass(frozen=True)
-class Stepped:
-    """One of the ordinary projectors (SGD, momentum, Adam, ...) on gradients in units of their clip norm."""
-
-    rule: projectors.Projector[Any]
-
-    def init(self, copies: int, dimension: int) -> Any:
-        return self.rule.init(dimension)
-
-    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]:
-        return self.rule(Answer(signal.gradient, 0.0), thetas, memory)
 
 
 @dataclass(frozen=True)
@@ -145,10 +89,29 @@ def question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
 def answered(
     protector: Protector, run: Run, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor
 ) -> Run:
-    """One step on: a released gradient (in units of ``clip``, as its noise) is heard, and the projector moves."""
-    signal = heard(run.signal, gradient, noise_std, clip, remaining)
+    """One step on: a released gradient (in units of ``clip``, as its noise) joins the signal, and the projector moves."""
+    signal = with_answer(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
     return run._replace(signal=next_step(signal), thetas=thetas, projector_memory=memory)
+
+
+class Answers(Protocol):
+    """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
+
+    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+        """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
+
+    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
+
+
+def step(protector: Protector, run: Run, answers: Answers) -> Run:
+    """One step of R runs; Algorithm 2, line 1: a protector that wants a norm pays for it before it chooses the noise."""
+    if protector.norm_share:
+        norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
+        run = run._replace(signal=run.signal._replace(paid_norm=norm, remaining=left))
+    clip, share, asked = question(protector, run)
+    return answered(protector, asked, *answers.gradient(run, clip, share))
 
 
 def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Tensor:
@@ -158,15 +121,15 @@ def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Te
         thetas = (before + thetas) / 2
     if protector.scale is None:
         return thetas
-    return scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
+    return with_scores_scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
 
 
-def scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
+def with_scores_scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
     """The thetas whose scores are ``factors`` (R,) times as large: of a perceptron, only the last layer changes."""
     before = sum(groups[:-1])
     return torch.cat([thetas[:, :before], thetas[:, before:] * factors[:, None]], 1)
 
 
-def by_hand(rule: projectors.Projector[Any], *, clip_factor: float = 1.0) -> Protector:
+def by_hand(rule: Optimizer[Any], *, clip_factor: float = 1.0) -> Protector:
     """A designed protector: an ordinary optimiser with equal noise and a fixed clip norm."""
     return Protector(FixedClip(clip_factor), Uniform(), Stepped(rule))

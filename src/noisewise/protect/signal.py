@@ -14,6 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..accounting.gdp import mu_of
+from ..curator import Facts
+
 BETA = 0.9  # memory of the running average of released gradients
 
 
@@ -72,7 +75,7 @@ def first_signal(
     )  # fmt: skip
 
 
-def heard(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
+def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
     """The signal with one more released gradient (in units of ``clip``, as its noise).
 
     The average is m = sum_i w_i g_i / sum_i w_i, w_i = (1-b) b^(t-i), so its noise variance is sum_i w_i^2 s_i^2 over
@@ -106,3 +109,14 @@ def one(number: float) -> Tensor:
 def next_step(signal: Signal) -> Signal:
     """The signal before the next question; a paid norm is for one step only."""
     return signal._replace(step=signal.step + 1, paid_norm=None)
+
+
+def signal_to_noise(facts: Facts) -> float:
+    """r = n mu / sqrt(d), from public or released facts: how clear one release of the whole budget would be."""
+    return (facts.size or 1.0) * worth(facts) / math.sqrt(facts.dimension)
+
+
+def worth(facts: Facts) -> float:
+    """What the budget is worth in Gaussian DP: its mu, halved under replace_one."""
+    budget = facts.budget
+    return mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)

@@ -45,7 +45,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Axis:
     """From data to drawing units, linear or logarithmic."""
 
     low: float
@@ -140,10 +140,10 @@ def line_chart(
     legend = drawn if len(drawn) > 1 else []
     top = 28.0 + 18 * len(legend)
     bottom = top + HEIGHT - 68
-    y = Scale(y_low, y_high, bottom, top, log)
+    y = Axis(y_low, y_high, bottom, top, log)
     labels = [(tick, show(tick)) for tick in y.ticks()]
     left = 10 + LETTER * max((len(label) for _, label in labels), default=1)
-    x = Scale(x_low, x_high, left, WIDTH - 12)
+    x = Axis(x_low, x_high, left, WIDTH - 12)
     parts = [
         tag("text", y_label, x=2, y=12, class_="label"),
         *(_legend_row(one, 28 + 18 * row) for row, one in enumerate(legend)),
@@ -177,7 +177,7 @@ def interval_chart(
     ends = [end for row in rows for end in (row.value, *(row.ends or ())) if _drawable(end)]
     low, high = _around([*ends, 0.0] if zero else ends, from_zero=False, log=False)
     room = (high - low) * 0.03
-    x = Scale(low - room, high + room, 8, WIDTH - 8)
+    x = Axis(low - room, high + room, 8, WIDTH - 8)
     bottom = 8.0 + ROW * len(rows)
     ticks = x.ticks()
     parts = [
@@ -193,7 +193,7 @@ def interval_chart(
     return _svg(key, title, description, bottom + 40, parts)
 
 
-def _interval_row(row: Interval, x: Scale, top: float) -> Markup:
+def _interval_row(row: Interval, x: Axis, top: float) -> Markup:
     letters = int((WIDTH - 30 - LETTER * len(row.told)) / LETTER)
     at = _n(top + 23)
     bar = None
@@ -219,7 +219,7 @@ def _grid_line(left: float, right: float, y: float) -> Markup:
     return tag("line", x1=_n(left), x2=_n(right), y1=_n(y), y2=_n(y), class_="grid")
 
 
-def _line(one: Series, x: Scale, y: Scale, bottom: float) -> Markup:
+def _line(one: Series, x: Axis, y: Axis, bottom: float) -> Markup:
     places = [(x(a), y(b)) for a, b in one.points]
     path = "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in places)
     area = None

@@ -4,8 +4,11 @@ Plain formulas on public numbers (numpy and scipy, never torch); nothing here se
 formula and where its source had to be corrected.
 """
 
-from .accountants import compare
-from .descent import (
+from .accountants import compare_accountants
+from .erm import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
+from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule, noise_figure, zeta
+from .problem import Problem, privacy_total, quadratic
+from .risk import (
     advantage,
     best_steps,
     descent_bound,
@@ -14,9 +17,6 @@ from .descent import (
     schedule_bound,
     uniform_schedule,
 )
-from .erm import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
-from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule, noise_figure, zeta
-from .problem import Problem, privacy_total, quadratic
 from .simulate import bound_rows, measured_influence, simulated_risk
 from .tails import approximate_tail, gaussian_tail, pure_tail, tcdp_tail, zcdp_tail
 
@@ -27,7 +27,7 @@ __all__ = [
     "best_private_steps",
     "best_steps",
     "bound_rows",
-    "compare",
+    "compare_accountants",
     "descent_bound",
     "descent_influence",
     "gaussian_tail",

@@ -16,7 +16,7 @@ from ..events import FULL, Gaussian, Repeated, Sampling, sampled
 NAMES = known_names(lambda known: Gaussian in known.mechanisms)
 
 
-def compare(
+def compare_accountants(
     steps: Iterable[int],
     *,
     noise_multiplier: float,
@@ -29,7 +29,7 @@ def compare(
 
     Prices remembered from earlier calls are forgotten before the clock starts; quick ones take the best of three.
 
-    >>> rows = compare([25], noise_multiplier=20.0, names=["gdp", "zcdp"])
+    >>> rows = compare_accountants([25], noise_multiplier=20.0, names=["gdp", "zcdp"])
     >>> [(row["accountant"], round(row["epsilon"], 3)) for row in rows]
     [('gdp', 0.926), ('zcdp', 1.231)]
     """

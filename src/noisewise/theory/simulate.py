@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _validate
-from .descent import descent_bound, descent_influence, optimal_schedule, uniform_schedule
 from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule
 from .problem import Floats, Problem, Quadratic, quadratic
+from .risk import descent_bound, descent_influence, optimal_schedule, uniform_schedule
 
 
 class Measured(NamedTuple):

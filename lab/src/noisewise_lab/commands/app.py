@@ -8,25 +8,23 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noisewise.cli.main import JsonFlag, errors, print_json, table_of
+from noisewise.show.progress import bars
 
 bench = typer.Typer(help="Measure: speed against plain PyTorch, and what accounting costs.", no_args_is_help=True)
 
 
 @contextmanager
 def watched(title: str, transient: bool = False) -> Iterator[Callable[[Any], None]]:
-    """A progress bar on standard error; what it is told is (done, total), or a line to print."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=transient) as progress:
-        task = progress.add_task(title, total=None)
+    """A progress bar on standard error; it takes (done, total), or a line to print."""
+    with bars(transient=transient) as show:
 
         def report(news: Any) -> None:
             if isinstance(news, str):
                 errors.print(news, highlight=False, soft_wrap=True)
             else:
-                progress.update(task, completed=news[0], total=news[1])
+                show(title, *news)
 
         yield report
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from noisewise.cli.main import JsonFlag, errors, print_json
+from noisewise.show.progress import bar
 
 from .app import bench
 
@@ -33,14 +33,12 @@ def large(
     from ..large import large_rows
 
     steps = None if passes == 0 else max(passes, 2)
-    columns_shown = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns_shown, console=errors, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("starting", total=1.0)
+    with bar("measuring", share=True, transient=False) as show:
         said = ""
 
         def report(what: str, share: float) -> None:
             nonlocal said
-            progress.update(task, description=what, completed=share)
+            show(share, news=what)
             phase = what.rstrip("0123456789 ")
             if phase != said and not errors.is_terminal:
                 errors.print(f"{phase} ...", highlight=False)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from noisewise.cli.main import JsonFlag, errors, print_json, table_of
+from noisewise.show.progress import bars
 
 from .app import bench
 
@@ -27,15 +27,14 @@ Out = Annotated[Path, typer.Option(help="Folder for protectors and results (resu
 @contextmanager
 def _progress() -> Iterator[Any]:
     """A bar on standard error; a text starts a new one."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bars: list[Any] = []
+    with bars(transient=False) as show:
+        named: list[str] = []
 
         def report(news: Any) -> None:
             if isinstance(news, str):
-                bars.append(progress.add_task(news, total=None))
+                named.append(news)
             else:
-                progress.update(bars[-1], completed=news[0], total=news[1])
+                show(named[-1], *news)
 
         yield report
 
@@ -227,14 +226,9 @@ def protector_speed(
     """
     from ..protector_speed import speed_rows
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        bar = progress.add_task("", total=None)
+    with errors.status("") as status:
         rows = speed_rows(
-            data,
-            rounds=min(repeats, 5) if quick else repeats,
-            epochs=5 if quick else 30,
-            report=lambda news: progress.update(bar, description=news),
+            data, rounds=min(repeats, 5) if quick else repeats, epochs=5 if quick else 30, report=status.update
         )
     if out is not None:
         import pandas as pd

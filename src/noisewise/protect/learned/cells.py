@@ -16,7 +16,7 @@ Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # input weights, memory weights, 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
 
-class Cell(NamedTuple):
+class LstmCell(NamedTuple):
     """Weights of a network: LSTM layers, then ``head`` (outputs x units) and ``bias``."""
 
     layers: tuple[Layer, ...]
@@ -41,8 +41,8 @@ class Cell(NamedTuple):
         return {**named, "head": self.head, "head_bias": self.bias}
 
 
-def cell_from(tensors: dict[str, Tensor]) -> Cell:
-    """The cell with these weights, as :meth:`Cell.tensors` names them; shapes that do not fit are refused."""
+def cell_from(tensors: dict[str, Tensor]) -> LstmCell:
+    """The cell with these weights, as :meth:`LstmCell.tensors` names them; shapes that do not fit are refused."""
     depth = sum(name.endswith(".input") for name in tensors)
     wanted = {f"layer{n}.{part}" for n in range(depth) for part in ("input", "memory", "input_bias", "memory_bias")}
     if not depth or set(tensors) != wanted | {"head", "head_bias"}:
@@ -63,10 +63,10 @@ def cell_from(tensors: dict[str, Tensor]) -> Cell:
         fits &= all(b.shape == (4 * units,) for b in biases)
     if not fits:
         raise ValueError("the weights of a cell do not fit together")
-    return Cell(layers, head, bias)
+    return LstmCell(layers, head, bias)
 
 
-def new_cell(inputs: int, outputs: int, *, units: int, generator: torch.Generator, depth: int = 2) -> Cell:
+def new_cell(inputs: int, outputs: int, *, units: int, generator: torch.Generator, depth: int = 2) -> LstmCell:
     """Random layers, and a head near zero, so that a fresh network changes almost nothing."""
     bound = 1 / math.sqrt(units)
 
@@ -78,16 +78,16 @@ def new_cell(inputs: int, outputs: int, *, units: int, generator: torch.Generato
          torch.zeros(4 * units))
         for number in range(depth)
     )  # fmt: skip
-    return Cell(layers, 0.01 * uniform(outputs, units), torch.zeros(outputs))
+    return LstmCell(layers, 0.01 * uniform(outputs, units), torch.zeros(outputs))
 
 
-def no_memory(cell: Cell, rows: int) -> Memory:
+def no_memory(cell: LstmCell, rows: int) -> Memory:
     """What a cell remembers before its first step."""
     zero = torch.zeros(rows, cell.units)
     return tuple((zero, zero) for _ in cell.layers)
 
 
-def run(cell: Cell, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+def run(cell: LstmCell, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
     """One step for a stack of inputs (rows, inputs): outputs (rows, outputs) and the new memory."""
     after = []
     for layer, (h, c) in zip(cell.layers, memory, strict=True):

@@ -13,9 +13,18 @@ import pytest
 import torch
 from safetensors.torch import save as to_bytes
 
-from noisewise.learned import zoo
-from noisewise.learned.protector import Design, new_weights, weights_from
-from noisewise.learned.zoo import OutsideRange, digest, load, named, names, pick, save, warn_outside
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import Design, new_weights, weights_from
+from noisewise.protect.learned.zoo import (
+    OutsideRange,
+    digest,
+    load_protector,
+    named,
+    names,
+    pick,
+    save_protector,
+    warn_outside,
+)
 from noisewise.protect.protector import begin, question
 from noisewise.protect.signal import first_signal
 
@@ -25,7 +34,7 @@ HEADER = {"name": "mine", "horizon": 7, "ranges": RANGES, "trained_on": [{"data"
 
 
 def saved(path, seed=0, design=DESIGN, **header):
-    return save(path, new_weights(design, seed), design, {**HEADER, **header})
+    return save_protector(path, new_weights(design, seed), design, {**HEADER, **header})
 
 
 def forged(tensors=None, header=None, metadata=None):
@@ -44,7 +53,7 @@ def forged(tensors=None, header=None, metadata=None):
 def test_what_was_saved_is_what_is_loaded(tmp_path):
     path = tmp_path / "mine.safetensors"
     kept = saved(path)
-    loaded = load(path)
+    loaded = load_protector(path)
     assert loaded.design == DESIGN == kept.design
     assert loaded.header == kept.header and loaded.header["trained_on"] == HEADER["trained_on"]
     assert (loaded.name, loaded.horizon, loaded.digest) == ("mine", 7, digest(new_weights(DESIGN).tensors()))
@@ -59,8 +68,8 @@ def test_what_was_saved_is_what_is_loaded(tmp_path):
 
 def test_weights_that_are_not_finite_are_kept_as_they_are(tmp_path):
     tensors = {name: torch.full_like(weight, math.nan) for name, weight in new_weights(DESIGN).tensors().items()}
-    save(tmp_path / "nan", weights_from(tensors), DESIGN, HEADER)
-    assert all(weight.isnan().all() for weight in load(tmp_path / "nan").weights.tensors().values())
+    save_protector(tmp_path / "nan", weights_from(tensors), DESIGN, HEADER)
+    assert all(weight.isnan().all() for weight in load_protector(tmp_path / "nan").weights.tensors().values())
 
 
 def test_the_hash_covers_names_shapes_and_values():
@@ -149,7 +158,7 @@ def test_anything_else_is_refused_in_one_line(what, tmp_path):
     path = tmp_path / "given.safetensors"
     path.write_bytes(REFUSED[what])
     with pytest.raises(ValueError) as refusal:
-        load(path)
+        load_protector(path)
     text = str(refusal.value)
     assert text.startswith(f"{path}: not a protector") and "\n" not in text and len(text) < 1000
     assert refusal.value.__cause__ is None
@@ -158,7 +167,7 @@ def test_anything_else_is_refused_in_one_line(what, tmp_path):
 def test_the_forger_can_make_a_good_one_too(tmp_path):
     path = tmp_path / "good.safetensors"
     path.write_bytes(GOOD)
-    assert load(path).name == "mine"
+    assert load_protector(path).name == "mine"
 
 
 def test_nothing_in_a_file_is_run(tmp_path):
@@ -170,10 +179,10 @@ def test_nothing_in_a_file_is_run(tmp_path):
     for written in (pickle.dumps(Bomb()), struct.pack("<Q", 8) + pickle.dumps(Bomb())):
         path.write_bytes(written)
         with pytest.raises(ValueError):
-            load(path)
+            load_protector(path)
     torch.save({"rate": torch.zeros(1), "bomb": 1}, path)
     with pytest.raises(ValueError):
-        load(path)
+        load_protector(path)
     assert not (tmp_path / "exploded").exists()
 
 
@@ -183,13 +192,13 @@ def test_a_huge_file_is_refused_unread(tmp_path, monkeypatch):
         file.truncate(10**9)  # sparse
     monkeypatch.setattr(type(path), "read_bytes", lambda self: pytest.fail("it was read"))
     with pytest.raises(ValueError, match="larger than any protector"):
-        load(path)
+        load_protector(path)
 
 
 def test_a_missing_file_is_refused_with_what_there_is(tmp_path):
     for missing in (tmp_path / "missing", tmp_path):
         with pytest.raises(ValueError, match=r"no such file.*clear"):
-            load(missing)
+            load_protector(missing)
     with pytest.raises(ValueError, match="no such file"):
         named("unobserved-of")
 
@@ -211,7 +220,7 @@ def test_the_package_has_one_for_each_answer_of_the_rule():
 
 @pytest.mark.parametrize("name", names())
 def test_a_shipped_protector_is_small_whole_and_says_where_it_is_from(name):
-    path = zoo.files("noisewise.learned").joinpath(f"protectors/{name}.safetensors")
+    path = zoo.files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors")
     assert len(path.read_bytes()) < 100_000
     found = named(name)
     assert found.name == name and found.horizon >= 2

@@ -13,13 +13,13 @@ import noisewise as nw
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.learned import zoo
-from noisewise.learned.protector import FARTHEST, Design, zero_weights
 from noisewise.learned.tasks import load_tasks
 from noisewise.losses import Logistic
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
 from noisewise.models import Linear
+from noisewise.protect.learned import zoo
+from noisewise.protect.learned.parts import FARTHEST, Design, zero_weights
 from noisewise.records import records_of
 from noisewise.records.totals import Drawn
 from noisewise.train import Records, train
@@ -27,11 +27,11 @@ from noisewise.train import Records, train
 DESIGN = Design(units=3)
 HEADER = {"name": "mine", "horizon": 5, "ranges": {name: [1e-9, 1e12] for name in zoo.RANGES}}
 
-pytestmark = pytest.mark.filterwarnings("ignore::noisewise.learned.zoo.OutsideRange")
+pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 
 
 def a_file(path: Path, **header):
-    zoo.save(path, zero_weights(DESIGN), DESIGN, {**HEADER, **header})
+    zoo.save_protector(path, zero_weights(DESIGN), DESIGN, {**HEADER, **header})
     return path
 
 
@@ -80,22 +80,22 @@ def test_what_the_statement_names_is_what_ran(tmp_path):
 )  # fmt: skip
 def test_a_header_of_another_shape_is_refused(tmp_path, header):
     with pytest.raises(ValueError, match="not a protector"):
-        zoo.load(a_file(tmp_path / "p.safetensors", **header))
+        zoo.load_protector(a_file(tmp_path / "p.safetensors", **header))
 
 
 def test_a_design_with_words_for_switches_or_cells_of_unequal_depth_is_refused(tmp_path):
     path = a_file(tmp_path / "p.safetensors")
-    kept = zoo.load(path)
+    kept = zoo.load_protector(path)
     tensors = {name: weight.contiguous() for name, weight in kept.weights.tensors().items()}
     document = {**kept.header, "design": {**kept.header["design"], "clip": "no"}}
     path.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
     with pytest.raises(ValueError, match="clip"):
-        zoo.load(path)
+        zoo.load_protector(path)
     shallow = {name: weight for name, weight in tensors.items() if not name.startswith("clip.layer1")}
     document = {**kept.header, "sha256": zoo.digest(shallow)}
     path.write_bytes(to_bytes(shallow, {"noisewise": json.dumps(document)}))
     with pytest.raises(ValueError, match="do not fit"):
-        zoo.load(path)
+        zoo.load_protector(path)
 
 
 @pytest.mark.parametrize("settings", [{"steps": 10**6}, {"max_grad_norm": 1e300}, {"max_grad_norm": 1e-9}])

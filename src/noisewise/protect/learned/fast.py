@@ -18,10 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..protect.protector import Protector
-from ..protect.signal import Signal, one
-from .cells import Cell, cell_from
-from .protector import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
+from ..protector import Protector
+from ..signal import Signal, one
+from .cells import LstmCell, cell_from
+from .formulas import CLIP_EXPONENTS, NUMBERS, RATE_EXPONENTS, SCALE_EXPONENTS, clarity, common_inputs, global_inputs
+from .parts import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
@@ -44,8 +45,8 @@ class Net(NamedTuple):
     shared: Array
 
 
-def net_from(cell: Cell, own: int) -> Net:
-    """The weights of a cell, ready for :func:`run`; the first ``own`` inputs differ from coordinate to coordinate."""
+def net_from(cell: LstmCell, own: int) -> Net:
+    """The weights of a cell, ready for :func:`run_net`; the first ``own`` inputs differ from coordinate to coordinate."""
     units, tensors = cell.units, cell.tensors()
     tamed = cell_from({name: tensors[name].detach().nan_to_num(0.0).clamp(-HEAVIEST, HEAVIEST) for name in tensors})
     order = np.r_[: 2 * units, 3 * units : 4 * units, 2 * units : 3 * units]
@@ -59,13 +60,13 @@ def net_from(cell: Cell, own: int) -> Net:
     return Net(tuple(layers), tamed.head.numpy(), tamed.bias.numpy()[:, None], np.ascontiguousarray(first[:, shared]))
 
 
-def no_memory(net: Net, rows: int) -> Memory:
+def empty_memory(net: Net, rows: int) -> Memory:
     """What a net remembers before its first step."""
     zero = np.zeros((net.head.shape[1], rows), np.float32)
     return tuple((zero, zero) for _ in net.layers)
 
 
-def run(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Array, Memory]:
+def run_net(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Array, Memory]:
     """One step for inputs (own, rows) and those that all rows share: outputs (outputs, rows) and the new memory."""
     units = net.head.shape[1]
     after: list[tuple[Array, Array]] = []
@@ -100,13 +101,13 @@ def fast(protector: Protector) -> Protector:
         together = FastQuestion(net_from(side_by_side(clip.cell, schedule.cell), 0), schedule.design)
         scale = FastScale(together.net) if scale is not None else None
     if isinstance(projector, LearnedProjector) and projector.design.projector:
-        rate = math.exp(min(max(2 * _tame(projector.rate.item()), -6.0), 6.0))
+        rate = math.exp(_within(RATE_EXPONENTS, 2 * NUMBERS.tame(projector.rate.item())))
         own = 2 if projector.design.inputs == "paper" else OWN
         projector = FastProjector(net_from(projector.cell, own), rate, projector.design)
     return replace(protector, projector=projector, together=together, scale=scale)
 
 
-def side_by_side(cell: Cell, other: Cell) -> Cell:
+def side_by_side(cell: LstmCell, other: LstmCell) -> LstmCell:
     """Two cells with the same inputs as one, with the outputs of both; the other may take only the first few inputs."""
 
     def blocks(weight: Tensor, another: Tensor) -> Tensor:
@@ -123,7 +124,7 @@ def side_by_side(cell: Cell, other: Cell) -> Cell:
     missing = torch.zeros(len(other.layers[0][0]), cell.inputs - other.inputs)
     first = rows(cell.layers[0][0], torch.cat([other.layers[0][0], missing], 1))
     layers[0] = (first, *layers[0][1:])
-    return Cell(tuple(layers), torch.block_diag(cell.head, other.head), torch.cat([cell.bias, other.bias]))
+    return LstmCell(tuple(layers), torch.block_diag(cell.head, other.head), torch.cat([cell.bias, other.bias]))
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,12 @@ class FastQuestion:
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
-        return no_memory(self.net, copies)
+        return empty_memory(self.net, copies)
 
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        out, memory = run(self.net, NOTHING, _global_inputs(signal), memory)
-        clip = signal.typical_clip * math.exp(min(max(2 * out[0].item(), -4.0), 1.0))
-        u, left = 2 * _tame(out[-1].item()), signal.horizon - signal.step
+        out, memory = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
+        clip = signal.typical_clip * math.exp(_within(CLIP_EXPONENTS, 2 * out[0].item()))
+        u, left = 2 * NUMBERS.tame(out[-1].item()), signal.horizon - signal.step
         if self.design.form == "open":
             spend = min(max(math.exp(u) / signal.horizon, LEAST_SPEND), 1.0)
             share = min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
@@ -155,8 +156,8 @@ class FastScale:
     net: Net
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
-        out, _ = run(self.net, NOTHING, _global_inputs(signal), memory)
-        return one(math.exp(min(max(2 * out[1].item(), -4.0), 2.0)))
+        out, _ = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
+        return one(math.exp(_within(SCALE_EXPONENTS, 2 * out[1].item())))
 
 
 @dataclass(frozen=True)
@@ -168,12 +169,12 @@ class FastProjector:
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
-        return no_memory(self.net, copies * dimension)
+        return empty_memory(self.net, copies * dimension)
 
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         theta, gradient, average = thetas.numpy(), signal.gradient.numpy(), signal.average.numpy()
         inputs = _paper_inputs(gradient) if self.design.inputs == "paper" else _inputs(signal, theta, gradient, average)
-        o, memory = run(self.net, *inputs, memory)
+        o, memory = run_net(self.net, *inputs, memory)
         exponents = np.minimum(np.maximum(2 * o[:2], -10.0), 6.0)
         along = np.exp(exponents[0]) * gradient
         along += np.expm1(exponents[1]) * average
@@ -193,20 +194,14 @@ def _inputs(signal: Signal, theta: Array, gradient: Array, average: Array) -> tu
     np.arcsinh(x[:2], out=x[:2])
     np.divide(theta, length / math.sqrt(d) + 1e-6, out=x[2:3])
     if len(signal.groups) == 1:
-        x[3] = _signal_to_noise(signal.norm.item(), average_std, d)
+        x[3] = clarity(NUMBERS, signal.norm.item(), average_std, d)
     else:
         ends = np.cumsum(signal.groups)
         for start, end in zip(ends - signal.groups, ends, strict=True):
             group = average[0, start:end]
             squared = float(group @ group) - len(group) * average_std**2
-            x[3, start:end] = _signal_to_noise(math.sqrt(max(squared, 1e-6)), average_std, len(group))
-    return x, [
-        math.log(std * math.sqrt(d)),
-        signal.step / signal.horizon,
-        max(signal.remaining.item(), 0.0),
-        math.log(signal.horizon / 50),
-        math.log1p(length),
-    ]
+            x[3, start:end] = clarity(NUMBERS, math.sqrt(max(squared, 1e-6)), average_std, len(group))
+    return x, common_inputs(NUMBERS, signal, length)
 
 
 def _paper_inputs(gradient: Array) -> tuple[Array, list[float]]:
@@ -217,23 +212,5 @@ def _paper_inputs(gradient: Array) -> tuple[Array, list[float]]:
     return np.concatenate([np.where(large, logs, -1.0), rest]).astype(np.float32), []
 
 
-def _global_inputs(signal: Signal) -> list[float]:
-    norm = signal.norm.item()
-    first = norm if signal.paid_norm is None else max(signal.paid_norm.item(), 0.0)
-    return [
-        math.log(first + 1e-3),
-        _signal_to_noise(norm, signal.average_std.item(), signal.dimension),
-        max(signal.remaining.item(), 0.0),
-        signal.step / signal.horizon,
-        -0.5 * math.log(signal.ratio.item()),
-        math.log(signal.horizon / 50),
-    ]
-
-
-def _signal_to_noise(norm: float, noise_std: float, dimension: int) -> float:
-    return math.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))
-
-
-def _tame(out: float) -> float:
-    """As in ``learned.protector``, for one number."""
-    return 0.0 if math.isnan(out) else min(max(out, -10.0), 10.0)
+def _within(limits: tuple[float, float], value: float) -> float:
+    return min(max(value, limits[0]), limits[1])

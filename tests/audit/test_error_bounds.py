@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, binomtest, norm
 
 from noisewise.accounting.gdp import delta_of, epsilon_of
-from noisewise.audit.bounds import epsilon_bound, exact_epsilon, gdp_mu, pooled_mu, strength, upper_bound
+from noisewise.audit.error_bounds import epsilon_bound, exact_epsilon, gdp_mu, pooled_mu, strength, upper_bound
 
 
 @pytest.mark.parametrize("errors, trials", [(0, 10), (3, 10), (9, 10), (10, 10), (17, 400)])

@@ -7,9 +7,18 @@ import math
 import pytest
 import torch
 
-from noisewise.learned.fast import HEAVIEST, SMALL, FastProjector, FastQuestion, fast, net_from, no_memory, run
-from noisewise.learned.protector import Design, LearnedProjector, new_weights, protector, weights_from, zero_weights
-from noisewise.protect.projectors import Momentum
+from noisewise.protect.learned.fast import (
+    HEAVIEST,
+    SMALL,
+    FastProjector,
+    FastQuestion,
+    empty_memory,
+    fast,
+    net_from,
+    run_net,
+)
+from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.optimizers import Momentum
 from noisewise.protect.protector import answered, begin, by_hand, finished, question
 from noisewise.protect.signal import first_signal, one
 
@@ -122,5 +131,5 @@ def test_a_net_keeps_its_weights_below_what_could_overflow():
     design = Design(units=3)
     tensors = {name: torch.full_like(weight, math.inf) for name, weight in new_weights(design).tensors().items()}
     net = net_from(weights_from(tensors).projector, 4)
-    out, _ = run(net, 1e6 * torch.ones(4, 2).numpy(), [1e6] * 5, no_memory(net, 2))
+    out, _ = run_net(net, 1e6 * torch.ones(4, 2).numpy(), [1e6] * 5, empty_memory(net, 2))
     assert abs(out).max() <= 10 * HEAVIEST

@@ -29,10 +29,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import _validate
-from ..protect.protector import FixedClip, Protector, Uniform
-from ..protect.signal import Signal
-from .cells import Cell, Memory, cell_from, new_cell, no_memory, run
+from ... import _validate
+from ..clips import FixedClip
+from ..protector import Protector
+from ..schedules import Uniform
+from ..signal import Signal
+from .cells import LstmCell, Memory, cell_from, new_cell, no_memory, run
+from .formulas import (
+    CLIP_EXPONENTS,
+    RATE_EXPONENTS,
+    SCALE_EXPONENTS,
+    STACKS,
+    clarity,
+    common_inputs,
+    global_inputs,
+    log_norm,
+)
 
 FORMS = ("exact", "open")
 INPUTS = ("normalised", "paper")
@@ -71,9 +83,9 @@ class Design:
 class Weights(NamedTuple):
     """Everything that is learned: three cells and the logarithm of a factor on the base step."""
 
-    scheduler: Cell
-    projector: Cell
-    clip: Cell
+    scheduler: LstmCell
+    projector: LstmCell
+    clip: LstmCell
     rate: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
@@ -97,7 +109,7 @@ def _shapes(design: Design) -> list[tuple[int, int, int]]:
     return [(scheduler, design.units, 1), (projector, design.units, 3), (6, design.units, 2)]
 
 
-def fits(weights: Weights, design: Design) -> bool:
+def weights_fit(weights: Weights, design: Design) -> bool:
     """Whether weights from elsewhere have the inputs, units and outputs of the design."""
     cells = (weights.scheduler, weights.projector, weights.clip)
     if len({len(cell.layers) for cell in cells}) > 1:
@@ -147,7 +159,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 class LearnedSchedule:
     """Shares of what is left from an LSTM that sees noise-to-signal ratios."""
 
-    cell: Cell
+    cell: LstmCell
     design: Design
 
     def init(self, copies: int, dimension: int) -> Memory:
@@ -161,45 +173,45 @@ class LearnedSchedule:
         left = signal.horizon - signal.step
         if left <= 1:
             return torch.ones(signal.copies), memory
-        share = torch.sigmoid(2 * _tame(out[:, 0]) - math.log(left - 1))
+        share = torch.sigmoid(2 * STACKS.tame(out[:, 0]) - math.log(left - 1))
         return share.clamp(min=LEAST_SPEND), memory
 
     def spend(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         """What the open form spends, as a share of the whole budget, whether or not that much is left."""
         out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
-        return (torch.exp(2 * _tame(out[:, 0])) / signal.horizon).clamp(LEAST_SPEND, 1.0), memory
+        return (torch.exp(2 * STACKS.tame(out[:, 0])) / signal.horizon).clamp(LEAST_SPEND, 1.0), memory
 
 
 @dataclass(frozen=True)
 class LearnedClip:
     """A clip norm from an LSTM, from e^-4 to e times the typical one."""
 
-    cell: Cell
+    cell: LstmCell
 
     def init(self, copies: int, dimension: int) -> Memory:
         return no_memory(self.cell, copies)
 
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         out, memory = run(self.cell, _global_inputs(signal), memory)
-        return signal.typical_clip * torch.exp((2 * _tame(out[:, 0])).clamp(-4, 1)), memory
+        return signal.typical_clip * torch.exp((2 * STACKS.tame(out[:, 0])).clamp(*CLIP_EXPONENTS)), memory
 
 
 @dataclass(frozen=True)
 class LearnedScale:
     """The second output of the clip's LSTM after the last step: a factor from e^-4 to e^2 for its scores."""
 
-    cell: Cell
+    cell: LstmCell
 
     def __call__(self, signal: Signal, memory: Memory) -> Tensor:
         out, _ = run(self.cell, _global_inputs(signal), memory)
-        return torch.exp((2 * _tame(out[:, 1])).clamp(-4, 2))
+        return torch.exp((2 * STACKS.tame(out[:, 1])).clamp(*SCALE_EXPONENTS))
 
 
 @dataclass(frozen=True)
 class LearnedProjector:
     """Steps from a coordinate-wise LSTM."""
 
-    cell: Cell
+    cell: LstmCell
     rate: Tensor
     design: Design
 
@@ -207,12 +219,12 @@ class LearnedProjector:
         return no_memory(self.cell, copies * dimension)
 
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        eta = (base_step(signal) * torch.exp((2 * _tame(self.rate)).clamp(-6, 6)))[:, None]
+        eta = (base_step(signal) * torch.exp((2 * STACKS.tame(self.rate)).clamp(*RATE_EXPONENTS)))[:, None]
         if not self.design.projector:
             return (thetas - eta * signal.gradient).clamp(-FARTHEST, FARTHEST), memory
         x = projector_inputs(signal, thetas, self.design)
         out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
-        o = _tame(out).view(*thetas.shape, 3)
+        o = STACKS.tame(out).view(*thetas.shape, 3)
         along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.gradient
         along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.average
         moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
@@ -226,26 +238,16 @@ def base_step(signal: Signal) -> Tensor:
 
 def scheduler_inputs(signal: Signal, design: Design) -> Tensor:
     """(R, 6): log norm and its signal-to-noise, what is left, t/T, log noise ratio, log T; or the paper's log norm."""
-    return _log_norm(signal)[:, None] if design.inputs == "paper" else _global_inputs(signal)
+    return log_norm(STACKS, signal)[:, None] if design.inputs == "paper" else _global_inputs(signal)
 
 
 def _global_inputs(signal: Signal) -> Tensor:
-    return torch.stack(
-        [
-            _log_norm(signal),
-            _signal_to_noise(signal.norm, signal.average_std, signal.dimension),
-            signal.remaining.clamp(min=0),
-            torch.full((signal.copies,), signal.step / signal.horizon),
-            -0.5 * torch.log(signal.ratio),
-            torch.full((signal.copies,), math.log(signal.horizon / 50)),
-        ],
-        1,
-    )
+    return _stacked(global_inputs(STACKS, signal), signal.copies)
 
 
-def _log_norm(signal: Signal) -> Tensor:
-    norm = signal.norm if signal.paid_norm is None else signal.paid_norm
-    return torch.log(norm.clamp(min=0) + 1e-3)
+def _stacked(columns: list[Any], copies: int) -> Tensor:
+    """(R, columns), from tensors (R,) and numbers that all runs share."""
+    return torch.stack([c if isinstance(c, Tensor) else torch.full((copies,), c) for c in columns], 1)
 
 
 def projector_inputs(signal: Signal, thetas: Tensor, design: Design) -> Tensor:
@@ -254,16 +256,7 @@ def projector_inputs(signal: Signal, thetas: Tensor, design: Design) -> Tensor:
         return _paper_inputs(signal.gradient)
     d = signal.dimension
     length = torch.linalg.vector_norm(thetas, dim=1)
-    common = torch.stack(
-        [
-            torch.log(signal.noise_std * math.sqrt(d)),
-            torch.full((signal.copies,), signal.step / signal.horizon),
-            signal.remaining.clamp(min=0),
-            torch.full((signal.copies,), math.log(signal.horizon / 50)),
-            torch.log1p(length),
-        ],
-        1,
-    )
+    common = _stacked(common_inputs(STACKS, signal, length), signal.copies)
     own = torch.stack(
         [
             torch.asinh(signal.gradient / signal.noise_std[:, None]),
@@ -279,13 +272,13 @@ def projector_inputs(signal: Signal, thetas: Tensor, design: Design) -> Tensor:
 def _by_group(signal: Signal) -> Tensor:
     """(R, d): how clear the average gradient is in the layer that a coordinate belongs to."""
     if len(signal.groups) == 1:
-        clear = _signal_to_noise(signal.norm, signal.average_std, signal.dimension)
+        clear = clarity(STACKS, signal.norm, signal.average_std, signal.dimension)
         return clear[:, None].expand(-1, signal.dimension)
     parts = []
     for group in signal.average.split(list(signal.groups), dim=1):
         d = group.shape[1]
         norm = (group.square().sum(1) - d * signal.average_std.square()).clamp(min=1e-6).sqrt()
-        parts.append(_signal_to_noise(norm, signal.average_std, d)[:, None].expand(-1, d))
+        parts.append(clarity(STACKS, norm, signal.average_std, d)[:, None].expand(-1, d))
     return torch.cat(parts, 1)
 
 
@@ -294,12 +287,3 @@ def _paper_inputs(gradient: Tensor) -> Tensor:
     large = gradient.abs() >= math.exp(-PAPER_P)
     size = torch.where(large, torch.log(gradient.abs().clamp(min=math.exp(-PAPER_P))) / PAPER_P, -1.0)
     return torch.stack([size, torch.where(large, gradient.sign(), math.exp(PAPER_P) * gradient)], 2)
-
-
-def _signal_to_noise(norm: Tensor, noise_std: Tensor, dimension: int) -> Tensor:
-    return torch.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))
-
-
-def _tame(out: Tensor) -> Tensor:
-    """A network's output with what is not finite replaced: no weights may produce a NaN step or share."""
-    return torch.nan_to_num(out, 0.0, 10.0, -10.0).clamp(-10.0, 10.0)

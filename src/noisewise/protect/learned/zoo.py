@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..losses import LOSSES
-from ..protect.protector import Protector
-from .protector import Design, Weights, fits, protector, weights_from, zero_weights
+from ...losses import LOSSES
+from ..protector import Protector
+from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
@@ -86,7 +86,7 @@ def digest(tensors: dict[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def save(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
+def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
     """Write a protector; the file appears whole or not at all."""
     from safetensors.torch import save as to_bytes
 
@@ -99,7 +99,7 @@ def save(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -
     return Learned(weights_from(tensors), design, complete)
 
 
-def load(path: Path) -> Learned:
+def load_protector(path: Path) -> Learned:
     """Read a protector; anything that is not one, or was changed, is refused."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; pass a protector written by noisewise, or one of {', '.join(names())}")
@@ -136,7 +136,7 @@ def _read(written: bytes) -> Learned:
         raise ValueError("its name or horizon is missing")
     _check_papers(header)
     weights, design = weights_from(tensors), Design(**header["design"])
-    if not fits(weights, design):
+    if not weights_fit(weights, design):
         raise ValueError("its weights do not fit its design")
     return Learned(weights, design, header)
 
@@ -159,7 +159,7 @@ def _check_papers(header: dict[str, Any]) -> None:
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
     """The protectors that come with the package."""
-    folder = files("noisewise.learned").joinpath("protectors")
+    folder = files("noisewise.protect.learned").joinpath("protectors")
     return tuple(
         sorted(p.name.removesuffix(".safetensors") for p in folder.iterdir() if p.name.endswith(".safetensors"))
     )
@@ -168,12 +168,12 @@ def names() -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def shipped(name: str) -> Learned:
     """A protector that comes with the package."""
-    return _read(files("noisewise.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
+    return _read(files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
 
 
 def named(name: str) -> Learned:
     """A protector by its name in the package, or by the path of its file."""
-    return shipped(name) if name in names() else load(Path(name))
+    return shipped(name) if name in names() else load_protector(Path(name))
 
 
 def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from noisewise.curator import PublicCurator
 from noisewise.losses import Logistic, Softmax
 from noisewise.models import MLP, Linear
-from noisewise.protect.projectors import PROJECTORS, AdaGrad, Adam, DebiasedMomentum, Momentum, Sgd
+from noisewise.protect.optimizers import OPTIMIZERS, AdaGrad, Adam, DebiasedMomentum, Momentum, Sgd
 
 STEPS = 20
 G = torch.Generator().manual_seed(0)
@@ -61,11 +61,11 @@ def by_torch(model, y, make):
     return torch.stack(path)
 
 
-def by_us(model, y, projector, **question):
+def by_us(model, y, optimizer, **question):
     public, theta = PublicCurator(X, y, model=model, seed=0), model.start()
-    state, path = projector.init(model.dimension), []
+    state, path = optimizer.init(model.dimension), []
     for _ in range(STEPS):
-        theta, state = projector(public.gradient(theta, **question), theta, state)
+        theta, state = optimizer(public.gradient(theta, **question), theta, state)
         path.append(theta)
     return torch.stack(path)
 
@@ -74,8 +74,8 @@ def same(a, b, tolerance=1e-4) -> bool:
     return bool((a - b).abs().max() <= tolerance)
 
 
-def test_every_projector_is_tested():
-    assert set(PROJECTORS.values()) == set(CASES)
+def test_every_optimizer_is_tested():
+    assert set(OPTIMIZERS.values()) == set(CASES)
 
 
 @pytest.mark.parametrize("model, y", [LINEAR, LAYERED], ids=["linear", "mlp"])
@@ -96,13 +96,13 @@ def test_a_batch_at_full_rate_is_the_full_batch(model, y, sampling, clip):
     assert not same(by_us(model, y, Sgd(0.3), clip=clip, sampling=(sampling[0], 0.9)), full, 1e-5)
 
 
-def test_a_projector_changes_neither_theta_nor_its_old_state():
+def test_a_optimizer_changes_neither_theta_nor_its_old_state():
     """State is returned, not kept: a run may be resumed from any step."""
     for kind in CASES:
-        projector, theta = kind(0.05), LINEAR[0].start()
+        optimizer, theta = kind(0.05), LINEAR[0].start()
         public = PublicCurator(X, LINEAR[1], model=LINEAR[0])
-        first, state = projector(public.gradient(theta), theta, projector.init(4))
+        first, state = optimizer(public.gradient(theta), theta, optimizer.init(4))
         answer = public.gradient(first)
-        once, again = projector(answer, first, state)[0], projector(answer, first, state)[0]
+        once, again = optimizer(answer, first, state)[0], optimizer(answer, first, state)[0]
         assert torch.equal(once, again)
         assert torch.equal(theta, LINEAR[0].start())

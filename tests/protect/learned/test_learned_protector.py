@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.learned.protector import (
+from noisewise.protect.learned.parts import (
     FARTHEST,
     Design,
     LearnedSchedule,

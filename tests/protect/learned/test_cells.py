@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.learned.cells import Cell, cell_from, new_cell, no_memory, run
+from noisewise.protect.learned.cells import LstmCell, cell_from, new_cell, no_memory, run
 
 
 def a_cell(inputs=4, outputs=2, units=6, depth=2, seed=0):
@@ -84,7 +84,7 @@ def test_a_fresh_head_changes_almost_nothing():
 
 def test_permuting_the_rows_permutes_the_outputs():
     cell, xs, order = a_cell(), inputs_for(9), torch.randperm(9, generator=torch.Generator().manual_seed(3))
-    cell = Cell(cell.layers, 100 * cell.head, cell.bias + 0.5)
+    cell = LstmCell(cell.layers, 100 * cell.head, cell.bias + 0.5)
     one, other = no_memory(cell, 9), no_memory(cell, 9)
     for x in xs:
         first, one = run(cell, x, one)

@@ -1,0 +1,76 @@
+"""What the cells of a learned protector see, written once: for stacks of runs with a graph, and for one run in floats.
+
+Inputs are ratios of released numbers to their known noise, or public facts, so that one set of weights serves any
+dimension, size, budget and horizon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..signal import Signal
+
+CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)
+LARGEST_OUTPUT = 10.0
+
+
+class Maths(NamedTuple):
+    """The functions of one kind of number, how it is read from a tensor, and what replaces what is not finite."""
+
+    log: Callable[[Any], Any]
+    log1p: Callable[[Any], Any]
+    at_least: Callable[[Any, float], Any]
+    read: Callable[[Tensor], Any]
+    tame: Callable[[Any], Any]
+
+
+def _tame_number(out: float) -> float:
+    return 0.0 if math.isnan(out) else min(max(out, -LARGEST_OUTPUT), LARGEST_OUTPUT)
+
+
+def _tame_stack(out: Tensor) -> Tensor:
+    """A network's output with what is not finite replaced: no weights may produce a NaN step or share."""
+    return torch.nan_to_num(out, 0.0, LARGEST_OUTPUT, -LARGEST_OUTPUT).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)
+
+
+NUMBERS = Maths(math.log, math.log1p, max, Tensor.item, _tame_number)
+STACKS = Maths(torch.log, torch.log1p, lambda x, least: x.clamp(min=least), lambda tensor: tensor, _tame_stack)
+
+
+def log_norm(maths: Maths, signal: Signal) -> Any:
+    norm = signal.norm if signal.paid_norm is None else signal.paid_norm
+    return maths.log(maths.at_least(maths.read(norm), 0.0) + 1e-3)
+
+
+def global_inputs(maths: Maths, signal: Signal) -> list[Any]:
+    """Log norm and its clarity, what is left, t/T, log noise ratio, log T."""
+    norm, std = maths.read(signal.norm), maths.read(signal.average_std)
+    return [
+        log_norm(maths, signal),
+        clarity(maths, norm, std, signal.dimension),
+        maths.at_least(maths.read(signal.remaining), 0.0),
+        signal.step / signal.horizon,
+        -0.5 * maths.log(maths.read(signal.ratio)),
+        math.log(signal.horizon / 50),
+    ]
+
+
+def common_inputs(maths: Maths, signal: Signal, length: Any) -> list[Any]:
+    """What all coordinates share: log noise, t/T, what is left, log T, log length of theta."""
+    return [
+        maths.log(maths.read(signal.noise_std) * math.sqrt(signal.dimension)),
+        signal.step / signal.horizon,
+        maths.at_least(maths.read(signal.remaining), 0.0),
+        math.log(signal.horizon / 50),
+        maths.log1p(length),
+    ]
+
+
+def clarity(maths: Maths, norm: Any, noise_std: Any, dimension: int) -> Any:
+    """log(1 + norm / norm of the noise)."""
+    return maths.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))

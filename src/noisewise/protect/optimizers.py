@@ -1,0 +1,118 @@
+"""Optimizers: from a noised mean gradient to the next theta. Post-processing, so they cost nothing.
+
+Each is a frozen rule with ``init(dimension) -> state`` and ``(answer, theta, state) -> (new theta, state)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..curator import Answer
+
+S = TypeVar("S")
+
+
+class Optimizer(Protocol[S]):
+    def init(self, dimension: int) -> S: ...
+    def __call__(self, answer: Answer, theta: Tensor, state: S) -> tuple[Tensor, S]: ...
+
+
+class Moments(NamedTuple):
+    """What an optimizer remembers of earlier gradients."""
+
+    step: int
+    first: Tensor
+    second: Tensor
+
+
+def _no_moments(dimension: int) -> Moments:
+    return Moments(0, torch.zeros(dimension), torch.zeros(dimension))
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """theta - eta g."""
+
+    learning_rate: float
+
+    def init(self, dimension: int) -> None:
+        return None
+
+    def __call__(self, answer: Answer, theta: Tensor, state: None) -> tuple[Tensor, None]:
+        return torch.add(theta, answer.value, alpha=-self.learning_rate), None
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """theta - eta v with v <- beta v + g (Polyak 1964, heavy ball)."""
+
+    learning_rate: float
+    beta: float = 0.9
+
+    def init(self, dimension: int) -> Tensor:
+        return torch.zeros(dimension)
+
+    def __call__(self, answer: Answer, theta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        velocity = torch.add(answer.value, state, alpha=self.beta)
+        return torch.add(theta, velocity, alpha=-self.learning_rate), velocity
+
+
+@dataclass(frozen=True)
+class DebiasedMomentum:
+    """theta - eta v / (1 - beta^t) with v <- beta v + (1 - beta) g: an average of past gradients."""
+
+    learning_rate: float
+    beta: float = 0.9
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+        step = state.step + 1
+        first = torch.lerp(answer.value, state.first, self.beta)
+        rate = self.learning_rate / (1 - self.beta**step)
+        return torch.add(theta, first, alpha=-rate), Moments(step, first, state.second)
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """theta - eta g / sqrt(sum of g^2) (Duchi et al. 2011)."""
+
+    learning_rate: float
+    floor: float = 1e-8
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+        second = torch.addcmul(state.second, answer.value, answer.value)
+        moved = torch.addcdiv(theta, answer.value, second.sqrt().add_(self.floor), value=-self.learning_rate)
+        return moved, Moments(state.step + 1, state.first, second)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """theta - eta m / (sqrt(v) + floor) with debiased averages m of g and v of g^2 (Kingma & Ba 2015)."""
+
+    learning_rate: float
+    beta: float = 0.9
+    beta_squared: float = 0.999
+    floor: float = 1e-8
+
+    def init(self, dimension: int) -> Moments:
+        return _no_moments(dimension)
+
+    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+        step = state.step + 1
+        first = torch.lerp(answer.value, state.first, self.beta)
+        second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
+        spread = torch.sqrt(second / (1 - self.beta_squared**step)).add_(self.floor)
+        rate = self.learning_rate / (1 - self.beta**step)
+        return torch.addcdiv(theta, first, spread, value=-rate), Moments(step, first, second)
+
+
+OPTIMIZERS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}
