@@ -23,7 +23,7 @@ from noisewise.events import (
     to_dict,
 )
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report.shape import SHAPE
+from noisewise.shapes import SHAPE
 from noisewise.statement import Statement, derived_words, make_statement, training_budget
 
 torch.set_num_threads(1)

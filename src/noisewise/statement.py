@@ -16,14 +16,14 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from . import __version__
+from ._version import __version__
 from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
-from .report.shape import check_shape
+from .shapes import check_shape
 
 if TYPE_CHECKING:
-    from .train import Trained
+    from .tape import Trained
 
 FORMAT = "noisewise-statement/2"
 UNIT = "one record"

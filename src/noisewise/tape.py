@@ -1,4 +1,4 @@
-"""The tape of a run: its released answers in order, from which standard errors are computed.
+"""What a run released, and its tape: released answers in order, from which standard errors are computed.
 
 *Guarantee*: nothing here spends anything, and a tape holds released answers and where they were asked, no record.
 """
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .budget import MeterView
+from .arithmetic import Arithmetic
+from .budget import AdditiveMeter, MeterView, PlanMeter
 from .curator import Answer, Asking, Curator, Facts
 from .events import FULL, Sampling
 from .models import Model
@@ -45,6 +46,20 @@ class Tape:
     facts: Facts
     spent: float
     entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run released: the parameters, the trace, and everything a statement needs."""
+
+    theta: Tensor
+    trace: tuple[Released, ...]
+    facts: Facts
+    meter: AdditiveMeter | PlanMeter | None
+    simulation: bool
+    steps: int
+    arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
+    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
 
 
 class Recording(Asking):

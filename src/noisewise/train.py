@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
-from .arithmetic import Arithmetic
-from .budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, open_meter
-from .curator import Curator, Facts, PublicCurator
+from .budget import Budget, BudgetExhausted, open_meter
+from .curator import Curator, PublicCurator
 from .curator.facts import facts_of
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
 from .models import Model
 from .records.grid import Store, in_memory
-from .tape import MOST, Recording, Tape
-from .trace import Released
+from .tape import MOST, Recording
+from .tape import Trained as Trained
 
 if TYPE_CHECKING:
     from .statement import Statement
@@ -41,20 +40,6 @@ class Records:
 
     def __repr__(self) -> str:
         return "Records(...)"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a run released: the parameters, the trace, and everything a statement needs."""
-
-    theta: Tensor
-    trace: tuple[Released, ...]
-    facts: Facts
-    meter: AdditiveMeter | PlanMeter | None
-    simulation: bool
-    steps: int
-    arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
-    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
 
 
 class Interrupted(KeyboardInterrupt):

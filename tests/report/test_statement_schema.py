@@ -17,7 +17,7 @@ from noisewise.arithmetic import Arithmetic
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import Gaussian, to_dict
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report.shape import SHAPE, Optional
+from noisewise.shapes import SHAPE, Optional
 
 SCHEMA = json.loads(files("noisewise.report").joinpath("statement.schema.json").read_text(encoding="utf-8"))
 VALID = Draft202012Validator(SCHEMA)

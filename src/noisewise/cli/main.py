@@ -50,7 +50,8 @@ def version(
     ] = False,
 ) -> None:
     if show:
-        from .. import __version__, kernels
+        from .. import kernels
+        from .._version import __version__
 
         typer.echo(f"noisewise {__version__} (kernels: {kernels.in_use()})")
         raise typer.Exit

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import __version__
+from .._version import __version__
 from ..accounting.gdp import epsilon_of
 from ..protect.learned.parts import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..runs import checked_contents
+from ..shapes import check_shape
 from ..statement import Verdict, verify_data
-from .shape import check_shape
 
 NUMBER = (int, float)
 MAYBE = (int, float, type(None))

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
-from ..report.shape import Nullable, check_shape
+from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 

@@ -25,7 +25,7 @@ from safetensors.numpy import save as as_tensors
 from ..atomic import umask
 from ..events import from_dict, to_dict
 from ..fitting.fitted import Fitted
-from ..report.shape import check_shape
+from ..shapes import check_shape
 from ..statement import Statement
 from ..trace import Released
 from .seal import FORMAT, TRACE_FORMAT, checked_contents, formatted, json_of, put_json, reseal

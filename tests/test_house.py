@@ -1,0 +1,199 @@
+"""The house: rooms in one order, arrows one way, function-level imports included; nobody reaches for a private name.
+
+A room is a folder or a file of ``src/noisewise``. It may import rooms that stand before it in ``ORDER`` and no others, so
+there can be no cycle; docs/architecture.md draws it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+HOUSE = Path(__file__).parents[1] / "src" / "noisewise"
+ORDER = (
+    # what everything stands on
+    *(
+        "_version",
+        "_validate",
+        "atomic",
+        "events",
+        "kernels",
+        "plain",
+        "plain_compiled",
+        "arithmetic",
+        "shapes",
+        "show",
+    ),
+    # prices and promises, without torch
+    *("accounting", "budget"),
+    # the trusted side
+    *("losses", "models", "records", "noise", "trace", "facts", "curator"),
+    # strangers' code and the one loop
+    *("tape", "statement", "protect", "methods", "train", "standard_errors"),
+    # from tables to a fitted thing
+    *("data", "fitting"),
+    # what is known of it
+    *("quality", "bought_quality", "comparison", "audit", "theory", "learned", "runs", "report"),
+    # faces
+    *("estimators", "compare", "cli"),
+)
+ALIASES = {"choice", "gradients"}  # deprecated names, imported by nobody here
+ROOT = ""  # the package itself: names for users, imported when first used
+
+
+class Arrow(NamedTuple):
+    source: str
+    target: str
+    names: tuple[str, ...]
+    line: int
+
+    @property
+    def rooms(self) -> tuple[str, str]:
+        return self.source.split(".")[0], self.target.split(".")[0]
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line} -> {self.target} ({', '.join(self.names)})"
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(HOUSE.rglob("*.py")):
+        parts = path.relative_to(HOUSE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def arrows(name: str) -> Iterator[Arrow]:
+    """Every import of our own code, wherever in the file it stands, also for types alone."""
+    path = MODULES[name]
+    package = [part for part in (name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]) if part]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "noisewise":
+                    yield Arrow(name, alias.name.removeprefix("noisewise").lstrip("."), (), node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            said = (node.module or "").split(".") if node.module else []
+            if node.level:
+                base = [*package[: len(package) - node.level + 1], *said]
+            elif said[:1] == ["noisewise"]:
+                base = said[1:]
+            else:
+                continue
+            for alias in node.names:
+                whole = ".".join([*base, alias.name])
+                target = whole if whole in MODULES else ".".join(base)
+                yield Arrow(name, target, () if whole in MODULES else (alias.name,), node.lineno)
+
+
+ARROWS = [arrow for name in MODULES for arrow in arrows(name)]
+
+
+def test_every_room_has_its_place():
+    rooms = {name.split(".")[0] for name in MODULES} - {ROOT}
+    assert rooms == {*ORDER, *ALIASES}, "give a new room its place in ORDER, and in docs/architecture.md"
+    assert len(ARROWS) > 500  # the graph is really drawn
+
+
+def against_the_order(arrow: Arrow) -> bool:
+    source, target = arrow.rooms
+    if source in {target, ROOT, *ALIASES}:
+        return False
+    return target not in ORDER or ORDER.index(target) >= ORDER.index(source)
+
+
+def test_no_arrow_goes_against_the_order():
+    assert not [str(arrow) for arrow in ARROWS if against_the_order(arrow)]
+
+
+def test_an_arrow_against_the_order_would_be_seen():
+    assert against_the_order(Arrow("curator.desk", "methods.base", (), 1))
+    assert against_the_order(Arrow("accounting.gdp", "", ("Budget",), 1))
+    assert against_the_order(Arrow("cli.main", "choice", (), 1))
+    assert not against_the_order(Arrow("methods.base", "curator.facts", (), 1))
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_private_name_is_used_across_rooms():
+    imported = [str(arrow) for arrow in ARROWS if arrow.rooms[0] != arrow.rooms[1] and any(map(private, arrow.names))]
+    inside = [
+        str(arrow)
+        for arrow in ARROWS
+        if arrow.rooms[0] != arrow.rooms[1] and any(map(private, arrow.target.split(".")[1:]))
+    ]
+    assert imported == inside == []
+
+
+def reached(name: str) -> list[str]:
+    """Private attributes of modules of other rooms, as in ``module._name``."""
+    tree, room = ast.parse(MODULES[name].read_text()), name.split(".")[0]
+    elsewhere = {
+        arrow.target.split(".")[-1]
+        for arrow in ARROWS
+        if arrow.source == name and not arrow.names and arrow.rooms[1] != room
+    }
+    return [
+        f"{name}:{node.lineno} {node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and private(node.attr) and isinstance(node.value, ast.Name)
+        and node.value.id in elsewhere
+    ]  # fmt: skip
+
+
+def test_nobody_reaches_into_a_module_of_another_room():
+    assert not [line for name in MODULES for line in reached(name)]
+
+
+FITTED = {
+    "_theta",
+    "_trained_model",
+    "_scaling",
+    "_encoder",
+    "_row_scores",
+    "_predictions",
+    "_spread",
+    "_target_bounds",
+}
+
+
+def test_nobody_reaches_into_what_was_fitted():
+    """Those were 42 reaches into a half-made estimator; a Fitted has names for all of it."""
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in FITTED:
+                assert isinstance(node.value, ast.Name) and node.value.id == "self", f"{name}:{node.lineno} {node.attr}"
+
+
+@pytest.mark.parametrize("heavy", ["theory", "learned", "audit", "report", "cli", "estimators"])
+def test_training_needs_no_laboratory_and_no_face(heavy):
+    todo, seen = ["fitting.fit", "train", "methods"], set()
+    while todo:
+        name = todo.pop()
+        if name not in seen and name in MODULES:
+            seen.add(name)
+            todo += [arrow.target for arrow in ARROWS if arrow.source == name]
+    assert len(seen) > 50 and not [name for name in seen if name.split(".")[0] == heavy]
+
+
+def test_files_are_short():
+    lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert not {name: count for name, count in lines.items() if count > 400}
+    assert sum(count for name, count in lines.items() if name.split(".")[0] == "curator") <= 1800
+
+
+def test_functions_of_the_curator_are_short():
+    for name in MODULES:
+        if name.split(".")[0] == "curator":
+            for node in ast.walk(ast.parse(MODULES[name].read_text())):
+                if isinstance(node, ast.FunctionDef):
+                    assert (node.end_lineno or 0) - node.lineno < 40, f"{name}:{node.lineno} {node.name}"
