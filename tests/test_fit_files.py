@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 
 from noisewise import PrivateClassifier, PrivateRegressor, verify
-from noisewise.budget import Budget
+from noisewise.budget import Budget, BudgetExhausted
+from noisewise.budget.purse import Purse
 from noisewise.data.bounds import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
 from noisewise.estimators import Origin
-from noisewise.train import Interrupted
+from noisewise.events import leaves
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.uniform(-3, 9, 500).round(3), "b": RNG.choice(["u", "v", "w"], 500)})
@@ -79,8 +80,8 @@ def test_a_failed_fit_leaves_the_old_model(path, tmp_path):
 
 
 def bought(budget, path, schema):
-    buying = purchase(schema, epsilon=0.5, budget=budget)
-    return buying.bounds(open_source(path)), Origin("bounds bought", "declared", buying.preparation)
+    filled, paid = purchase(schema, epsilon=0.5, budget=budget).bounds(open_source(path), Purse(budget))
+    return filled, Origin("bounds bought", "declared", paid)
 
 
 def test_bought_bounds_are_part_of_the_promise(path):
@@ -109,17 +110,29 @@ def test_whatever_stops_a_run_says_what_was_spent(path, error):
         if step == 2:
             raise error
 
-    with pytest.raises(error) as told:
-        unfitted(random_state=None).watch(stop).fit_files(path)
-    assert isinstance(told.value, Interrupted) == (error is KeyboardInterrupt)
-    spent = told.value.statement.data
-    assert verify(spent).holds and sum(event["count"] for event in spent["events"]) == 3  # the size and two gradients
+    face = unfitted(random_state=None)
+    purse = Purse(Budget(face.epsilon, face.delta))
+    with pytest.raises(error):
+        face.watch(stop).fit_files(path, purse=purse)
+    (entry,) = purse.entries
+    assert entry.state == "failed" and entry.spent == entry.reserved and entry.spent.cost == face.epsilon
+    assert leaves(entry.events).total() == 3  # the size and two gradients
+    with pytest.raises(BudgetExhausted):
+        face.watch(None).fit_files(path, purse=purse)
 
 
-def test_an_error_before_anything_was_asked_says_nothing(path, tmp_path):
-    with pytest.raises(ValueError) as told:
-        unfitted().fit_files(tmp_path / "none.csv")
-    assert not hasattr(told.value, "statement")
+def test_a_run_that_asked_nothing_gives_back_what_it_reserved(path):
+    def stop(*_, **__):
+        raise RuntimeError("before the first question")
+
+    face = unfitted(random_state=None)
+    purse = Purse(Budget(face.epsilon, face.delta))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("noisewise.train.Curator", stop)
+        with pytest.raises(RuntimeError):
+            face.fit_files(path, purse=purse)
+    assert purse.spent_fraction == 0
+    assert verify(face.fit_files(path, purse=purse).statement_).holds and purse.spent_fraction == 1
 
 
 def test_coefficients_have_standard_errors_where_the_noise_is_known(path):

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from .accounting.choose import choose_terms
 from .budget import Budget
-from .budget.choosing import choose_meter
+from .budget.purse import Purse
 from .curator import Correct, Curator, SquaredError
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels
@@ -37,6 +38,7 @@ def private_quality(
     size_is_public: bool = False,
     seed: int | None = None,
     store: Store = in_memory,
+    purse: Purse | None = None,
 ) -> Quality:
     """The score on private rows, bought with ``budget``; the interval covers the noise and the choice of the rows.
 
@@ -49,26 +51,25 @@ def private_quality(
         raise ValueError(
             f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
         )
-    curator = Curator(
-        torch.from_numpy(X),
-        as_labels(fitted.labels.numbers(y), model),
-        model=model,
-        meter=choose_meter(budget, adaptive=True),
-        size=float(len(y)) if public_size else None,
-        row_bound=1.0,
-        seed=seed,
-        store=store,
-    )
-    size_noise = 0.0
-    if not public_size:
-        curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE))
-        size_noise = curator.trace[-1].noise_std
-    size = curator.facts.size or 1.0
-    right = fitted.classes is not None
-    answer = curator.statistic(
-        Correct(theta) if right else SquaredError(theta), noise_multiplier=curator.meter.noise_for(1.0)
-    )
-    events = tuple(to_dict(Repeated(leaf, count)) for leaf, count in curator.meter.events.items())
+    with (purse or Purse(budget)).part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
+        curator = Curator(
+            torch.from_numpy(X),
+            as_labels(fitted.labels.numbers(y), model),
+            model=model,
+            meter=part.meter,
+            size=float(len(y)) if public_size else None,
+            row_bound=1.0,
+            seed=seed,
+            store=store,
+        )
+        size_noise = 0.0
+        if not public_size:
+            curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE))
+            size_noise = curator.trace[-1].noise_std
+        size, right = curator.facts.size or 1.0, fitted.classes is not None
+        question = Correct(theta) if right else SquaredError(theta)
+        answer = curator.statistic(question, noise_multiplier=curator.meter.noise_for(1.0))
+        events = tuple(to_dict(Repeated(leaf, count)) for leaf, count in curator.meter.events.items())
     mean = min(max(float(answer.value) / size, -0.5), 0.5)
     share = mean + 0.5
     # noise on the sum, noise on the size it is divided by, and the choice of the rows (for errors in [0, 1] at its largest)

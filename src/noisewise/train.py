@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
-from .budget import Budget, BudgetExhausted, open_meter
+from .budget import Budget, BudgetExhausted, Meter
+from .budget.purse import Purse
 from .curator import Curator, PublicCurator
 from .curator.facts import facts_of
 from .methods import Method, makes_a_promise
@@ -23,7 +24,7 @@ from .tape import MOST, Recording
 from .tape import Trained as Trained
 
 if TYPE_CHECKING:
-    from .statement import Statement
+    pass
 
 Progress = Callable[[int, int | None, float], None]
 
@@ -42,15 +43,6 @@ class Records:
         return "Records(...)"
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run: no model, but ``run`` says what was spent, and ``statement`` promises for it."""
-
-    def __init__(self, run: Trained) -> None:
-        super().__init__("stopped")
-        self.run = run
-        self.statement: Statement | None = None
-
-
 def train(
     method: Method,
     records: Records,
@@ -61,8 +53,12 @@ def train(
     theta: Tensor | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
+    purse: Purse | None = None,
 ) -> Trained:
-    """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start)."""
+    """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start).
+
+    All of ``budget`` is reserved in ``purse`` before a record is touched, and settled at the end, whatever that is.
+    """
     private_run = makes_a_promise(method)
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound)
     start = model.start() if theta is None else theta.detach().float()
@@ -73,9 +69,23 @@ def train(
         state = method.step(method.init(start, facts, None), None, handed_over)  # type: ignore[arg-type]
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
-    meter = open_meter(budget, method.terms(replace(facts, budget=replace(budget))))
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+    terms = method.terms(replace(facts, budget=replace(budget)))
+    with (purse or Purse(budget)).part(terms, budget, what="training") as part:  # settled whatever happens
+        return _private_run(method, records, model, part.meter, start, public, seed, progress)
+
+
+def _private_run(
+    method: Method,
+    records: Records,
+    model: Model,
+    meter: Meter,
+    start: Tensor,
+    public: PublicCurator | None,
+    seed: int | None,
+    progress: Progress | None,
+) -> Trained:
     curator = Curator(
         records.X,
         records.y,
@@ -86,19 +96,12 @@ def train(
         seed=seed,
         store=records.store,
     )
-    try:
-        for event in size_noise(facts):
-            curator.release_size(noise_multiplier=event.noise_multiplier)
-        private = Recording(curator, most=MOST if model.linear else 0)
-        state = method.init(start, curator.facts, public)
-        state, steps = follow(method, state, cast(Curator, private), public, progress)
-        theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
-    except BaseException as error:
-        so_far = Trained(start, curator.trace, curator.facts, meter, curator.simulation, 0, curator.arithmetic)
-        if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(so_far) from None
-        error.run = so_far  # type: ignore[attr-defined]  # what was spent, for whoever has to write it down
-        raise
+    for event in size_noise(curator.facts):
+        curator.release_size(noise_multiplier=event.noise_multiplier)
+    private = Recording(curator, most=MOST if model.linear else 0)
+    state = method.init(start, curator.facts, public)
+    state, steps = follow(method, state, cast(Curator, private), public, progress)
+    theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic, tape)
 
 

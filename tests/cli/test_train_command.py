@@ -45,7 +45,7 @@ def test_a_new_user_goes_from_a_file_to_a_report(desk, shell):
     before = names()
     told = shell("train", "private.csv", "--schema", "mine.toml", *BUDGET, "--out", "run")
     assert told.code == 0 and told.err == "" and "(epsilon, delta) = (2, 1e-06)" in told.out
-    assert names() == before | {"run"} and names("run") == FILES
+    assert names() == before | {"run"} and names("run") == FILES | {"spending.json"}
     told = shell("predict", "run", "public.csv", "--out", "predicted.csv")
     assert told.code == 0 and told.out == "" and "200 predictions" in told.err
     predicted = pd.read_csv("predicted.csv")
@@ -326,7 +326,7 @@ def test_an_empty_folder_may_be_filled_and_stays_when_nothing_comes_of_it(desk, 
     options = ("--schema", "schema.toml", *BUDGET, "--method", "dpsgd", "--out", "run")
     assert shell("train", "private.csv", *options, "--dry-run").code == 0 and Path("run").is_dir()
     assert shell("train", "none.csv", *options).code == 2 and Path("run").is_dir()
-    assert shell("train", "private.csv", *options).code == 0 and names("run") == FILES
+    assert shell("train", "private.csv", *options).code == 0 and names("run") == FILES | {"spending.json"}
 
 
 def priced(spent, budget):
@@ -352,14 +352,25 @@ def test_ctrl_c_while_training_writes_down_what_was_spent(desk, shell, monkeypat
     )
     before = names()
     told = shell("train", *how, *BUDGET, "--out", "run")
-    assert told.code == 130 and told.out == "" and "what was spent is written to run.spent.json" in told.err
-    assert names() == before | {"run.spent.json"}
-    document = json.loads(Path("run.spent.json").read_text())
-    spent = document["spent"]
-    assert document["model"] is None and verify(spent).holds and spent["promise"]["epsilon"] == 2
-    assert sum(event["count"] for event in spent["events"]) == 6  # size, basis, length and three gradients
-    assert (spent["preparation"] is not None) == bought
-    assert shell("train", *how, *BUDGET, "--out", "run").code == 130 and "run.spent-2.json" in names()
+    assert told.code == 130 and told.out == "" and "what was spent is written to run.spending.json" in told.err
+    assert names() == before | {"run.spending.json"}
+    document = json.loads(Path("run.spending.json").read_text())
+    *earlier, training = document["entries"]
+    assert document["terms"]["epsilon"] == 2 and training["state"] == "failed" and paid(training)
+    assert sum(event["count"] for event in training["spent"]["events"]) == 6  # size, basis, length, three gradients
+    assert [entry["terms"]["what"] for entry in earlier] == ["bounds"] * bought
+    assert sum(entry["reserved"]["cost"] for entry in document["entries"]) <= 2
+    assert shell("train", *how, *BUDGET, "--out", "run").code == 130 and "run.spending-2.json" in names()
+
+
+def paid(entry):
+    """Whether the meter of an entry pays for what is written down, and all of it was reserved."""
+    terms = entry["terms"]
+    meter = meter_from(Budget(terms["epsilon"], terms["delta"], adjacency=terms["adjacency"]), terms["meter"])
+    for event in (entry["spent"] or {"events": []})["events"]:
+        meter.spend(from_dict(event))
+    assert entry["reserved"] == {"cost": terms["epsilon"], "delta": terms["delta"]}
+    return entry["spent"] is None or bool(meter.events)
 
 
 def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatch):
@@ -376,8 +387,8 @@ def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatc
         patched.setattr("noisewise.estimators.base.read_rows", stop)
         assert shell(*common, "--out", "two").code == 130
     for name, events in (("one", 1), ("two", 2)):
-        spent = json.loads(Path(f"{name}.spent.json").read_text())["spent"]["preparation"]
-        assert len(spent["events"]) == events and priced(spent, Budget(2, 1e-6))
+        (entry,) = json.loads(Path(f"{name}.spending.json").read_text())["entries"]
+        assert entry["terms"]["what"] == "bounds" and len(entry["spent"]["events"]) == events and paid(entry)
     assert not {"one", "two"} & names()
 
 
@@ -389,20 +400,28 @@ def test_an_error_after_paying_is_written_down_too(desk, shell, monkeypatch):
     before = names()
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "deep/run")
     assert told.code == 2 and "No space left" in told.err and names() == before | {"deep"}
-    assert names("deep") == {"run.spent.json"}
-    assert verify(json.loads(Path("deep/run.spent.json").read_text())["spent"]).holds
+    assert names("deep") == {"run.spending.json"}
+    (entry,) = json.loads(Path("deep/run.spending.json").read_text())["entries"]
+    assert entry["state"] == "spent" and paid(entry)
 
 
-def test_what_was_spent_is_said_when_it_cannot_be_written(desk, shell, monkeypatch):
-    monkeypatch.setattr(command._Bars, "stepped", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-
-    def full(*_):
+def test_nothing_is_asked_when_spending_cannot_be_written_down(desk, shell, monkeypatch):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noisewise.runs.put_json", full)
-    told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run")
-    line = told.err.strip()
-    assert told.code == 130 and verify(json.loads(line[line.index("{") :])["spent"]).holds
+    monkeypatch.setattr("noisewise.budget.store.write_atomically", full)
+    monkeypatch.setattr("noisewise.train.Curator", lambda *_, **__: pytest.fail("a record was touched"))
+    before = names()
+    told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "deep/run")
+    assert told.code == 2 and "No space left" in told.err and names() == before
+
+
+def test_a_folder_says_what_its_run_spent_and_a_simulation_spends_nothing(desk, shell):
+    common = ("train", "private.csv", "--schema", "schema.toml", *BUDGET)
+    assert shell(*common, "--out", "run").code == 0 and shell(*common, "--seed", 1, "--out", "seeded").code == 0
+    (entry,) = json.loads(Path("run/spending.json").read_text())["entries"]
+    assert entry["state"] == "spent" and paid(entry) and entry["terms"]["epsilon"] == 2
+    assert not Path("seeded/spending.json").exists() and not [name for name in names() if "spending" in name]
 
 
 def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell, monkeypatch):
@@ -417,8 +436,9 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     assert shell(*common).code == 130 and names() == before
 
 
-def test_a_real_process_stopped_by_a_real_signal(desk):
-    """As a user would: the command runs, a signal comes from outside, and the shell sees 130."""
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_real_process_stopped_by_a_real_signal(desk, how):
+    """As a user would: the command runs, a signal comes from outside, and the shell sees 130; killed, all counts."""
     people(20_000).to_csv("many.csv", index=False)
     code = (
         "import sys, noisewise.cli.train as t; from noisewise.cli import main\n"
@@ -435,10 +455,11 @@ def test_a_real_process_stopped_by_a_real_signal(desk):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "training\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in err
-    assert "run" not in names() and verify(json.loads(Path("run.spent.json").read_text())["spent"]).holds
+    assert process.returncode == (130 if how is signal.SIGINT else -how) and "Traceback" not in err
+    (entry,) = json.loads(Path("run.spending.json").read_text())["entries"]
+    assert "run" not in names() and entry["state"] == ("failed" if how is signal.SIGINT else "reserved") and paid(entry)
 
 
 def test_the_command_as_a_process_keeps_json_clean(desk):

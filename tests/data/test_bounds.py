@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisewise.budget import AdditiveMeter, Budget, meter_from
+from noisewise.budget.purse import Purse
 from noisewise.curator.columns import ColumnCurator
 from noisewise.data.bounds import part_of, purchase, quantile_bounds, with_bounds
 from noisewise.data.files import open_source
@@ -88,16 +89,14 @@ def test_a_purchase_is_a_part_of_the_budget_and_says_what_it_bought(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2.0] * 200, "b": ["3", "?"] * 200, "c": ["x", "y"] * 200})
     frame.astype({"b": "category"}).to_parquet(tmp_path / "d.parquet")
     schema = Schema((Column("a", "number"), Column("b", "number"), Column("c", "category", categories=("x", "y"))), "c")
-    buying = purchase(schema, epsilon=0.5, budget=Budget(1.0, 1e-6))
-    assert buying.preparation is None  # nothing was asked yet
-    filled = buying.bounds(open_source(tmp_path / "d.parquet"), seed=1)
-    assert gaps(filled) == [] and filled["c"] == schema["c"]
-    told = buying.preparation
-    assert (
-        told is not None
-        and (told["epsilon"], told["delta"]) == (0.5, pytest.approx(1e-7))
-        and "2 columns" in told["what"]
+    budget = Budget(1.0, 1e-6)
+    purse = Purse(budget)
+    filled, told = purchase(schema, epsilon=0.5, budget=budget).bounds(
+        open_source(tmp_path / "d.parquet"), purse, seed=1
     )
+    assert gaps(filled) == [] and filled["c"] == schema["c"]
+    assert (told["epsilon"], told["delta"]) == (0.5, pytest.approx(1e-7)) and "2 columns" in told["what"]
+    assert purse.spent_fraction == 0.5
     meter = meter_from(Budget(told["epsilon"], told["delta"]), told["meter"])
     for event in told["events"]:
         meter.spend(from_dict(event))
@@ -122,7 +121,9 @@ def test_a_simulation_does_not_buy_with_the_noise_it_trains_with(tmp_path):
     old, columns.Stream = columns.Stream, Listening
     try:
         for seed in (5, None):
-            purchase(schema, epsilon=0.5, budget=Budget(1.0, 1e-6)).bounds(open_source(tmp_path / "d.csv"), seed=seed)
+            budget = Budget(1.0, 1e-6)
+            buying = purchase(schema, epsilon=0.5, budget=budget)
+            buying.bounds(open_source(tmp_path / "d.csv"), Purse(budget), seed=seed)
     finally:
         columns.Stream = old
     assert seeds[0] not in (5, None) and seeds[1] is None

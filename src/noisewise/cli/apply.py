@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .main import JsonFlag, app, errors, print_json
+from .spending import spending
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..budget import Budget
+    from ..budget.purse import Purse
     from ..data.encode import Encoder
     from ..fitting.fitted import Fitted
     from ..quality import Quality
@@ -134,8 +136,8 @@ def evaluate(
         rows = read_rows(data, encoder, fitted.scaling, separator=separator)
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
-        with _told_when_stopped(None if seed is not None else budget):
-            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed)
+        with _paid(run, budget, seed) as purse:
+            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse)
             entry = _entry(quality, data)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
@@ -156,18 +158,19 @@ def evaluate(
 
 
 @contextmanager
-def _told_when_stopped(budget: Budget | None) -> Iterator[None]:
-    """Whatever stops a bought score, what counts as spent is said."""
-    try:
-        yield
-    except BaseException:
-        if budget is not None:
-            spent = f"({budget.epsilon:g}, {budget.delta:g})"
-            errors.print(f"noisewise: stopped; count {spent} of these rows as spent", highlight=False, soft_wrap=True)
-        raise
+def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse | None]:
+    """A purse for a bought score, written into the run folder until the score is there; None where it is free."""
+    if budget is None:
+        yield None
+        return
+    with spending(run / "evaluation", budget, simulation=seed is not None) as spent:
+        yield spent.purse
 
 
-def _quality(fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None) -> Quality:
+def _quality(
+    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None,
+    purse: Purse | None,
+) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
         from ..quality import public_quality
@@ -178,7 +181,7 @@ def _quality(fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_publ
     from ..records.grid import Mapped, in_memory
 
     store = Mapped(Path(tempfile.gettempdir())) if X.nbytes > IN_MEMORY else in_memory
-    return private_quality(fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store)
+    return private_quality(fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse)
 
 
 def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:

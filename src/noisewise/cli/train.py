@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings as python_warnings
 from collections.abc import Callable
@@ -18,9 +17,11 @@ from rich.text import Text
 
 from ..losses import LOSSES, USUAL, loss_named
 from .main import JsonFlag, app, errors, print_json
+from .spending import spending
 
 if TYPE_CHECKING:
     from ..budget import Budget
+    from ..budget.purse import Purse
     from ..data.resolve import Resolved
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
@@ -108,23 +109,21 @@ def train(
     if dry_run:
         _show_plan(wish, found, bounds_epsilon, out, json_output)
         return
-    estimator: Estimator | None = None
     with python_warnings.catch_warnings(record=True) as heard:
         python_warnings.simplefilter("always")
-        try:
+        with spending(out, wish.budget, simulation=seed is not None) as spent:
             with _Bars() as bars:
                 if found.purchase is not None:
                     records = found.look(bars.begin("checking the files"))
                     planned(wish, found).check(public=bool(public), records=records)
-                    found = found.bought(seed=seed, progress=bars.begin("buying bounds"))
-                estimator = _fit(wish, found, data, public or [], separator, cache or _roomy(out, data), bars)
+                    found = found.bought(spent.purse, seed=seed, progress=bars.begin("buying bounds"))
+                room = cache or _roomy(out, data)
+                estimator = _fit(wish, found, data, public or [], separator, room, bars, spent.purse)
             told = [*_assumed(found), *_own(heard)]
             with runs.new_folder(out) as draft:
                 runs.write(estimator.fitted_, draft, warnings=told)
+                spent.into(draft)
                 _write_report(draft)
-        except BaseException as error:
-            _write_down(error, estimator, found, wish, out)
-            raise
     _show(estimator, out, told, json_output)
 
 
@@ -148,7 +147,7 @@ def _own(heard: list[python_warnings.WarningMessage]) -> list[str]:
 
 def _fit(
     wish: Wish, found: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
-    bars: _Bars,
+    bars: _Bars, purse: Purse,
 ) -> Estimator:  # fmt: skip
     """The fitted estimator."""
     from ..estimators import Origin
@@ -157,7 +156,7 @@ def _fit(
     estimator = unfitted(wish, found.schema).watch(bars.stepped)
     reading = bars.begin("reading")
     return estimator.fit_files(
-        data, public=public or None, separator=separator, cache=cache, reading=reading, origin=origin
+        data, public=public or None, separator=separator, cache=cache, reading=reading, origin=origin, purse=purse
     )
 
 
@@ -166,7 +165,7 @@ def planned(wish: Wish, found: Resolved) -> Fit:
     fit = unfitted(wish, found.imagined).planned()
     if found.purchase is None:
         return fit
-    before = found.purchase.meter.budget
+    before = found.purchase.budget
     return fit.before(before.epsilon, before.delta)
 
 
@@ -216,28 +215,6 @@ class _Bars:
             self.begin("training")
         done = spent if steps is None else step / steps
         self.progress.update(self.task, description=f"training, {spent:.0%} of the budget spent", completed=done)
-
-
-def _write_down(error: BaseException, estimator: Estimator | None, found: Resolved, wish: Wish, out: Path) -> None:
-    """What was spent although there is no model, beside the folder that was asked for."""
-    from ..runs import put_json
-
-    statement: Statement | None = getattr(error, "statement", None) if estimator is None else estimator.statement_
-    events = bool(statement is not None and statement.data["events"])
-    if wish.seed is not None or not (events or found.preparation):
-        return  # nothing was asked of the records
-    path, number = out.with_name(f"{out.name}.spent.json"), 2
-    while path.exists():
-        path, number = out.with_name(f"{out.name}.spent-{number}.json"), number + 1
-    spent = dict(statement.data) if statement is not None else {"preparation": dict(found.preparation or {})}
-    document = {"model": None, "why": "the run stopped before a model was released", "spent": spent}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        put_json(path, document)
-    except OSError:  # better on the screen than nowhere
-        _say(f"stopped; what was spent could not be written to {path}: {json.dumps(document)}")
-    else:
-        _say(f"stopped; what was spent is written to {path}")
 
 
 def _say(message: str) -> None:

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..budget import AdditiveMeter, Budget, PlanMeter
-from ..budget.choosing import choose_meter
+from ..accounting.choose import choose_terms
+from ..budget import Budget, Meter
+from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
 from .desk import our_words
@@ -42,33 +43,36 @@ OTHER_STREAM = 1 << 64  # a simulation's seed here is not the one it trains with
 
 @dataclass(frozen=True)
 class Purchase:
-    """A part of a run's budget that buys the missing bounds of a schema; it knows what was spent, also when stopped."""
+    """A part of a run's budget that buys the missing bounds of a schema."""
 
     schema: Schema
     columns: tuple[Column, ...]
-    meter: AdditiveMeter | PlanMeter
+    budget: Budget
 
-    def bounds(self, source: Source, *, seed: int | None = None, progress: Share | None = None) -> Schema:
-        """The schema with its missing bounds, bought from ``source``."""
+    def bounds(
+        self, source: Source, purse: Purse, *, seed: int | None = None, progress: Share | None = None
+    ) -> tuple[Schema, dict[str, Any]]:
+        """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
+        with purse.part(choose_terms(self.budget, adaptive=True), self.budget, what="bounds") as part:
+            filled = self._bounds(source, part.meter, seed, progress)
+        return filled, self._preparation(part.meter)
+
+    def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Schema:
         pieces = partial(_pieces, source, self.columns, progress)
         other = None if seed is None else seed + OTHER_STREAM
-        curator = ColumnCurator(pieces, len(self.columns), meter=self.meter, seed=other)
+        curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other)
         low, high = quantile_bounds(curator, len(self.columns))
         filled = self.schema
         for column, ends in zip(self.columns, zip(low.tolist(), high.tolist(), strict=True), strict=True):
             filled = filled.with_column(with_bounds(column, *ends))
         return filled
 
-    @property
-    def preparation(self) -> dict[str, Any] | None:
-        """What a statement says about it; None while nothing was asked of the records."""
-        if not self.meter.events:
-            return None
+    def _preparation(self, meter: Meter) -> dict[str, Any]:
         return {
-            "epsilon": self.meter.budget.epsilon,
-            "delta": self.meter.budget.delta,
-            "meter": self.meter.describe(),
-            "events": [to_dict(Repeated(leaf, count)) for leaf, count in self.meter.events.items()],
+            "epsilon": meter.budget.epsilon,
+            "delta": meter.budget.delta,
+            "meter": meter.describe(),
+            "events": [to_dict(Repeated(leaf, count)) for leaf, count in meter.events.items()],
             "what": f"bounds of {len(self.columns)} columns, from two noisy histograms",
         }
 
@@ -78,7 +82,7 @@ def purchase(schema: Schema, *, epsilon: float, budget: Budget) -> Purchase:
     part_of(epsilon, budget)
     missing = tuple(schema[gap.column] for gap in gaps(schema) if gap.what == "bounds" and gap.column is not None)
     share = Budget(epsilon, DELTA_SHARE * budget.delta, adjacency=budget.adjacency)
-    return Purchase(schema, missing, choose_meter(share, adaptive=True))
+    return Purchase(schema, missing, share)
 
 
 def part_of(epsilon: float, budget: Budget) -> None:

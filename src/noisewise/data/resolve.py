@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..budget import Budget
+from ..budget.purse import Purse
 from .bounds import Purchase, part_of, purchase, with_bounds
 from .desk import our_words
 from .encode import Encoder
@@ -34,11 +35,7 @@ class Resolved:
     words: str
     classes: str
     purchase: Purchase | None = None
-
-    @property
-    def preparation(self) -> Mapping[str, Any] | None:
-        """What was paid for bounds so far."""
-        return None if self.purchase is None else self.purchase.preparation
+    preparation: Mapping[str, Any] | None = None  # what was paid for bounds, once they are bought
 
     @property
     def imagined(self) -> Schema:
@@ -59,12 +56,13 @@ class Resolved:
                 records += len(encoder.labels(batch))
         return records
 
-    def bought(self, *, seed: int | None = None, progress: Share | None = None) -> Resolved:
+    def bought(self, purse: Purse, *, seed: int | None = None, progress: Share | None = None) -> Resolved:
         """The same with every bound there is to buy."""
         if self.purchase is None:
             return self
-        schema = self.purchase.bounds(self.source, seed=seed, progress=progress)
-        return replace(self, schema=schema, words=f"{self.words}; bounds bought where nothing declares them")
+        schema, paid = self.purchase.bounds(self.source, purse, seed=seed, progress=progress)
+        words = f"{self.words}; bounds bought where nothing declares them"
+        return replace(self, schema=schema, words=words, preparation=paid)
 
 
 def resolve(

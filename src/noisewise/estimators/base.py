@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
+from ..budget.purse import Purse
 from ..curator.desk import refuse_observers, unobserved
 from ..data.checks import labels_of, names_of, public_pair, rows_of
 from ..data.desk import our_words
@@ -70,9 +71,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._progress = progress
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | None = None) -> Self:
         """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
 
+        ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``).
         What was fitted before stays as it was when this fails.
         """
         refuse_observers()  # the method is somebody's object, made before this
@@ -91,7 +93,7 @@ class PrivateEstimator(BaseEstimator, ABC):
             private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
         if known is not None:
             known = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
-        return self._become(fresh, asked.run(private, known, progress=getattr(self, "_progress", None)))
+        return self._become(fresh, asked.run(private, known, progress=getattr(self, "_progress", None), purse=purse))
 
     def fit_files(
         self,
@@ -102,6 +104,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         cache: str | Path | None = None,
         reading: Share | None = None,
         origin: Origin | None = None,
+        purse: Purse | None = None,
     ) -> Self:
         """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
 
@@ -122,7 +125,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
         fresh.n_features_in_ = len(fresh.feature_names_in_)
-        return self._become(fresh, asked.run(private, given, store=store, progress=getattr(self, "_progress", None)))
+        progress = getattr(self, "_progress", None)
+        return self._become(fresh, asked.run(private, given, store=store, progress=progress, purse=purse))
 
     def planned(self, origin: Origin | None = None) -> Fit:
         """The fit that files of ``schema`` get: everything that can be checked before they are read."""

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..budget import Budget, open_meter
+from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.desk import unobserved
 from ..curator.facts import facts_of
@@ -102,8 +103,9 @@ class Fit:
         *,
         store: Store = in_memory,
         progress: Progress | None = None,
+        purse: Purse | None = None,
     ) -> Fitted:
-        """Train on private rows; ``store`` says where they are laid out."""
+        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from."""
         self._rules(public=public is not None)
         size, assumed = self.size(len(private.y)), list(self.assumed)
         if size is not None:
@@ -114,20 +116,16 @@ class Fit:
         known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
         if known is not None:
             assumed.append(f"{known.size} public rows, disjoint from the private ones")
-        try:
-            run = train(
-                self.method,
-                records,
-                model=self.model,
-                budget=self._training_budget(),
-                public=known,
-                seed=self.seed,
-                progress=progress,
-            )
-        except BaseException as error:
-            if (so_far := getattr(error, "run", None)) is not None:
-                error.statement = self._stated(so_far, assumed)  # type: ignore[attr-defined]
-            raise
+        run = train(
+            self.method,
+            records,
+            model=self.model,
+            budget=self._training_budget(),
+            public=known,
+            seed=self.seed,
+            progress=progress,
+            purse=purse,
+        )
         return self._fitted(run, self._stated(run, assumed), known)
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
