@@ -87,12 +87,12 @@ def test_what_is_stopped_after_paying_is_said(run, shell, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noisewise.runs.append", full)
-    told = shell("evaluate", run, "public.csv", "--epsilon", 0.5)
+    with monkeypatch.context() as patched:
+        patched.setattr("noisewise.runs.append", full)
+        told = shell("evaluate", run, "public.csv", "--epsilon", 0.5)
     assert told.code == 2 and "what was spent is written to run/evaluation.spending.json" in told.err and told.out == ""
     (entry,) = json.loads(Path("run/evaluation.spending.json").read_text())["entries"]
     assert entry["state"] == "spent" and entry["reserved"] == {"cost": 0.5, "delta": 1e-6} and entry["spent"]["events"]
-    monkeypatch.undo()
     assert shell("evaluate", run, "public.csv", "--epsilon", 0.5).code == 0  # the folder is as it was
     assert not Path("run/evaluation.spending-2.json").exists()
     told = shell("evaluate", run, "public.csv", "--public-test")

@@ -329,14 +329,6 @@ def test_an_empty_folder_may_be_filled_and_stays_when_nothing_comes_of_it(desk, 
     assert shell("train", "private.csv", *options).code == 0 and names("run") == FILES | {"spending.json"}
 
 
-def priced(spent, budget):
-    """Whether the events of what is written down cost no more than was set aside for them."""
-    meter = meter_from(Budget(spent["epsilon"], spent["delta"], adjacency=budget.adjacency), spent["meter"])
-    for event in spent["events"]:
-        meter.spend(from_dict(event))
-    return bool(meter.events) and spent["epsilon"] < budget.epsilon
-
-
 @pytest.mark.parametrize("bought", [False, True])
 def test_ctrl_c_while_training_writes_down_what_was_spent(desk, shell, monkeypatch, bought):
     def stop(self, step, steps, spent):
