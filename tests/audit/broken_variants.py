@@ -57,7 +57,9 @@ def clip_after_the_sum():
     """The sum is clipped instead of each record's gradient."""
 
     def clipped_sum(self, drawn, theta, clip):
-        parts = [self._slopes(here, theta).T @ self._directions(here) for here in self.parts(drawn)]
+        parts = [
+            self._slopes(here, theta).T @ self.rows.directions(here).astype(np.float64) for here in self.parts(drawn)
+        ]
         total = np.sum(parts, axis=0).ravel() if parts else np.zeros(len(theta))
         share = min(1.0, clip / max(float(np.linalg.norm(total)), 1e-12))
         return IntegerTotal(np.rint(total * (share * FINE / clip)).astype(np.int64), FINE, clip)

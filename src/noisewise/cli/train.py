@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+from typer.core import TyperCommand
 
-from ..losses import LOSSES, USUAL, loss_named
 from .main import JsonFlag, app, errors, print_json
 from .spending import spending
 
@@ -47,7 +47,17 @@ class Wish:
     seed: int | None
 
 
-@app.command()
+class WithLosses(TyperCommand):
+    """Names the losses where help is asked for: finding them out takes numpy, which other commands start without."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from ..losses import loss_names
+
+        next(option for option in self.params if option.name == "loss").help = f"{', '.join(loss_names())}."  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=WithLosses)
 def train(
     data: Annotated[list[Path], typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder.")],
     epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
@@ -61,7 +71,7 @@ def train(
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
     method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="recommended")] = None,
-    loss: Annotated[str | None, typer.Option(help=f"{', '.join(LOSSES)}.", show_default="by the target")] = None,
+    loss: Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")] = None,
     model: Annotated[str, typer.Option(help="linear, mlp, or hidden sizes such as 64,32.")] = "linear",
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
@@ -172,6 +182,7 @@ def planned(wish: Wish, found: Resolved) -> Fit:
 def unfitted(wish: Wish, schema: Schema) -> Estimator:
     """The estimator that was asked for: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
+    from ..losses import USUAL
 
     assert schema.target is not None
     common: dict[str, Any] = {
@@ -303,11 +314,15 @@ def _model(text: str) -> str | tuple[int, ...]:
 
 
 def _known_loss(loss: str | None) -> None:
+    from ..losses import loss_named
+
     if loss is not None:
         loss_named(loss)
 
 
 def _for_numbers(loss: str | None) -> bool:
+    from ..losses import loss_named
+
     return loss is not None and loss_named(loss).task == "regression"
 
 
