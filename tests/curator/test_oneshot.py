@@ -119,15 +119,16 @@ def test_one_record_moves_the_last_iterate_of_a_descent_by_no_more_than_its_sens
     assert worst > 0.3, "a bound that nothing comes near hides mistakes"
 
 
-def test_the_sensitivity_of_a_descent_is_reached_and_half_of_it_is_not_enough():
-    """Zero rows but one, of the largest slope: a replaced label moves one step by 2 L eta / N."""
+@pytest.mark.parametrize("l2, steps", [(0.0, 3.0), (2.0, 1 + 0.98 + 0.98**2)])
+def test_the_sensitivity_of_a_descent_is_reached_and_half_of_it_is_not_enough(l2, steps):
+    """Zero rows but one, of the largest slope: a replaced label moves one step by 2 L eta / N, and 1 - eta l2 of it stays."""
     model = model_for(HuberHinge(0.1), 1)
     facts = facts_for(model, "replace_one", 4.0)
-    walk = Descent(torch.zeros(1), 3, 0.01, 1.0)
+    walk = Descent(torch.zeros(1), 3, 0.01, 1.0, l2=l2)
     X = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
     a, b = (walk.exact(model, float_rows(model, X, torch.tensor([1.0, 1, 1, y])), facts, 4.0) for y in (1.0, -1.0))
     moved, unit = float((a - b).norm()), descent_unit(walk, facts, 4.0)
-    assert unit == pytest.approx(0.01 * 3 / 4, rel=1e-5)
+    assert unit == pytest.approx(0.01 * steps / 4, rel=1e-5)
     assert 1.999 * unit < moved <= 2 * unit
 
 

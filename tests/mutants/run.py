@@ -73,7 +73,7 @@ MUTANTS = (
         "a choice under replace_one at the scale of add_remove",
         'totals[0].ones * (2 if terms.adjacency == "replace_one" else 1)',
         "totals[0].ones * 1",
-        law("Choice-logistic"),
+        law("Choice-weighted"),
     ),
     Mutant(
         "a replaced row moves the first moment by 1, not 2",
