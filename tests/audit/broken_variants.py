@@ -217,9 +217,9 @@ class StopsEarly(DpSgd):
         while not isinstance(private, Curator):
             private = getattr(private, "_curator", None) or private._Recording__curator
         records = private._Curator__desk.records
-        loss = records.losses(Drawn(), [state.theta.double().numpy()], 1e3)
+        loss = records.losses(Drawn(), [state.walk.theta.double().numpy()], 1e3)
         if self.peeks and float(loss.values[0]) * loss.worth < self.enough * len(records):
-            return state._replace(step=self.steps)
+            return state._replace(walk=state.walk._replace(step=self.steps))
         return state
 
 

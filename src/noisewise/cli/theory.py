@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from functools import partial
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -38,17 +40,31 @@ Draws = Annotated[int, typer.Option(min=2, help="Simulated runs for each point."
 Beta = Annotated[float, typer.Option(help="Momentum in [0, 1).")]
 
 
-def deliver(
-    rows: list[dict[str, Any]],
-    title: str,
-    *,
-    json_output: bool,
-    csv_path: Path | None,
-    out: Path | None,
-    plot: Callable[[list[dict[str, Any]], Path], None],
-    table: list[dict[str, Any]] | None = None,
-) -> None:
+class Made(NamedTuple):
+    """What a command made: rows, their title and picture, and a shorter table for people if all rows are too many."""
+
+    rows: list[dict[str, Any]]
+    title: str
+    plot: Callable[[list[dict[str, Any]], Path], None]
+    table: list[dict[str, Any]] | None = None
+
+
+def delivered(make: Callable[..., Made]) -> None:
+    """A command of ``make``'s name and options that also takes --json, --csv and --out."""
+
+    def command(json_output: JsonFlag = False, out: Out = None, csv_path: Csv = None, **options: Any) -> None:
+        _deliver(make(**options), json_output=json_output, csv_path=csv_path, out=out)
+
+    own = [one for one in signature(command, eval_str=True).parameters.values() if one.name != "options"]
+    command.__signature__ = Signature([*own, *signature(make, eval_str=True).parameters.values()])  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    command.__doc__ = make.__doc__
+    theory.command(make.__name__)(command)
+
+
+def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path | None) -> None:
     """Files first; then all rows as JSON, or a table short enough to read."""
+    rows = made.rows
     if csv_path is not None:
         csv_path.parent.mkdir(parents=True, exist_ok=True)
         with csv_path.open("w", newline="", encoding="utf-8") as file:
@@ -56,18 +72,14 @@ def deliver(
             writer.writeheader()
             writer.writerows(rows)
     if out is not None:
-        plot(rows, out)
+        made.plot(rows, out)
     if json_output:
         print_json({"rows": rows})
     else:
-        shown = table or _thinned(rows)
-        Console().print(
-            table_of(
-                [{k: "-" if v is None else v for k, v in row.items()} for row in shown],
-                title,
-            )
-        )
-        if len(shown) < len(rows) and table is None:
+        shown = made.table or _thinned(rows)
+        plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
+        Console().print(table_of(plain, made.title))
+        if len(shown) < len(rows) and made.table is None:
             errors.print(f"{len(shown)} of {len(rows)} rows; all of them with --json or --csv FILE.", highlight=False)
     for path in (csv_path, out):
         if path is not None:
@@ -99,11 +111,8 @@ def _whole_grid(low: float, high: float, points: int) -> list[int]:
     return [int(value) for value in np.unique(np.geomspace(low, high, points).round().astype(int))]
 
 
-@theory.command()
+@delivered
 def bounds(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     adjacency: Adjacency = "add_remove",
@@ -116,7 +125,7 @@ def bounds(
     beta: Beta = 0.5,
     largest: Annotated[int, typer.Option(min=2, help="Largest number of steps.")] = 2000,
     draws: Draws = 200,
-) -> None:
+) -> Made:
     """Excess risk bounds over the number of steps: uniform and dynamic noise, momentum; simulated runs beside them.
 
     Example: [bold]noisewise theory bounds --kappa 10 --records 10000 --out bounds.png[/bold]
@@ -132,11 +141,7 @@ def bounds(
     grid = sorted({*_whole_grid(1, largest, 60), *(steps for steps in best if steps <= largest)})
     rows = th.bound_rows(problem, grid, beta=beta, draws=draws, simulate_every=5)
     title = f"kappa {kappa:g}, {records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
-    deliver(
-        rows, f"Excess risk: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_bounds(rows, path, title=title),
-        table=_risks(rows),
-    )  # fmt: skip
+    return Made(rows, f"Excess risk: {title}", partial(plots.plot_bounds, title=title), _risks(rows))
 
 
 def _risks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -153,11 +158,8 @@ def _risks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-@theory.command()
+@delivered
 def advantage(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     adjacency: Adjacency = "add_remove",
@@ -167,7 +169,7 @@ def advantage(
     smoothness: Smoothness = 1.0,
     clip: Clip = 2.0,
     gap: Gap = 1.0,
-) -> None:
+) -> Made:
     """How much the dynamic schedule gains over uniform noise as the condition number grows.
 
     Example: [bold]noisewise theory advantage --records 10000 --records 1000000 --out advantage.png[/bold]
@@ -187,21 +189,15 @@ def advantage(
         )
         rows += th.advantage(problem, np.geomspace(1, largest, 81).tolist())
     title = f"{dimension} parameters, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
-    deliver(
-        rows, f"Uniform over dynamic bound: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_advantage(rows, path, title=title),
-    )  # fmt: skip
+    return Made(rows, f"Uniform over dynamic bound: {title}", partial(plots.plot_advantage, title=title))
 
 
-@theory.command()
+@delivered
 def momentum(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     steps: Steps = 60,
     gamma: Annotated[float, typer.Option(help="What a step leaves of the gap, in (0, 1): 1 - eta mu.")] = 0.95,
     beta: Annotated[list[float] | None, typer.Option(help="Momenta in [0, 1); may be repeated.")] = None,
-) -> None:
+) -> Made:
     """What momentum does to the noise of each step: its q_t against that of descent.
 
     Example: [bold]noisewise theory momentum --beta 0.5 --beta 0.9 --out momentum.png[/bold]
@@ -213,24 +209,18 @@ def momentum(
     _validate.open_unit(gamma=gamma)
     rows = th.noise_figure(steps, gamma, tuple(beta or (0.5, 0.8, 0.9)))
     title = f"influence of each step, T = {steps}, gamma = {gamma:g}"
-    deliver(
-        rows, f"Momentum against descent: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_momentum(rows, path, title=title),
-    )  # fmt: skip
+    return Made(rows, f"Momentum against descent: {title}", partial(plots.plot_momentum, title=title))
 
 
-@theory.command()
+@delivered
 def influence(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     kappa: Kappa = 10.0,
     dimension: Dimension = 10,
     steps: Steps = 40,
     beta: Beta = 0.0,
     draws: Draws = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
-) -> None:
+) -> Made:
     """Put noise into one step of descent on a quadratic and see how much of it is left: measured against q_t.
 
     Example: [bold]noisewise theory influence --kappa 10 --steps 40 --out influence.png[/bold]
@@ -244,22 +234,16 @@ def influence(
     rows = th.measured_influence(problem, steps, beta=beta, eta=eta, draws=draws, seed=seed)
     kind = f"momentum {beta:g}" if beta else "descent"
     title = f"{kind} on a quadratic, kappa {kappa:g}, {dimension} parameters, T = {steps}, {draws:,} draws"
-    deliver(
-        rows, f"Influence: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_influence(rows, path, title=title),
-    )  # fmt: skip
+    return Made(rows, f"Influence: {title}", partial(plots.plot_influence, title=title))
 
 
-@theory.command()
+@delivered
 def tails(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-5,
     omega: Annotated[float, typer.Option(help="omega of the tCDP guarantee, > 1.")] = 10.0,
     points: Annotated[int, typer.Option(min=2, help="Number of rows.")] = 200,
-) -> None:
+) -> Made:
     """How likely a privacy loss above t is under pure, approximate, zCDP and tCDP guarantees, and exactly.
 
     Example: [bold]noisewise theory tails --epsilon 1 --delta 1e-5 --out tails.png[/bold]
@@ -269,17 +253,11 @@ def tails(
 
     rows = tail_rows(epsilon, delta, omega=omega, points=points)
     title = f"the Gaussian mechanism that just meets epsilon {epsilon:g}, delta {delta:g}"
-    deliver(
-        rows, f"P(Z > t) at most: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_tails(rows, path, title=title, omega=omega),
-    )  # fmt: skip
+    return Made(rows, f"P(Z > t) at most: {title}", partial(plots.plot_tails, title=title, omega=omega))
 
 
-@theory.command()
+@delivered
 def accountants(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     delta: Delta = 1e-5,
     adjacency: Adjacency = "add_remove",
     rate: Annotated[float, typer.Option(help="Poisson sampling rate.")] = 0.01,
@@ -287,7 +265,7 @@ def accountants(
     full_noise: Annotated[float, typer.Option(help="Noise multiplier of full batches.")] = 100.0,
     largest: Annotated[int, typer.Option(min=1, help="Largest number of steps.")] = 10_000,
     points: Annotated[int, typer.Option(min=1, help="Numbers of steps, evenly on a log scale.")] = 5,
-) -> None:
+) -> Made:
     """Epsilon and computing time of every accountant over the number of steps, full batch and Poisson.
 
     Example: [bold]noisewise theory accountants --rate 0.01 --noise 1 --out accountants.png[/bold]
@@ -300,13 +278,10 @@ def accountants(
     rows += compare_accountants(
         grid, noise_multiplier=noise, sampling=("poisson", rate), delta=delta, adjacency=adjacency
     )
-    deliver(
-        rows, f"Accountants, delta {delta:g}, {adjacency}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=plots.plot_accountants, table=_prices(rows),
-    )  # fmt: skip
     for row in rows:
         if row["refused"] and row["steps"] == grid[-1]:
             errors.print(f"{row['accountant']}: {row['refused']}", highlight=False, markup=False, soft_wrap=True)
+    return Made(rows, f"Accountants, delta {delta:g}, {adjacency}", plots.plot_accountants, _prices(rows))
 
 
 def _prices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -319,11 +294,8 @@ def _prices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(table.values())
 
 
-@theory.command()
+@delivered
 def erm(
-    json_output: JsonFlag = False,
-    out: Out = None,
-    csv_path: Csv = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     adjacency: Adjacency = "add_remove",
@@ -331,7 +303,7 @@ def erm(
     dimension: Dimension = 10,
     diameter: Annotated[float, typer.Option(help="Diameter of the set of parameters.")] = 1.0,
     lipschitz: Annotated[float, typer.Option(help="Lipschitz constant L of one record's loss.")] = 1.0,
-) -> None:
+) -> Made:
     """Risk bounds of projected gradient descent on convex losses, plain and private, and the best number of steps.
 
     Example: [bold]noisewise theory erm --records 10000 --dimension 10 --out erm.png[/bold]
@@ -348,7 +320,4 @@ def erm(
         dimension=dimension, adjacency=adjacency,
     )  # fmt: skip
     title = f"{records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
-    deliver(
-        rows, f"Projected descent, best T {best:,}: {title}", json_output=json_output, csv_path=csv_path, out=out,
-        plot=lambda rows, path: plots.plot_erm(rows, path, title=title, best=best),
-    )  # fmt: skip
+    return Made(rows, f"Projected descent, best T {best:,}: {title}", partial(plots.plot_erm, title=title, best=best))

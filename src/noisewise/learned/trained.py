@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .._version import __version__
 from ..accounting.gdp import epsilon_of
+from ..atomic import write_atomically
 from ..protect.learned.parts import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
 from .evaluate import Rows, best_horizon, evaluate_protector, on_one_thread
@@ -164,10 +165,8 @@ def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, T
     from safetensors.torch import save as to_bytes
 
     tensors, plain = state
-    beside = path.with_name(path.name + ".part")
     document = {"terms": terms, "plain": plain, "sha256": digest(_weights(tensors))}
-    beside.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
-    beside.replace(path)
+    write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(document)}))
 
 
 def read_checkpoint(path: Path, terms: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:

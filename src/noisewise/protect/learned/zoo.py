@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...atomic import write_atomically
 from ...losses import LOSSES
 from ..protector import Protector
 from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights
@@ -92,10 +93,7 @@ def save_protector(path: Path, weights: Weights, design: Design, header: dict[st
 
     tensors = {name: weight.detach().float().contiguous() for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
-    written = to_bytes(tensors, {"noisewise": json.dumps(complete)})
-    beside = path.with_name(path.name + ".part")
-    beside.write_bytes(written)
-    beside.replace(path)
+    write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(complete)}))
     return Learned(weights_from(tensors), design, complete)
 
 
