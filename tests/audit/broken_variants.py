@@ -17,6 +17,7 @@ import torch
 from scipy.stats import norm
 
 import noisewise.audit.lower_bound as lower_bound
+import noisewise.budget.purse as purses
 import noisewise.curator.desk as room
 import noisewise.train as loop
 from noisewise.accounting import pld
@@ -131,7 +132,7 @@ def meter_of_the_wrong_adjacency():
     def wrong(budget, terms):
         return open_meter(replace(budget, adjacency="add_remove"), terms)
 
-    return patched((loop, "open_meter", wrong), (lower_bound, "open_meter", wrong))
+    return patched((purses, "open_meter", wrong), (lower_bound, "open_meter", wrong))
 
 
 def noisy_min_with_the_wrong_sign():

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.audit.finished import attack_run, entry, read_table
 from scipy import stats
 
 from noisewise import PrivateClassifier, PrivateRegressor, load, save
@@ -16,6 +15,7 @@ from noisewise.audit.membership import ATTACKS, judge, membership, membership_ga
 from noisewise.audit.roc import Allowed, Rate, allowed_by, point, roc
 from noisewise.data.generated import digits
 from noisewise.data.schema import Column, Schema
+from noisewise.estimators.finished import attack_run, entry, read_table
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.runs import append

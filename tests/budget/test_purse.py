@@ -18,7 +18,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.report.statement import training_budget
 
 from noisewise.accounting import gdp
 from noisewise.accounting.base import currencies
@@ -26,6 +25,7 @@ from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, 
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Amount, Entry, left_of
 from noisewise.events import ApproximateDP, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.statement import training_budget
 
 BUDGET = Budget(1.0, 1e-6)
 GDP = Terms.adaptive("gdp")

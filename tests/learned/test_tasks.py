@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 import torch
 
-from noisewise.learned.tasks import GENERATED, LOSSES, Tasks, TaskSource, load_tasks, tasks_from
+from noisewise.learned.tasks import GENERATED, Tasks, TaskSource, load_tasks, tasks_from
 from noisewise.learned.unroll import advance, start
+from noisewise.losses import loss_names
 from noisewise.protect.learned.parts import Design, new_weights, protector
 
 EVERYTHING = """
@@ -178,7 +179,7 @@ def test_held_out_rows_are_never_trained_on(data, rest, tmp_path):
 
 
 @pytest.mark.parametrize("data", GENERATED)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", loss_names())
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_every_loss_and_model_draws_and_unrolls_without_a_file(data, loss, model, tmp_path):
     if model == "mlp" and loss == "hinge":

@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from noisewise.report.statement import verify
 
 import noisewise as nw
 import noisewise.train as loop
@@ -24,6 +23,7 @@ from noisewise.models import MLP, Linear
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, new_weights, zero_weights
 from noisewise.protect.learned.zoo import OutsideRange, named, names
+from noisewise.runs import verify
 from noisewise.train import Records, train
 
 N, D = 400, 4
