@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +13,20 @@ from . import kernels
 from .plain import EXP_TERMS, LEAST, LN2_HIGH, LN2_LOW, LOG2_E, LOG_TERMS, SQRT_HALF
 
 Floats = NDArray[np.float64]
+types: Any = importlib.import_module("numba").types
+intrinsic: Any = importlib.import_module("numba.extending").intrinsic
+
+
+@intrinsic
+def widely(context: Any) -> Any:
+    """Asks for registers of 512 bits where there are any, for the function that calls it; the numbers stay the same."""
+
+    def ask(c: Any, builder: Any, s: Any, arguments: Any) -> Any:
+        with contextlib.suppress(TypeError):  # attributes are a set that knows only some words
+            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return c.get_dummy_value()
+
+    return types.void(), ask
 
 
 @kernels.jit

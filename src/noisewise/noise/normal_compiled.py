@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import jit
+from ..plain_compiled import widely
 from . import normal_reference
 from .normal_reference import (
     ANGLE,
@@ -57,18 +57,6 @@ def _float(context: Any, x: Any) -> Any:
     return types.float32(types.int32), lambda c, builder, s, arguments: builder.bitcast(arguments[0], ir.FloatType())
 
 
-@intrinsic
-def _widely(context: Any) -> Any:
-    """Asks for registers of 512 bits where there are any, for the function that calls it; the numbers stay the same."""
-
-    def ask(c: Any, builder: Any, s: Any, arguments: Any) -> Any:
-        with contextlib.suppress(TypeError):  # attributes are a set that knows only some words
-            set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return c.get_dummy_value()
-
-    return types.void(), ask
-
-
 @jit
 def _normals(
     radial: NDArray[np.int32],
@@ -78,7 +66,7 @@ def _normals(
     first: NDArray[np.float32],
     second: NDArray[np.float32],
 ) -> None:
-    _widely()
+    widely()
     for i in range(len(radial)):
         w, v = radial[i], angular[i]
         end = F32(I32(w ^ I32(w >> 31))) + HALF
@@ -104,7 +92,7 @@ def _normals(
 def _round(
     noise: NDArray[np.float32], radii: NDArray[np.float32], doubt: NDArray[np.float32], k: NDArray[np.int64]
 ) -> int:
-    _widely()
+    widely()
     undecided = I32(0)
     for i in range(len(k)):
         y = noise[i]
@@ -126,7 +114,7 @@ def _add_coarse(
     k: NDArray[np.int64],
 ) -> int:
     half, unit = 1 << (shift - 1), F32(1 / (1 << shift))
-    _widely()
+    widely()
     undecided = I32(0)
     for i in range(len(k)):
         whole = min(max(total[i], -bound), bound)
@@ -156,7 +144,7 @@ def rounded(
     undecided: NDArray[np.int64],
 ) -> int:
     """Block by block what the reference does for all pairs together."""
-    _widely()
+    widely()
     pairs, count = len(words) // 2, 0
     scratch = np.empty((4, BLOCK), dtype=np.float32)
     radii, doubt = scratch[0], scratch[1]
@@ -184,7 +172,7 @@ def rounded(
 @jit
 def scaled(k: NDArray[np.int64], factor: Any, answer: NDArray[Any]) -> None:
     """The same in one pass."""
-    _widely()
+    widely()
     for i in range(len(k)):
         answer[i] = answer.dtype.type(k[i]) * factor
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import jit
+from ..plain_compiled import widely
 from .perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
 
 Whole = Any  # an integer of numpy or of Python: one thing when compiled
@@ -16,6 +17,7 @@ Whole = Any  # an integer of numpy or of Python: one thing when compiled
 @jit
 def _length(flat: Array, bits: Array, start: np.uint64, end: np.uint64, digits: int) -> float:
     """Squared length of a row of single precision from whole numbers; -1 if an entry is not finite or too large."""
+    widely()
     peak = np.int32(0)
     for j in range(start, end):
         peak = max(peak, np.int32(bits[j] & np.int32(0x7FFFFFFF)))
@@ -48,6 +50,7 @@ def squared_lengths(flat: Array, bits: Array, width: int, digits: int, lengths: 
 @jit
 def _whole(flat: Array, scale: np.float32, start: np.uint64, end: np.uint64) -> tuple[Whole, Whole]:
     """Puts round(row * scale) in place of a row and returns its squared length and its largest entry."""
+    widely()
     square, peak = np.int32(0), np.int32(0)
     for j in range(start, end):
         near = np.rint(flat[j] * scale)
@@ -83,6 +86,7 @@ def _shrink(flat: Array, shrink: float, start: np.uint64, end: np.uint64) -> Who
 @jit
 def _overflows(reach: Array, at: np.uint64, flat: Array, start: np.uint64, end: np.uint64, peak: np.int32) -> bool:
     """Adds a record's largest products to the reach of a block; begins anew, and says so, where that is too much."""
+    widely()
     top = np.int32(0)
     for j in range(end - start):
         here = np.int32(reach[at + j] + np.int32(np.int32(abs(flat[start + j])) * peak))
@@ -119,6 +123,7 @@ def whole_parts(
 
     Places are unsigned, which spares a test at every access.
     """
+    widely()
     layers = len(sizes) - 1
     a2, b2 = np.empty(layers), np.empty(layers)
     na, nb, peaks = np.empty(layers, np.int64), np.empty(layers, np.int64), np.empty(layers, np.int64)
@@ -188,6 +193,7 @@ def whole_parts(
 @jit
 def add_whole(products: Array, into: Array) -> None:
     """Adds whole numbers in single precision to integers."""
+    widely()
     for j in range(len(into)):
         into[j] += np.int64(products[j])
 
@@ -195,5 +201,6 @@ def add_whole(products: Array, into: Array) -> None:
 @jit
 def set_whole(products: Array, into: Array) -> None:
     """Writes whole numbers in single precision as integers."""
+    widely()
     for j in range(len(into)):
         into[j] = np.int64(products[j])
