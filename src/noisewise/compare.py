@@ -211,7 +211,7 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
     given = registry()[name].needs_public and len(parts.public) > 0
     public = (X[parts.public], y[parts.public]) if given else None
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             estimator.fit(X[parts.private], y[parts.private], public=public)
@@ -219,8 +219,8 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
             refused = None if math.isfinite(score) else "its predictions are not finite"
         except ValueError as error:
             score, refused = math.nan, " ".join(str(error).split())
-    told = tuple(dict.fromkeys(str(warning.message) for warning in heard))
-    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, told)
+    texts = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts)
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
@@ -246,8 +246,8 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
     refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
     scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
     mean, error = (None, None) if refused else _mean_and_error(np.array(scores))
-    heard = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
-    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=heard)
+    texts = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
+    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=texts)
 
 
 def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:

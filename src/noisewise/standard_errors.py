@@ -244,10 +244,10 @@ def standard_errors(
         reaction = curvature(
             tape, [curator for _, curator in replays.many(NULL_DRAWS, alone * SINGLE_NULLS, watch=True)]
         )
-    found = [
+    parts = [
         theta.reshape(-1, d) for theta, _ in replays.many(draws, alone * SINGLE_DRAWS, reaction=reaction, part=PART)
     ]
-    thetas = torch.cat(found).double()
+    thetas = torch.cat(parts).double()
     spread = thetas.std(0) / PART if len(thetas) > 1 else torch.zeros(d, dtype=torch.float64)
     return spread if bool(torch.isfinite(spread).all()) else None
 

@@ -43,27 +43,27 @@ class Inverted:
 class Inversion:
     """One input for each class of a model."""
 
-    found: tuple[Inverted, ...]
+    inputs: tuple[Inverted, ...]
 
     @property
     def similarity(self) -> float | None:
         """Median over the classes; None when nothing was there to compare with."""
-        known = [one.similarity for one in self.found if one.similarity is not None]
+        known = [one.similarity for one in self.inputs if one.similarity is not None]
         return float(np.median(known)) if known else None
 
     def of(self, label: Any) -> Inverted:
-        """What was found for one class."""
-        for one in self.found:
+        """The input of one class."""
+        for one in self.inputs:
             if one.label == label:
                 return one
-        raise ValueError(f"label is {label!r}; pass one of {', '.join(str(one.label) for one in self.found)}")
+        raise ValueError(f"label is {label!r}; pass one of {', '.join(str(one.label) for one in self.inputs)}")
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "similarity": self.similarity,
             "classes": [
                 {"label": _plain(one.label), "probability": one.probability, "similarity": one.similarity}
-                for one in self.found
+                for one in self.inputs
             ],
         }
 

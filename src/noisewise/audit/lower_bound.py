@@ -148,7 +148,7 @@ def epsilon_lower_bound(
     half = runs // 4
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
     scores = prepared.scores(0, 2 * half, jobs, progress)
-    found = judged(
+    audit = judged(
         scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=is_gaussian(prepared.meter),
         confidence=confidence,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def epsilon_lower_bound(
         """Runs whose numbers, and so whose seeds, come after those of the first stage."""
         return prepared.scores(2 * half + start, 2 * half + stop, jobs, progress, last)
 
-    return confirm(found, fresh)
+    return confirm(audit, fresh)
 
 
 def judged(
@@ -329,7 +329,7 @@ def power_against_half_noise(
 
     budget, mu, half = Budget(epsilon, delta), mu_of(epsilon, delta), max(runs // 4, 1)
     rng = np.random.default_rng(seed)
-    found = 0
+    caught = 0
 
     def scores(start: int, stop: int) -> Floats:
         return rng.normal(size=(2, stop - start, 1)) + np.array([0.0, 2 * mu])[:, None, None]
@@ -337,5 +337,5 @@ def power_against_half_noise(
     for _ in range(trials):
         first, second = scores(0, half), scores(0, half)
         audit = judged(first, second, budget=budget, method="", gaussian=True, confidence=confidence)
-        found += confirm(audit, scores).violation
-    return found / trials
+        caught += confirm(audit, scores).violation
+    return caught / trials

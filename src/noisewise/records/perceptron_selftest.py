@@ -69,8 +69,8 @@ def steady(model: MLP, tallest: int, height: int, exactly: bool) -> bool:
             placed, judged = rows[order], torch.ones(height, dtype=torch.bool)
             if company is not None:
                 placed[begin::2], judged[begin::2] = company, False
-            found = _bits(desk, layers, placed, labels[order], exactly)
-            if not all(torch.equal(a[judged], b[order[judged]]) for a, b in zip(found, right, strict=True)):
+            moved = _bits(desk, layers, placed, labels[order], exactly)
+            if not all(torch.equal(a[judged], b[order[judged]]) for a, b in zip(moved, right, strict=True)):
                 return False
     return True
 

@@ -67,24 +67,26 @@ def refresh(run: Path) -> None:
 
 def _banners(folder: RunFolder) -> list[Markup]:
     """What must not be overlooked."""
-    found: list[tuple[str, str]] = []
+    banners: list[tuple[str, str]] = []
     if folder.promise is None:
-        found.append(
+        banners.append(
             (
                 "NOT PRIVATE: trained without privacy",
                 "This model may reveal the records it was trained on. Do not release it.",
             )
         )
     elif folder.simulation:
-        found.append(
+        banners.append(
             (
                 "NOT PRIVATE: a seeded simulation",
                 "Its noise can be drawn again by anyone who knows the seed. Do not release this model. What is said below "
                 "holds for a run without a seed.",
             )
         )
-    found += [("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if about_model.refutes(row)]
-    return [tag("div", tag("strong", loud), tag("p", why), class_="banner", role="alert") for loud, why in found]
+    banners += [
+        ("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if about_model.refutes(row)
+    ]
+    return [tag("div", tag("strong", loud), tag("p", why), class_="banner", role="alert") for loud, why in banners]
 
 
 def _header(folder: RunFolder) -> Markup:

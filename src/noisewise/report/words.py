@@ -209,8 +209,8 @@ def mechanism(event: Mapping[str, Any]) -> str:
         return f"{mechanism(event['event'])}, on {batches} batches of {percent(event['rate'])} of the records"
     if kind == "Gaussian":
         return f"Gaussian noise, {number(event['noise_multiplier'])} times the clip norm"
-    told = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
-    return f"{KINDS.get(str(kind), str(kind))} ({told})"
+    fields = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
+    return f"{KINDS.get(str(kind), str(kind))} ({fields})"
 
 
 def when(stamp: Any) -> str:

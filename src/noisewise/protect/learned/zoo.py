@@ -69,12 +69,12 @@ class Learned:
 
     def outside(self, **facts: float) -> list[str]:
         """What lies outside the ranges of its training, in words."""
-        found = []
+        reasons = []
         for name, value in facts.items():
             low, high = self.header["ranges"][name]
             if not low / A_LITTLE <= value <= high * A_LITTLE:
-                found.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
-        return found
+                reasons.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
+        return reasons
 
 
 def digest(tensors: dict[str, Tensor]) -> str:
@@ -191,6 +191,6 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
 
 def warn_outside(learned: Learned, **facts: float) -> None:
     """One warning when public or released facts lie outside the ranges of training."""
-    if found := learned.outside(**facts):
-        message = f"protector {learned.name!r} was not trained for this: {'; '.join(found)}. It stays private, but may learn less"
+    if reasons := learned.outside(**facts):
+        message = f"protector {learned.name!r} was not trained for this: {'; '.join(reasons)}. It stays private, but may learn less"
         warnings.warn(message, OutsideRange, stacklevel=3)
