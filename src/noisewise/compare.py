@@ -179,7 +179,7 @@ NOTE = (
 )
 
 
-def split(rows: int, settings: Settings, repeat: int) -> Parts:
+def split_rows(rows: int, settings: Settings, repeat: int) -> Parts:
     """The rows of one repeat, the same for every method."""
     rng = np.random.default_rng([settings.seed, repeat])
     private, public, _ = sizes(rows, settings.public_share)
@@ -206,7 +206,7 @@ def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -
 
 
 def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
-    parts = split(len(X), settings, repeat)
+    parts = split_rows(len(X), settings, repeat)
     estimator = _estimator(name, settings, parts.seed)
     given = registry()[name].needs_public and len(parts.public) > 0
     public = (X[parts.public], y[parts.public]) if given else None

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from noisewise.learned.unroll import PublicTask, start
-from noisewise.protect.protector import Protector, answered, finished, question
+from noisewise.protect.protector import Protector, answered, finished, next_question
 
 from .store import Row
 from .transfer import standard_error
@@ -54,7 +54,7 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
     signals: dict[str, list[Tensor]] = {name: [] for name in STAND_INS}
     spends = []
     for t in range(task.horizon):
-        clip, share, run = question(part, run)
+        clip, share, run = next_question(part, run)
         spend = (share * run.signal.remaining.clamp(min=0)).detach()
         noise_std = torch.exp(exponents[t]) / (task.mu * spend.clamp(min=1e-9).sqrt() * task.size)
         mean = task.curator.clipped_means(run.thetas, clip) / clip[:, None]

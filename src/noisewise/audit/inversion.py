@@ -162,7 +162,7 @@ def _ascend(fitted: Fitted, codes: Tensor, steps: int, learning_rate: float, pen
     optimizer = torch.optim.Adam([shares], lr=learning_rate)
 
     def log_chances() -> Tensor:
-        scores = _scores(fitted.network, theta, scaled(scaling, shares))
+        scores = _scores(fitted.network, theta, scaled_inputs(scaling, shares))
         if scores.ndim == 1:  # one output for two classes: the score is the log-odds of the second
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
         return torch.log_softmax(scores, dim=1).gather(1, codes[:, None])[:, 0]
@@ -189,7 +189,7 @@ def _scores(network: Network, theta: Tensor, rows: Tensor) -> Tensor:
     return scores[:, 0] if network.outputs == 1 else scores
 
 
-def scaled(scaling: Scaling, shares: Tensor) -> Tensor:
+def scaled_inputs(scaling: Scaling, shares: Tensor) -> Tensor:
     """Inputs given as shares of the declared range, scaled as :class:`Scaling` does, with a graph."""
     columns = torch.where(torch.from_numpy(scaling.low == 0), shares, 2 * shares - 1)
     rows = torch.cat([columns, torch.ones(len(shares), 1, dtype=torch.float64)], dim=1)

@@ -23,8 +23,8 @@ import torch
 from .. import _validate
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
-from ..curator.facts import facts_of
 from ..events import Adjacency, Gaussian
+from ..facts import facts_of
 from ..methods import Method, method_named
 from ..train import Records, train
 from .canaries import Neighbours, worst_case
@@ -149,7 +149,7 @@ def epsilon_lower_bound(
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
     scores = prepared.scores(0, 2 * half, jobs, progress)
     audit = judged(
-        scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=is_gaussian(prepared.meter),
+        scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=claims_gaussian_dp(prepared.meter),
         confidence=confidence,
     )  # fmt: skip
     last = (2 + LOOKS[-1]) * half
@@ -290,7 +290,7 @@ class _Prepared:
         return witness.ratio, along, float(witness.answers), witness.residual, witness.change
 
 
-def is_gaussian(meter: AdditiveMeter | PlanMeter) -> bool:
+def claims_gaussian_dp(meter: AdditiveMeter | PlanMeter) -> bool:
     """Whether the claim is one of Gaussian DP: priced by it, or a plan of full-batch Gaussians alone."""
     if isinstance(meter, PlanMeter):
         return meter.accountant == "gdp" or all(isinstance(leaf, Gaussian) for leaf in meter.remaining)

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..budget import Terms
 from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
-from ..curator.objective import Terms as ObjectiveTerms
+from ..curator.objective import ObjectiveTerms
 from ..curator.objective import terms as objective_terms
 from ..curator.oneshot import pass_noise
 from ..curator.question import HowAsked, rebuilt

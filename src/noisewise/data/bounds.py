@@ -26,9 +26,9 @@ from ..budget import Budget, Meter
 from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
-from .desk import our_words
 from .encode import NOT_ENCODED, numbers_of
 from .files import Share, Source
+from .refusal import our_words
 from .schema import Column, Schema, gaps
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .desk import Refusal, our_words
 from .files import is_number, unusable
+from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema, gaps
 from .values import MISSING_WORDS, is_missing_word, key, number_of
 

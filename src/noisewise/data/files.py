@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from .desk import Refusal, our_words
+from .refusal import Refusal, our_words
 from .values import MISSING_WORDS, number_of
 
 Paths = str | Path | Iterable[str | Path]

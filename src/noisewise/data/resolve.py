@@ -10,10 +10,10 @@ from typing import Any
 from ..budget import Budget
 from ..budget.purse import Purse
 from .bounds import Purchase, part_of, purchase, with_bounds
-from .desk import our_words
 from .encode import Encoder
 from .files import Share, Source, open_source
 from .fill import fill_from_public, skeleton
+from .refusal import our_words
 from .schema import Column, Gap, Schema, gaps, read_schema
 
 WAYS_OUT = (

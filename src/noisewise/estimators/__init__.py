@@ -17,9 +17,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from .. import runs
-from ..data.desk import our_words
-from ..data.labels import classes_in, declared_classes
+from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
+from ..data.refusal import our_words
 from ..data.schema import Schema
 from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
 from ..fitting.fitted import Fitted

@@ -13,8 +13,8 @@ from typing import Any
 from ..statement import text as statement_text
 from . import words
 from .charts import Interval, interval_chart
-from .folder import RunFolder
 from .markup import Markup, aside, charts, figure, join, name_of, section, table, tag
+from .run_folder import RunFolder
 from .words import at_most, number, percent
 
 SHOWN = 20  # coefficients in the chart

@@ -12,8 +12,8 @@ from typing import Any
 from ..arithmetic import sentence
 from . import words
 from .charts import Series, finite, line_chart
-from .folder import RunFolder
 from .markup import Markup, aside, charts, figure, join, section, table, tag
+from .run_folder import RunFolder
 from .words import at_most, number, percent
 
 OWN_COORDINATES = ("public_subspace", "adaptive_clip")  # noise that is not the same on every parameter
@@ -167,7 +167,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> Markup:
         before = row["spent"]
     lines = [
         (
-            join(words.question(name), tag("div", _protected(event, count), class_="soft small")),
+            join(words.question_text(name), tag("div", _protected(event, count), class_="soft small")),
             f"{count:,}",
             percent(share),
         )

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..atomic import write_atomically
 from . import about_model, about_privacy, words
-from .folder import RunFolder, read_run
 from .markup import Markup, join, name_of, tag
+from .run_folder import RunFolder, read_run
 from .words import at_most, number
 
 # Even if something slipped through the escaping, a browser would neither run nor fetch it.

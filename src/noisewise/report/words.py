@@ -192,7 +192,7 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
     return any(leaf["kind"] == "ApproximateDP" and leaf["delta"] > 0 for leaf in leaves)
 
 
-def question(name: str) -> str:
+def question_text(name: str) -> str:
     """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
     return QUESTIONS.get(name) or str(getattr(registered(name), "words", name))
 

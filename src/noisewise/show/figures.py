@@ -27,11 +27,11 @@ def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)
     for one in figure.axes:
-        bare(one, grid=grid)
+        _unframe(one, grid=grid)
     return figure, axes
 
 
-def bare(axes: Any, *, grid: bool = True) -> None:
+def _unframe(axes: Any, *, grid: bool = True) -> None:
     """No frame where there is no axis, and a pale grid behind everything."""
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
