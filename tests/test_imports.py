@@ -72,6 +72,7 @@ def test_every_public_name_is_there():
 OLD = {
     "accounting.advanced": "advanced_epsilon moments_epsilon",
     "audit.bounds": "exact_epsilon epsilon_at",
+    "audit.finished": "entry",
     "audit.pictures": "plot_roc plot_leakage plot_inversion",
     "audit.score_plot": "plot_audit",
     "choice": "choose_terms choose_meter explain",

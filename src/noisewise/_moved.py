@@ -12,6 +12,7 @@ from typing import Any
 MOVED = {
     "accounting.advanced": "accounting.classic",
     "audit.bounds": "audit.error_bounds",
+    "audit.finished": "estimators.finished",
     "audit.pictures": "audit.plots",
     "audit.score_plot": "audit.plots",
     "choice": "accounting.choose budget.choosing",

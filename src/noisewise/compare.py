@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from . import _validate
@@ -191,7 +192,7 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
     if jobs == 1:
         yield from (_outcome(name, repeat, X, y, settings) for name, repeat in cells)
         return
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed  # one process does without
 
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(
         delayed(_in_worker)(name, repeat, X, y, settings) for name, repeat in cells
@@ -199,8 +200,6 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
 
 
 def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
-    import torch
-
     torch.set_num_threads(1)
     return _outcome(name, repeat, X, y, settings)
 

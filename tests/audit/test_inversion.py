@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.audit.inversion import class_means, inversion, scaled, with_a_class_of_one
+from noisewise.audit.inversion import class_means, inversion, scaled_inputs, with_a_class_of_one
 from noisewise.data.generated import digits
 from noisewise.data.preprocess import Scaling
 from noisewise.methods.nonprivate import NonPrivate
@@ -63,7 +63,7 @@ def test_scaling_with_a_graph_is_the_estimators(unit):
     scaling = Scaling(np.array([0.0, -2.0, 1.0]), np.array([4.0, 2.0, 3.0]), unit)
     shares = np.random.default_rng(0).random((5, 3))
     rows = scaling.low + shares * (scaling.high - scaling.low)
-    assert scaled(scaling, torch.from_numpy(shares)).numpy() == pytest.approx(scaling(rows))
+    assert scaled_inputs(scaling, torch.from_numpy(shares)).numpy() == pytest.approx(scaling(rows))
 
 
 def test_class_means():

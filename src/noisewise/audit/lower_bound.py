@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from .. import _validate
+from ..accounting.gdp import mu_of
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
 from ..events import Adjacency, Gaussian
@@ -267,7 +268,7 @@ class _Prepared:
         if jobs == 1:
             yield from (self.chunk(*chunk) for chunk in chunks)
             return
-        from joblib import Parallel, delayed
+        from joblib import Parallel, delayed  # one process does without
 
         yield from Parallel(n_jobs=jobs, return_as="generator")(
             delayed(_in_process)(self.plan, *chunk) for chunk in chunks
@@ -325,8 +326,6 @@ def power_against_half_noise(
     >>> power_against_half_noise(0.5, 0.25, runs=400, trials=20) > 0.9
     True
     """
-    from ..accounting.gdp import mu_of
-
     budget, mu, half = Budget(epsilon, delta), mu_of(epsilon, delta), max(runs // 4, 1)
     rng = np.random.default_rng(seed)
     caught = 0

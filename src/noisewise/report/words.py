@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy.special import expit, ndtr, ndtri
 
+from ..accounting.gdp import mu_of
 from ..runs.agreement import registered
 from ..statement import shown
 from .markup import clean
@@ -174,8 +175,6 @@ def gaussian_hits(false_alarms: float, mu: float) -> float:
 
 def gaussian_mu(statement: Mapping[str, Any]) -> float | None:
     """The mu for which the whole run is mu-GDP, when it was priced that way and nothing else was bought."""
-    from ..accounting.gdp import mu_of
-
     meter, promise = statement["meter"], statement["promise"]
     if promise is None or meter is None or statement["preparation"] is not None:
         return None

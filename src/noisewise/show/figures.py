@@ -22,7 +22,7 @@ STYLES: list[tuple[str, Any, str]] = [
 
 def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid: bool = True, **options: Any) -> Any:
     """A figure and its axes: one, or an array of them."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # slow to import, and most commands draw nothing
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)

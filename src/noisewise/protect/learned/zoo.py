@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ...atomic import write_atomically
@@ -89,8 +92,6 @@ def digest(tensors: dict[str, Tensor]) -> str:
 
 def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
     """Write a protector; the file appears whole or not at all."""
-    from safetensors.torch import save as to_bytes
-
     tensors = {name: weight.detach().float().contiguous() for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(complete)}))
@@ -110,9 +111,6 @@ def load_protector(path: Path) -> Learned:
 
 
 def _read(written: bytes) -> Learned:
-    from safetensors import SafetensorError
-    from safetensors.torch import load as from_bytes
-
     try:
         tensors = from_bytes(written)
     except SafetensorError as error:
