@@ -245,8 +245,8 @@ def test_every_question_that_can_be_asked_is_known_to_verify_and_to_the_report()
 
     for kind in QUESTIONS.values():
         assert words.registered(kind.name) is kind
-        assert words.question(kind.name) in (kind.words, kind.name)
+        assert words.question_text(kind.name) in (kind.words, kind.name)
         if kind.name in UNITS:
             moves = kind.cases(1)[0].moves(HowAsked("add_remove", ("full",), 1.0, 1.0, 1))
             assert UNITS[kind.name] == pytest.approx((moves[0], moves[1] / 2), rel=1e-5)
-    assert words.registered("Everything") is None and words.question("Everything") == "Everything"
+    assert words.registered("Everything") is None and words.question_text("Everything") == "Everything"

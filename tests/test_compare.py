@@ -13,7 +13,7 @@ import torch
 from joblib import parallel_config
 
 import noisewise.compare as module
-from noisewise.compare import Settings, compare, constant_score, document, sizes, split
+from noisewise.compare import Settings, compare, constant_score, document, sizes, split_rows
 from noisewise.comparison import Row, ranked, unit_of
 from noisewise.methods import RECOMMENDED, registry
 
@@ -95,12 +95,12 @@ def test_more_budget_helps():
 
 
 def test_parts_do_not_overlap_and_private_rows_are_drawn_with_replacement():
-    parts = split(100, settings(size=400), 0)
+    parts = split_rows(100, settings(size=400), 0)
     pool = set(parts.private.tolist())
     assert len(parts.private) == 400 and len(pool) <= 72 and len(parts.public) == 8 and len(parts.test) == 20
     assert not pool & set(parts.public.tolist()) and not pool & set(parts.test.tolist())
     assert not set(parts.public.tolist()) & set(parts.test.tolist())
-    same, next_one = split(100, settings(size=400), 0), split(100, settings(size=400), 1)
+    same, next_one = split_rows(100, settings(size=400), 0), split_rows(100, settings(size=400), 1)
     assert (same.private == parts.private).all() and same.seed == parts.seed != next_one.seed
     assert set(next_one.test.tolist()) != set(parts.test.tolist())
 

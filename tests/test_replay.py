@@ -165,7 +165,7 @@ def a_path(h, steps=200, rate=2.0, seed=0):
     noise, theta, entries = torch.Generator().manual_seed(seed), torch.zeros(D), []
     for _ in range(steps):
         g = h * (theta - 1) + torch.randn(D, generator=noise)
-        entries.append(replay.Entry("gradient", g, 1.0, None, 1.0, 0.0, theta, None, None))
+        entries.append(replay.TapeEntry("gradient", g, 1.0, None, 1.0, 0.0, theta, None, None))
         theta = theta - rate * g
     tape = Tape(model, torch.zeros(D), facts, 0.0, tuple(entries))
     null = Replayed(tape, seed=1, copies=50, watch=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import _moved as _moved
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from . import _validate
@@ -179,7 +180,7 @@ NOTE = (
 )
 
 
-def split(rows: int, settings: Settings, repeat: int) -> Parts:
+def split_rows(rows: int, settings: Settings, repeat: int) -> Parts:
     """The rows of one repeat, the same for every method."""
     rng = np.random.default_rng([settings.seed, repeat])
     private, public, _ = sizes(rows, settings.public_share)
@@ -191,7 +192,7 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
     if jobs == 1:
         yield from (_outcome(name, repeat, X, y, settings) for name, repeat in cells)
         return
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed  # one process does without
 
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(
         delayed(_in_worker)(name, repeat, X, y, settings) for name, repeat in cells
@@ -199,19 +200,17 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
 
 
 def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
-    import torch
-
     torch.set_num_threads(1)
     return _outcome(name, repeat, X, y, settings)
 
 
 def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
-    parts = split(len(X), settings, repeat)
+    parts = split_rows(len(X), settings, repeat)
     estimator = _estimator(name, settings, parts.seed)
     given = registry()[name].needs_public and len(parts.public) > 0
     public = (X[parts.public], y[parts.public]) if given else None
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             estimator.fit(X[parts.private], y[parts.private], public=public)
@@ -219,8 +218,8 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
             refused = None if math.isfinite(score) else "its predictions are not finite"
         except ValueError as error:
             score, refused = math.nan, " ".join(str(error).split())
-    told = tuple(dict.fromkeys(str(warning.message) for warning in heard))
-    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, told)
+    texts = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts)
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
@@ -246,8 +245,8 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
     refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
     scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
     mean, error = (None, None) if refused else _mean_and_error(np.array(scores))
-    heard = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
-    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=heard)
+    texts = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
+    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=texts)
 
 
 def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The shape of a statement: which fields there are, and of which kind each is."""
+"""Shapes of JSON documents: which fields there are, and of which kind each is; first of all, of a statement."""
 
 from __future__ import annotations
 

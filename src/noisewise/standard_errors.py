@@ -28,7 +28,7 @@ from .budget import Budget, BudgetExhausted
 from .curator import Answer, Asking, Curator, Descent, OnePass, PublicCurator
 from .events import FULL, Event, Leaf, Sampling
 from .methods import Method
-from .tape import MOST, Entry, Tape, kind_of
+from .tape import MOST, Tape, TapeEntry, kind_of
 from .train import follow
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
@@ -101,13 +101,13 @@ class Replayed(Asking):
         self._held = len(questions) - questions[::-1].index("change_basis") if "change_basis" in questions else 0
         self.moved: list[tuple[Tensor, Tensor]] = []  # if watched: how far off gradients were asked, and their noise
 
-    def upcoming(self) -> Entry:
+    def upcoming(self) -> TapeEntry:
         """The next entry; a replay that asks for more than the run did is over."""
         if self.place >= len(self.tape.entries):
             raise BudgetExhausted("the tape of this run ends here")
         return self.tape.entries[self.place]
 
-    def _next(self, question: str) -> Entry:
+    def _next(self, question: str) -> TapeEntry:
         entry = self.upcoming()
         if entry.question != question:
             raise BudgetExhausted(f"the run asked {entry.question} here")
@@ -151,7 +151,7 @@ class Replayed(Asking):
             value = value + away @ self._reaction
         return Answer(value, entry.noise_std, entry.below)
 
-    def _statistic(self, entry: Entry) -> Answer:
+    def _statistic(self, entry: TapeEntry) -> Answer:
         """With fresh noise, unless it went into a basis: gradients on the tape are in the recorded one."""
         if self.place <= self._held:
             return Answer(entry.value, entry.noise_std)
@@ -244,10 +244,10 @@ def standard_errors(
         reaction = curvature(
             tape, [curator for _, curator in replays.many(NULL_DRAWS, alone * SINGLE_NULLS, watch=True)]
         )
-    found = [
+    parts = [
         theta.reshape(-1, d) for theta, _ in replays.many(draws, alone * SINGLE_DRAWS, reaction=reaction, part=PART)
     ]
-    thetas = torch.cat(found).double()
+    thetas = torch.cat(parts).double()
     spread = thetas.std(0) / PART if len(thetas) > 1 else torch.zeros(d, dtype=torch.float64)
     return spread if bool(torch.isfinite(spread).all()) else None
 

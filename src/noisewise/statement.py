@@ -74,11 +74,11 @@ class Verdict:
 
     def __str__(self) -> str:
         """The verdict for people; the promise is repeated only when the events pay for it."""
-        told = f"{'yes' if self.holds else 'no'}: {self.reason}"
+        text = f"{'yes' if self.holds else 'no'}: {self.reason}"
         if self.epsilon is None or self.delta is None:
-            return told
-        told += f"; (epsilon, delta) = ({shown(self.epsilon)}, {shown(self.delta)}), adjacency {self.adjacency}"
-        return f"{told}, the unit is {self.unit}" + (
+            return text
+        text += f"; (epsilon, delta) = ({shown(self.epsilon)}, {shown(self.delta)}), adjacency {self.adjacency}"
+        return f"{text}, the unit is {self.unit}" + (
             "" if self.arithmetic is None else f"; arithmetic {self.arithmetic}"
         )
 
@@ -320,11 +320,11 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
         if data[name] != value:
             return Verdict(False, f"its {name.replace('_', ' ')} does not follow from the rest of the statement")
     if data["simulation"]:
-        return _told(data, False, "the arithmetic holds, but a seeded simulation is not private")
-    return _told(data, True, "the events cost no more than the promised budget")
+        return _verdict(data, False, "the arithmetic holds, but a seeded simulation is not private")
+    return _verdict(data, True, "the events cost no more than the promised budget")
 
 
-def _told(data: Mapping[str, Any], holds: bool, reason: str) -> Verdict:
+def _verdict(data: Mapping[str, Any], holds: bool, reason: str) -> Verdict:
     grade = data["arithmetic"]["grade"] if "arithmetic" in data else None
     return Verdict(holds, reason, **data["promise"], arithmetic=grade)
 

@@ -23,7 +23,7 @@ from .trace import Released
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 
 
-class Entry(NamedTuple):
+class TapeEntry(NamedTuple):
     """One released answer: what was asked, where, and how noisy the answer is."""
 
     question: str
@@ -45,7 +45,7 @@ class Tape:
     start: Tensor
     facts: Facts
     spent: float
-    entries: tuple[Entry, ...]
+    entries: tuple[TapeEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Recording(Asking):
 
     def __init__(self, curator: Curator, *, most: int = MOST) -> None:
         self.__curator, self._most, self._kept = curator, most, 0
-        self._entries: list[Entry] = []
+        self._entries: list[TapeEntry] = []
         self._facts, self._spent = curator.facts, curator.meter.spent_fraction
 
     @property
@@ -122,7 +122,9 @@ class Recording(Asking):
             self._entries.clear()
             return answer
         value, spent = answer.value.detach().clone(), self.__curator.meter.spent_fraction
-        self._entries.append(Entry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis))
+        self._entries.append(
+            TapeEntry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis)
+        )
         return answer
 
     def tape(self, model: Model, start: Tensor) -> Tape | None:

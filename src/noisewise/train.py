@@ -15,7 +15,7 @@ from torch import Tensor
 from .budget import Budget, BudgetExhausted, Meter
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
-from .curator.facts import facts_of
+from .facts import facts_of
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
 from .models import Model

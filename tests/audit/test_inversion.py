@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.audit.inversion import class_means, inversion, scaled, with_a_class_of_one
+from noisewise.audit.inversion import class_means, inversion, scaled_inputs, with_a_class_of_one
 from noisewise.data.generated import digits
 from noisewise.data.preprocess import Scaling
 from noisewise.methods.nonprivate import NonPrivate
@@ -30,7 +30,7 @@ def models():
 def test_a_class_of_one_is_given_back_only_without_privacy(models):
     plain, private = (inversion(model, compare=(X, Y), shape=(8, 8)) for model in models)
     assert plain.of(10).similarity > 0.5 and private.of(10).similarity < 0.35
-    assert [one.label for one in plain.found] == list(range(11))
+    assert [one.label for one in plain.inputs] == list(range(11))
 
 
 def test_a_class_of_many_is_given_back_by_both(models):
@@ -41,10 +41,10 @@ def test_a_class_of_many_is_given_back_by_both(models):
 
 def test_what_is_found_is_what_the_model_believes(models):
     found = inversion(models[0], labels=[0, 3], steps=100)
-    rows = np.array([one.row for one in found.found])
+    rows = np.array([one.row for one in found.inputs])
     assert ((rows >= 0) & (rows <= 16)).all() and found.similarity is None
     own = models[0].predict_proba(rows)[[0, 1], [0, 3]]
-    assert [one.probability for one in found.found] == pytest.approx(own.tolist(), abs=1e-6)
+    assert [one.probability for one in found.inputs] == pytest.approx(own.tolist(), abs=1e-6)
     assert (own > 0.8).all()
     assert (own > models[0].predict_proba(np.zeros((2, 64)))[[0, 1], [0, 3]]).all()
 
@@ -63,7 +63,7 @@ def test_scaling_with_a_graph_is_the_estimators(unit):
     scaling = Scaling(np.array([0.0, -2.0, 1.0]), np.array([4.0, 2.0, 3.0]), unit)
     shares = np.random.default_rng(0).random((5, 3))
     rows = scaling.low + shares * (scaling.high - scaling.low)
-    assert scaled(scaling, torch.from_numpy(shares)).numpy() == pytest.approx(scaling(rows))
+    assert scaled_inputs(scaling, torch.from_numpy(shares)).numpy() == pytest.approx(scaling(rows))
 
 
 def test_class_means():

@@ -13,7 +13,7 @@ import noisewise as nw
 import noisewise.cli.audit
 from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
-from noisewise.audit.lower_bound import _Plan, _Prepared, best_test, is_gaussian, judged
+from noisewise.audit.lower_bound import _Plan, _Prepared, best_test, claims_gaussian_dp, judged
 from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.cli.main import app
 from noisewise.events import ADJACENCIES, Gaussian, Poisson, Repeated
@@ -152,11 +152,11 @@ def test_the_meter_that_says_what_is_claimed_pays_for_no_run():
 
 
 def test_only_gaussian_claims_get_gaussian_intervals():
-    assert is_gaussian(AdditiveMeter(BUDGET, "gdp"))
-    assert not is_gaussian(AdditiveMeter(BUDGET, "gdp", one_shot_delta=0.01))
-    assert not is_gaussian(AdditiveMeter(BUDGET, "zcdp"))
-    assert is_gaussian(PlanMeter(BUDGET, Gaussian(5.0)))
-    assert not is_gaussian(PlanMeter(BUDGET, Poisson(0.5, Gaussian(5.0))))
+    assert claims_gaussian_dp(AdditiveMeter(BUDGET, "gdp"))
+    assert not claims_gaussian_dp(AdditiveMeter(BUDGET, "gdp", one_shot_delta=0.01))
+    assert not claims_gaussian_dp(AdditiveMeter(BUDGET, "zcdp"))
+    assert claims_gaussian_dp(PlanMeter(BUDGET, Gaussian(5.0)))
+    assert not claims_gaussian_dp(PlanMeter(BUDGET, Poisson(0.5, Gaussian(5.0))))
 
 
 def test_power_grows_with_runs():

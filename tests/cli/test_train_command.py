@@ -246,7 +246,7 @@ def test_neighbours_print_the_same_but_for_time(desk, shell):
 def test_progress_is_made_of_public_facts(desk, shell, monkeypatch):
     """Steps, their number and the share of the budget do not depend on values."""
     heard = []
-    monkeypatch.setattr(command._Bars, "stepped", lambda self, *facts: heard[-1].append(facts))
+    monkeypatch.setattr(command, "_stepped", lambda self, *facts: heard[-1].append(facts))
     for seed in (1, 9):
         heard.append([])
         people(400, seed).to_csv("private.csv", index=False)
@@ -267,7 +267,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
             warnings.warn("the number of unique classes is SECRET", UserWarning, stacklevel=1)
             warnings.warn("not trained for this", OutsideRange, stacklevel=1)
 
-    monkeypatch.setattr(command._Bars, "stepped", loud)
+    monkeypatch.setattr(command, "_stepped", loud)
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--method", "dpsgd", "--out", "run")
     assert told.code == 0 and told.err == "noisewise: not trained for this\n"
     assert document("run")["warnings"] == ["not trained for this"]
@@ -335,7 +335,7 @@ def test_ctrl_c_while_training_writes_down_what_was_spent(desk, shell, monkeypat
         if step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(command._Bars, "stepped", stop)
+    monkeypatch.setattr(command, "_stepped", stop)
     people(300)[["age", "hours", "income"]].to_csv("numbers.csv", index=False)
     how = (
         ["numbers.csv", "--target", "income", "--bounds-epsilon", 1]
@@ -420,7 +420,7 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command._Bars, "stepped", stop)
+    monkeypatch.setattr(command, "_stepped", stop)
     before = names()
     common = ("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run")
     assert shell(*common, "--seed", 1).code == 130 and names() == before
@@ -434,11 +434,11 @@ def test_a_real_process_stopped_by_a_real_signal(desk, how):
     people(20_000).to_csv("many.csv", index=False)
     code = (
         "import sys, noisewise.cli.train as t; from noisewise.cli import main\n"
-        "old = t._Bars.stepped\n"
+        "old = t._stepped\n"
         "def heard(self, step, *facts):\n"
         "    old(self, step, *facts)\n"
         "    step == 2 and print('training', flush=True)\n"
-        "t._Bars.stepped = heard\n"
+        "t._stepped = heard\n"
         "main()"
     )
     options = ["train", "many.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6", "--model", "64,64"]

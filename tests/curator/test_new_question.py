@@ -44,7 +44,7 @@ from noisewise.curator import QUESTIONS
 from noisewise.models import Linear
 from noisewise.losses import Logistic
 from noisewise.runs.agreement import _noise_fits
-from noisewise.report.words import question
+from noisewise.report.words import question_text
 
 X = torch.cat([torch.full((60, 3), 0.1), torch.full((40, 3), 1.0)])
 meter = AdditiveMeter(Budget(50.0, 1e-6), "gdp")
@@ -52,7 +52,7 @@ private = nw.Curator(X, torch.ones(100), model=Linear(3, Logistic()), meter=mete
 answer = private.statistic(QUESTIONS["NearOrigin"](), noise_multiplier=1.0)
 assert abs(float(answer.value) - 10) < 3 and answer.noise_std == 0.5
 (line,) = private.trace
-assert question(line.question) == "how many rows are short"
+assert question_text(line.question) == "how many rows are short"
 assert _noise_fits(line._asdict(), line.event, "add_remove", 100.0, None)
 """
 

@@ -19,7 +19,7 @@ from noisewise.budget import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective
 from noisewise.curator.facts import facts_of
 from noisewise.curator.objective import terms
-from noisewise.curator.oneshot import bounds, descent_unit, pass_noise
+from noisewise.curator.oneshot import descent_unit, loss_constants, pass_noise
 from noisewise.events import ApproximateDP, Gaussian
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.models import MLP, Linear
@@ -106,7 +106,7 @@ def test_one_record_moves_the_last_iterate_of_a_descent_by_no_more_than_its_sens
         radius = 2.0 if name == "squared" else float(rng.choice([math.inf, 1.0]))
         start = torch.tensor(rng.normal(size=model.dimension)).float() * rng.choice([0.0, 1.0])
         l2 = float(rng.choice([0.0, 0.01, 0.3, 3.0]))
-        _, M = bounds(facts, radius, float(start.norm()))
+        _, M = loss_constants(facts, radius, float(start.norm()))
         eta = float(rng.choice([1.0, 0.3])) / (M + l2)
         walk = Descent(start, int(rng.choice([1, 2, 10, 40])), eta, 1.0, l2, radius)
         unit = descent_unit(walk, facts, size) * (2 if adjacency == "replace_one" else 1)
@@ -226,7 +226,7 @@ def test_slopes_and_steps_keep_their_bounds(name):
         X, y = rows_of(float_rows(model, *some_rows(model, 1, rng, reach=rng.choice([0.3, 1.5, 9.0]))), 1.5)
         a, b = (torch.tensor(rng.normal(size=model.dimension)) for _ in range(2))
         a, b = a * 2 / a.norm(), b * rng.choice([2.0, 0.1]) / b.norm()
-        L, M = bounds(facts, 2.0)
+        L, M = loss_constants(facts, 2.0)
         ga, gb = gradient_sum(model, a, X, y), gradient_sum(model, b, X, y)
         assert float(ga.norm()) <= L * (1 + 1e-7)
         for eta in (0.3 / M, 2 / M):
@@ -313,7 +313,7 @@ def test_the_solver_reaches_gamma_for_any_records_and_any_b(name):
         facts = facts_for(model, size=100.0)
         b, start = torch.tensor(rng.normal(size=4)) * b_size, torch.tensor(rng.normal(size=4))
         rows, labels = rows_of(batch, 1.0)
-        theta = Perturbed(model, rows_of(batch, 1.0), b, lam, start).minimiser(1e-9, bounds(facts)[1])
+        theta = Perturbed(model, rows_of(batch, 1.0), b, lam, start).minimiser(1e-9, loss_constants(facts)[1])
         assert float((gradient_sum(model, theta, rows, labels) + lam * (theta - start) + b).norm()) <= 1e-9
 
 

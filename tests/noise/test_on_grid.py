@@ -28,7 +28,7 @@ from scripted import (
 from noisewise.noise import Stream
 from noisewise.noise.intervals import normal_rounded
 from noisewise.noise.normal import LARGEST_STD, SMALLEST_STD, Sampler, grid
-from noisewise.noise.words import LARGEST
+from noisewise.noise.secret_words import LARGEST
 
 RARE = 1e-4
 KERNELS = ["reference", "compiled"]

@@ -19,7 +19,7 @@ from noisewise.protect.protector import (
     begin,
     by_hand,
     finished,
-    question,
+    next_question,
 )
 from noisewise.protect.signal import first_signal
 
@@ -32,7 +32,7 @@ def walk(protector, gradients, start, spend_norm=0.0):
     signal = first_signal(copies, d, horizon=len(gradients), ratio=torch.ones(copies), typical_clip=0.5)
     run, path, shares, lefts = begin(protector, start, signal), [], [], []
     for gradient in gradients:
-        clip, share, run = question(protector, run)
+        clip, share, run = next_question(protector, run)
         left = run.signal.remaining * (1 - share)
         run = answered(protector, run, gradient, torch.ones(copies), clip, left)
         path.append(run.thetas), shares.append(share), lefts.append(left)
@@ -110,7 +110,7 @@ def test_each_part_keeps_its_own_memory():
     protector = Protector(Counting(), Counting(), Stepped(Sgd(1.0)))
     signal = first_signal(2, 3, horizon=5, ratio=torch.ones(2), typical_clip=1.0)
     before = begin(protector, torch.zeros(2, 3), signal)
-    _, _, asked = question(protector, before)
+    _, _, asked = next_question(protector, before)
     assert before.clip_memory == before.schedule_memory == (2, 3, 0)
     assert asked.clip_memory == asked.schedule_memory == (2, 3, 1)
     after = answered(protector, asked, torch.ones(2, 3), torch.ones(2), torch.ones(2), torch.ones(2))

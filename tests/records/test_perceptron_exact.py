@@ -234,7 +234,7 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
         assert getattr(kernels, name) == getattr(reference, name)
     model, n, clip = MLP((6, 5, 2), Softmax()), 400, 1e-3
     g = np.random.default_rng(0)
-    desk = passes.Desk(model, n)
+    desk = passes.Workspace(model, n)
     desk.inputs.copy_(
         torch.from_numpy(g.standard_normal(len(desk.inputs)) * 10.0 ** g.integers(-3, 3, len(desk.inputs)))
     )

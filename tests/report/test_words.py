@@ -105,7 +105,7 @@ def test_a_factor_is_never_made_smaller():
 
 
 def test_unknown_questions_and_events_are_told_by_their_names():
-    assert words.question("Median") == "Median" and "gradient" in words.question("gradient")
+    assert words.question_text("Median") == "Median" and "gradient" in words.question_text("gradient")
     assert words.mechanism({"kind": "Magic", "power": 3}) == "Magic (power 3)"
     assert "choice" in words.mechanism({"kind": "BoundedRange", "epsilon": 0.1})
     fixed = {"kind": "FixedBatch", "rate": 0.25, "event": {"kind": "Gaussian", "noise_multiplier": 2.0}}

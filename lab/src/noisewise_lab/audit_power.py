@@ -33,12 +33,12 @@ def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) ->
     # Each question is a run of its own and may spend the whole budget, so the meter of all of them is far larger.
     meter = AdditiveMeter(Budget(1e6, budget.delta, budget.adjacency), "gdp")
     X, y = torch.ones(records, 1), torch.full((records,), -1e6)
-    found = np.empty(runs)
+    answers = np.empty(runs)
     for start in range(0, runs, AT_ONCE):  # a trace of millions of questions would fill the memory
         curator = Curator(X, y, model=model, meter=meter, size=1.0, seed=seed * FRESH + start)
         for i in range(start, min(start + AT_ONCE, runs)):
-            found[i] = curator.gradient(theta, clip=1.0, noise_multiplier=sigma).value[0]
-    return found
+            answers[i] = curator.gradient(theta, clip=1.0, noise_multiplier=sigma).value[0]
+    return answers
 
 
 def one_audit(epsilon: float, delta: float, runs: int, seed: int) -> tuple[Audit, float]:
@@ -78,7 +78,7 @@ def power_rows(
         seconds.append(took)
         if progress is not None:
             progress(done, audits)
-    found = np.array(bounds)
+    lower = np.array(bounds)
     return [
         {
             "epsilon": epsilon,
@@ -86,10 +86,10 @@ def power_rows(
             "runs": runs,
             "audits": audits,
             "goal": GOAL * epsilon,
-            "reached": float((found >= GOAL * epsilon).mean()),
-            "lowest_5_percent": float(np.quantile(found, 0.05)),
-            "median": float(np.median(found)),
-            "first_alarms": float((found > epsilon).mean()),
+            "reached": float((lower >= GOAL * epsilon).mean()),
+            "lowest_5_percent": float(np.quantile(lower, 0.05)),
+            "median": float(np.median(lower)),
+            "first_alarms": float((lower > epsilon).mean()),
             "false_violations": float(np.mean(violations)),
             "seconds_per_audit": float(np.median(seconds)),
         }

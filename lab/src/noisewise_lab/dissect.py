@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from noisewise.learned.unroll import PublicTask, start
-from noisewise.protect.protector import Protector, answered, finished, question
+from noisewise.protect.protector import Protector, answered, finished, next_question
 
 from .store import Row
 from .transfer import standard_error
@@ -51,10 +51,10 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
     exponents = torch.zeros(task.horizon, task.copies, requires_grad=True)
     run = start(part, task)
     exact: list[Tensor] = []
-    heard: dict[str, list[Tensor]] = {name: [] for name in STAND_INS}
+    signals: dict[str, list[Tensor]] = {name: [] for name in STAND_INS}
     spends = []
     for t in range(task.horizon):
-        clip, share, run = question(part, run)
+        clip, share, run = next_question(part, run)
         spend = (share * run.signal.remaining.clamp(min=0)).detach()
         noise_std = torch.exp(exponents[t]) / (task.mu * spend.clamp(min=1e-9).sqrt() * task.size)
         mean = task.curator.clipped_means(run.thetas, clip) / clip[:, None]
@@ -63,7 +63,7 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
         run = answered(part, run, released, noise_std, clip, (run.signal.remaining - spend).detach())
         exact.append(mean.detach())
         for name, value in zip(STAND_INS, (released, run.signal.average, before - run.thetas), strict=True):
-            heard[name].append(value.detach())
+            signals[name].append(value.detach())
         spends.append(spend)
     final = task.curator.mean_losses(finished(part, run))
     first = float(task.curator.mean_losses(task.curator.model.start()[None]))
@@ -71,7 +71,7 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
     row: Row = {"spend": _means(torch.stack(spends)), "influence": _means(influence / first)}
     truth = torch.stack(exact)
     for name in STAND_INS:
-        cosine, error = nearness(torch.stack(heard[name]), truth)
+        cosine, error = nearness(torch.stack(signals[name]), truth)
         row |= {f"{name}_cosine": _means(cosine), f"{name}_error": _means(error)}
     return row
 

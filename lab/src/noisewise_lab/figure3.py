@@ -127,14 +127,14 @@ def run_cell(cell: Figure3Cell, folder: Path, methods: dict[str, Method]) -> Row
     X, y = tensors(rows.train, model)
     budget = Budget(1.0 if cell.epsilon is None else cell.epsilon, DELTA, adjacency="add_remove")
     theta = public_start(cell.place, folder) if cell.start == "public" else None
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", OutsideRange)
         try:
             records = Records(X, y, float(len(X)), row_bound=1.0)
             run = train(methods[cell.settings], records, model=model, budget=budget, theta=theta, seed=cell.repeat)
         except ValueError as refusal:
             return {"accuracy": None, "loss": None, "refused": str(refusal), "outside": None, "seconds": 0.0}
-    outside = next((str(warning.message) for warning in heard if warning.category is OutsideRange), None)
+    outside = next((str(warning.message) for warning in caught if warning.category is OutsideRange), None)
     return {
         "accuracy": accuracy(model, run.theta, rows.test), "loss": mean_loss(model, run.theta, rows.train),
         "refused": None, "outside": outside, "seconds": time.perf_counter() - started,
@@ -156,7 +156,7 @@ def run_figure3(
     report: Report, quick: bool = False, baselines: Sequence[str] = OTHERS,
 ) -> tuple[list[Row], dict[str, dict[float, Tuned]]]:  # fmt: skip
     """Tune by hand on public tasks, then run every cell that is not in ``out`` yet; all results, and what was tuned."""
-    there = [place for place in places if _found(place, folder, report)]
+    there = [place for place in places if _readable(place, folder, report)]
     grids = {}
     for place in there:
         task, kind = PLACES[place]
@@ -175,7 +175,7 @@ def run_figure3(
     return [*results, *best_by_hand(results, tuned)], tuned
 
 
-def _found(place: str, folder: Path, report: Report) -> bool:
+def _readable(place: str, folder: Path, report: Report) -> bool:
     try:
         is_there(PLACES[place][0], folder)
     except Missing as missing:
@@ -258,8 +258,8 @@ def differences(results: Sequence[Row]) -> list[Row]:
 
 
 def _gap(gaps: dict[str, Any], epsilons: list[float]) -> Row:
-    found: Row = {}
+    means: Row = {}
     for name, table in gaps.items():
         moments = _moments(table[epsilons].mean(axis=1).dropna(), name)
-        found |= {name: moments[name], f"{name}_se": moments[f"{name}_se"]}
-    return found
+        means |= {name: moments[name], f"{name}_se": moments[f"{name}_se"]}
+    return means

@@ -91,12 +91,12 @@ def _line(axes: Any, rows: list[Row], name: str, style: tuple[str, str], offset:
 
 def _frame(axes: Any, rows: list[Row], name: str) -> None:
     """Show what the strong methods do; runs that learned little would flatten them, and leave the frame."""
-    found = [row[name] for row in rows if row[name] is not None]
-    strong = [row[name] for row in rows if row["method"] in STRONG and row[name] is not None] or found
+    values = [row[name] for row in rows if row[name] is not None]
+    strong = [row[name] for row in rows if row["method"] in STRONG and row[name] is not None] or values
     if name == "loss":
-        axes.set_ylim(0.85 * min(found), 1.1 * max(strong))
+        axes.set_ylim(0.85 * min(values), 1.1 * max(strong))
     else:
-        axes.set_ylim(max(min(strong) - 0.02, 0.0), max(found) + 0.01)
+        axes.set_ylim(max(min(strong) - 0.02, 0.0), max(values) + 0.01)
 
 
 def plot_figure4(rows: Sequence[Row], path: Path, *, title: str) -> None:

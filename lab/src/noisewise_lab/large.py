@@ -85,13 +85,13 @@ def large_rows(
         decoded, poisson = _decoding(job, report)
         mapped, plain, ratio = _in_turns(job, report)
         size = table.stat().st_size
-    found = [decoded, mapped, plain]
+    results = [decoded, mapped, plain]
     anonymous = max(decoded["anonymous_mb"], mapped["anonymous_mb"])
-    for figures in found:
+    for figures in results:
         figures["rows_per_second"] = round(rows / figures["seconds"])
     return {
         "rows": rows, "columns": columns, "format": kind, "file_mb": round(size / MEGABYTE), "passes": mapped.pop("passes"),
-        "results": found, "ratio": ratio, "poisson": poisson,
+        "results": results, "ratio": ratio, "poisson": poisson,
         "goals": {
             "anonymous_mb": {"below": MOST_ANONYMOUS, "measured": anonymous, "met": anonymous < MOST_ANONYMOUS},
             "ratio": {"least": LEAST_RATIO, "measured": ratio, "met": ratio >= LEAST_RATIO},
@@ -278,8 +278,8 @@ def _in_turns(job: Job, report: Report) -> tuple[dict[str, Any], dict[str, Any],
     later = {name: times[1:] for name, times in seconds.items()}
     pairs = list(zip(later["memory"], later["mapped"], strict=False))
     ratio = statistics.median(memory / mapped for memory, mapped in pairs)
-    for name, found in figures.items():
-        found["seconds"] = statistics.median(later[name])
+    for name, row in figures.items():
+        row["seconds"] = statistics.median(later[name])
     figures["mapped"]["passes"] = len(seconds["mapped"])
     return figures["mapped"], figures["memory"], ratio
 

@@ -80,7 +80,7 @@ PEERS = {
 
 def installed(names: Sequence[str]) -> tuple[list[Peer], list[str]]:
     """The peers that can be imported, and a line for each that cannot."""
-    found, missing = [], []
+    present, missing = [], []
     for name in names:
         if name not in PEERS:
             raise ValueError(f"{name!r} is not a library to compare with; pass {' or '.join(PEERS)}")
@@ -93,5 +93,5 @@ def installed(names: Sequence[str]) -> tuple[list[Peer], list[str]]:
                 f"{name} cannot be imported ({reason}), so its rows are left out; install it: {peer.install}"
             )
         else:
-            found.append(peer)
-    return found, missing
+            present.append(peer)
+    return present, missing

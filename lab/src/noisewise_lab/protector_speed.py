@@ -152,8 +152,8 @@ def memory_peak(peak: Peak) -> Row:
     """Megabytes that one meta-update adds to a fresh process."""
     call = f"from noisewise_lab.protector_speed import print_peak; print_peak({peak.form!r}, {peak.steps!r})"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    told = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True, check=True)
-    row: Row = json.loads(told.stdout)
+    result = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True, check=True)
+    row: Row = json.loads(result.stdout)
     return row
 
 

@@ -105,11 +105,11 @@ def measure(
         thetas.append(run.theta.double())
         if seed < reported:
             started = time.perf_counter()
-            found = standard_errors(method, run.tape, public)
+            error = standard_errors(method, run.tape, public)
             replaying += time.perf_counter() - started
-            if found is None:
+            if error is None:
                 return Measured(setting, *[math.nan] * 5)
-            errors.append(found)
+            errors.append(error)
     ratios = (torch.stack(errors) / torch.stack(thetas).std(0)).numpy()
     by_coordinate = np.median(ratios, axis=0)
     return Measured(

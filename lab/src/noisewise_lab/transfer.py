@@ -157,8 +157,8 @@ def private_task(
         task = made.draw(rng, horizon=horizon)
         return task._replace(mu=_budgets(epsilon)), None
     name = "ipums-br" if target.startswith("ipums") else "mnist35-features" if "PCA" in target else "mnist35"
-    found = problem(name, folder, repeat=repeat)
-    X, X_test = found.train.X, found.test.X
+    drawn = problem(name, folder, repeat=repeat)
+    X, X_test = drawn.train.X, drawn.test.X
     if target.endswith("d/4"):
         chosen = [*rng.choice(X.shape[1] - 1, X.shape[1] // 4, replace=False), X.shape[1] - 1]
         X, X_test = _unit(X[:, chosen]), _unit(X_test[:, chosen])
@@ -166,9 +166,9 @@ def private_task(
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     basis = deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2).astype(np.float32)
     model = Linear(X.shape[1], loss_named("hinge" if target.endswith("hinge") else "logistic"))
-    curator = PublicCurator(torch.from_numpy(X @ basis), torch.from_numpy(found.train.y), model=model, seed=0)
+    curator = PublicCurator(torch.from_numpy(X @ basis), torch.from_numpy(drawn.train.y), model=model, seed=0)
     task = PublicTask(target, curator, float(len(X)), _budgets(epsilon), horizon)
-    return task, (torch.from_numpy(X_test @ basis), torch.from_numpy(found.test.y))
+    return task, (torch.from_numpy(X_test @ basis), torch.from_numpy(drawn.test.y))
 
 
 def _budgets(epsilon: float) -> Tensor:

@@ -131,7 +131,7 @@ def _pure_part(leaf: Leaf, adjacency: str) -> Leaf:
 
 def _distribution(leaf: Leaf, adjacency: str, interval: float) -> Any:
     """A privacy loss distribution that dominates one event."""
-    from dp_accounting import NeighboringRelation
+    from dp_accounting import NeighboringRelation  # slow to import, and other accountants do without
     from dp_accounting.pld import common, privacy_loss_distribution
 
     replace = adjacency == "replace_one"

@@ -43,27 +43,27 @@ class Inverted:
 class Inversion:
     """One input for each class of a model."""
 
-    found: tuple[Inverted, ...]
+    inputs: tuple[Inverted, ...]
 
     @property
     def similarity(self) -> float | None:
         """Median over the classes; None when nothing was there to compare with."""
-        known = [one.similarity for one in self.found if one.similarity is not None]
+        known = [one.similarity for one in self.inputs if one.similarity is not None]
         return float(np.median(known)) if known else None
 
     def of(self, label: Any) -> Inverted:
-        """What was found for one class."""
-        for one in self.found:
+        """The input of one class."""
+        for one in self.inputs:
             if one.label == label:
                 return one
-        raise ValueError(f"label is {label!r}; pass one of {', '.join(str(one.label) for one in self.found)}")
+        raise ValueError(f"label is {label!r}; pass one of {', '.join(str(one.label) for one in self.inputs)}")
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "similarity": self.similarity,
             "classes": [
                 {"label": _plain(one.label), "probability": one.probability, "similarity": one.similarity}
-                for one in self.found
+                for one in self.inputs
             ],
         }
 
@@ -162,7 +162,7 @@ def _ascend(fitted: Fitted, codes: Tensor, steps: int, learning_rate: float, pen
     optimizer = torch.optim.Adam([shares], lr=learning_rate)
 
     def log_chances() -> Tensor:
-        scores = _scores(fitted.network, theta, scaled(scaling, shares))
+        scores = _scores(fitted.network, theta, scaled_inputs(scaling, shares))
         if scores.ndim == 1:  # one output for two classes: the score is the log-odds of the second
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
         return torch.log_softmax(scores, dim=1).gather(1, codes[:, None])[:, 0]
@@ -189,7 +189,7 @@ def _scores(network: Network, theta: Tensor, rows: Tensor) -> Tensor:
     return scores[:, 0] if network.outputs == 1 else scores
 
 
-def scaled(scaling: Scaling, shares: Tensor) -> Tensor:
+def scaled_inputs(scaling: Scaling, shares: Tensor) -> Tensor:
     """Inputs given as shares of the declared range, scaled as :class:`Scaling` does, with a graph."""
     columns = torch.where(torch.from_numpy(scaling.low == 0), shares, 2 * shares - 1)
     rows = torch.cat([columns, torch.ones(len(shares), 1, dtype=torch.float64)], dim=1)

@@ -89,14 +89,14 @@ class Leakage:
         return {"attack": self.attack, "clip": self.clip, "rows": self.rows()}
 
 
-def _row(level: float | None, found: Sequence[Recovered]) -> dict[str, Any]:
+def _row(level: float | None, recovered: Sequence[Recovered]) -> dict[str, Any]:
     return {
         "noise_multiplier": level,
-        "records": len(found),
-        "error": float(np.median([one.error for one in found])),
-        "psnr": float(np.median([one.psnr for one in found])),
-        "similarity": float(np.median([one.similarity for one in found])),
-        "labels": float(np.mean([one.label == one.label_guess for one in found])),
+        "records": len(recovered),
+        "error": float(np.median([one.error for one in recovered])),
+        "psnr": float(np.median([one.psnr for one in recovered])),
+        "similarity": float(np.median([one.similarity for one in recovered])),
+        "labels": float(np.mean([one.label == one.label_guess for one in recovered])),
     }
 
 
@@ -143,23 +143,23 @@ def leakage(
         raise ValueError("label is 'optimise', which needs the softmax loss; pass 'infer'")
     rows = torch.as_tensor(np.asarray(X), dtype=torch.float64)
     labels = torch.as_tensor(np.asarray(y), dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
-    found: list[Recovered] = []
+    recovered: list[Recovered] = []
     for number in range(len(rows)):
         truth = _shown(rows[number], intercept)
         for level in noise_multipliers:
             released = released_gradient(
                 model, theta, rows[number], labels[number], clip=clip, noise_multiplier=level,
-                seed=seed + len(found),
+                seed=seed + len(recovered),
             )  # fmt: skip
             guess, label_guess = invert_gradient(
-                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=seed + len(found)
+                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=seed + len(recovered)
             )
             shown = _shown(guess, intercept)
-            found.append(Recovered(number, float(level), truth, shown, float(labels[number]), label_guess))
+            recovered.append(Recovered(number, float(level), truth, shown, float(labels[number]), label_guess))
             if progress is not None:
-                progress(len(found), len(rows) * len(noise_multipliers))
-    nothing = np.full(len(found[0].truth), 0.5) if blind is None else np.asarray(blind, dtype=float)
-    return Leakage(attack, clip, tuple(found), nothing)
+                progress(len(recovered), len(rows) * len(noise_multipliers))
+    nothing = np.full(len(recovered[0].truth), 0.5) if blind is None else np.asarray(blind, dtype=float)
+    return Leakage(attack, clip, tuple(recovered), nothing)
 
 
 def released_gradient(

@@ -21,10 +21,11 @@ import numpy.typing as npt
 import torch
 
 from .. import _validate
+from ..accounting.gdp import mu_of
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
-from ..curator.facts import facts_of
 from ..events import Adjacency, Gaussian
+from ..facts import facts_of
 from ..methods import Method, method_named
 from ..train import Records, train
 from .canaries import Neighbours, worst_case
@@ -148,8 +149,8 @@ def epsilon_lower_bound(
     half = runs // 4
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
     scores = prepared.scores(0, 2 * half, jobs, progress)
-    found = judged(
-        scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=is_gaussian(prepared.meter),
+    audit = judged(
+        scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=claims_gaussian_dp(prepared.meter),
         confidence=confidence,
     )  # fmt: skip
     last = (2 + LOOKS[-1]) * half
@@ -158,7 +159,7 @@ def epsilon_lower_bound(
         """Runs whose numbers, and so whose seeds, come after those of the first stage."""
         return prepared.scores(2 * half + start, 2 * half + stop, jobs, progress, last)
 
-    return confirm(found, fresh)
+    return confirm(audit, fresh)
 
 
 def judged(
@@ -267,7 +268,7 @@ class _Prepared:
         if jobs == 1:
             yield from (self.chunk(*chunk) for chunk in chunks)
             return
-        from joblib import Parallel, delayed
+        from joblib import Parallel, delayed  # one process does without
 
         yield from Parallel(n_jobs=jobs, return_as="generator")(
             delayed(_in_process)(self.plan, *chunk) for chunk in chunks
@@ -290,7 +291,7 @@ class _Prepared:
         return witness.ratio, along, float(witness.answers), witness.residual, witness.change
 
 
-def is_gaussian(meter: AdditiveMeter | PlanMeter) -> bool:
+def claims_gaussian_dp(meter: AdditiveMeter | PlanMeter) -> bool:
     """Whether the claim is one of Gaussian DP: priced by it, or a plan of full-batch Gaussians alone."""
     if isinstance(meter, PlanMeter):
         return meter.accountant == "gdp" or all(isinstance(leaf, Gaussian) for leaf in meter.remaining)
@@ -325,11 +326,9 @@ def power_against_half_noise(
     >>> power_against_half_noise(0.5, 0.25, runs=400, trials=20) > 0.9
     True
     """
-    from ..accounting.gdp import mu_of
-
     budget, mu, half = Budget(epsilon, delta), mu_of(epsilon, delta), max(runs // 4, 1)
     rng = np.random.default_rng(seed)
-    found = 0
+    caught = 0
 
     def scores(start: int, stop: int) -> Floats:
         return rng.normal(size=(2, stop - start, 1)) + np.array([0.0, 2 * mu])[:, None, None]
@@ -337,5 +336,5 @@ def power_against_half_noise(
     for _ in range(trials):
         first, second = scores(0, half), scores(0, half)
         audit = judged(first, second, budget=budget, method="", gaussian=True, confidence=confidence)
-        found += confirm(audit, scores).violation
-    return found / trials
+        caught += confirm(audit, scores).violation
+    return caught / trials

@@ -229,7 +229,7 @@ def trainer(train: Any, classes: Any = None) -> Train:
             raise ValueError(f"train is {train!r}; pass an unfitted estimator or a function (X, y, seed) -> estimator")
         function: Train = train
         return function
-    from sklearn.base import clone
+    from sklearn.base import clone  # a function that trains needs no scikit-learn
 
     def fit(X: Any, y: Any, seed: int) -> Any:
         fresh = clone(train)
@@ -315,7 +315,7 @@ def _fit(signals: Floats, chosen: Bools) -> tuple[Floats, Floats]:
 
 def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes: bool) -> Floats:
     """Log-odds of membership from a logistic regression on what the shadow models said, one for each class."""
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression  # this attack alone needs it
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     groups = y if classes else np.zeros(len(y))
@@ -365,7 +365,7 @@ def _is_classifier(model: Any) -> bool:
 
 
 def _is_fitted(model: Any) -> bool:
-    from sklearn.exceptions import NotFittedError
+    from sklearn.exceptions import NotFittedError  # reading a result needs no scikit-learn
     from sklearn.utils.validation import check_is_fitted
 
     try:
@@ -384,7 +384,7 @@ def _rows(values: Any, mask: Bools) -> Any:
 def _stack(first: Any, second: Any) -> Any:
     """One table above the other; as a DataFrame when the first is one."""
     if hasattr(first, "iloc"):
-        import pandas as pd
+        import pandas as pd  # there already, since the first is a DataFrame
 
         return pd.concat([first, type(first)(second)], ignore_index=True)
     return np.concatenate([np.asarray(first), np.asarray(second)])

@@ -114,7 +114,7 @@ def _picture(axes: Any, values: Any, shape: tuple[int, int], *, top: float | Non
 
 
 def _grid(rows: int, columns: int, *, size: float, left: float, top: float, bottom: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # slow to import, and most commands draw nothing
 
     width, height = left + columns * size + 0.1, top + rows * size + bottom
     figure = Figure(figsize=(width, height))

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..budget import Terms
 from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
-from ..curator.objective import Terms as ObjectiveTerms
+from ..curator.objective import ObjectiveTerms
 from ..curator.objective import terms as objective_terms
 from ..curator.oneshot import pass_noise
 from ..curator.question import HowAsked, rebuilt
@@ -98,8 +98,8 @@ class Witness:
 
     def centres(self, exact: Any) -> Centres:
         """``exact(records)`` in the three data sets; with one record less, the common rows are all there are."""
-        found = [np.asarray(exact(records), dtype=np.float64) for records in self.records]
-        return Centres(found[0], found[1], found[-1] if len(found) == 3 else found[0])
+        centres = [np.asarray(exact(records), dtype=np.float64) for records in self.records]
+        return Centres(centres[0], centres[1], centres[-1] if len(centres) == 3 else centres[0])
 
     def move(self, matrix: Tensor) -> None:
         """The rows in another basis, as the curator has them from now on."""

@@ -144,21 +144,21 @@ def membership(
         "without privacy": classifier(pictures, hidden),
         f"epsilon {epsilon:g}, delta {delta:g}": classifier(pictures, hidden, epsilon=epsilon, delta=delta),
     }
-    found: dict[str, dict[str, Membership]] = {}
+    games: dict[str, dict[str, Membership]] = {}
     for name, estimator in kinds.items():
         with bar(f"models {name}") as progress:
-            found[name] = membership_game(
+            games[name] = membership_game(
                 estimator, pictures.X, y, targets=targets, shadows=shadows, seed=seed, progress=progress
             )
     noise = f", {label_noise:.0%} of the labels replaced" if label_noise else ""
     title = f"Membership inference: {len(y)} pictures of {pictures.name}{noise}, {targets} models of each kind"
     path = out / "attack-membership.png"
-    plot_roc(found, path, title=title)
+    plot_roc(games, path, title=title)
     if json_output:
-        documents = {name: [one.to_dict() for one in results.values()] for name, results in found.items()}
+        documents = {name: [one.to_dict() for one in results.values()] for name, results in games.items()}
         print_json({"title": title, "models": documents})
     else:
-        for name, results in found.items():
+        for name, results in games.items():
             Console().print(table_of(_shown(results.values()), f"{title}\nModels {name}"))
             Console().print(_in_short(results), highlight=False)
     errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
@@ -264,7 +264,7 @@ def leakage(
     scaling = Scaling(np.zeros(width), np.full(width, pictures.top), unit_rows=True)
     model = MLP((width + 1, hidden, 10), Softmax()) if hidden else Linear(width + 1, Softmax(), 10)
     with bar("gradients") as progress:
-        found = attack_gradients(
+        leaked = attack_gradients(
             model, model.start(), scaling(pictures.X[chosen]), pictures.y[chosen], attack=method,
             noise_multipliers=levels, clip=clip, label=label, seed=seed, progress=progress,
             blind=(np.delete(pictures.X, chosen, axis=0) / pictures.top).mean(axis=0),
@@ -272,10 +272,10 @@ def leakage(
     kind = f"perceptron with {hidden} hidden units" if hidden else "linear model"
     title = f"What a released gradient gives away: {kind}, one record, clip {clip:g}"
     path = out / f"attack-leakage-{'mlp' if hidden else 'linear'}-{method}.png"
-    plot_leakage(found, pictures.shape, path, title=title)
-    rows = found.rows()
+    plot_leakage(leaked, pictures.shape, path, title=title)
+    rows = leaked.rows()
     if json_output:
-        print_json({"title": title, "data": pictures.name, **found.to_dict()})
+        print_json({"title": title, "data": pictures.name, **leaked.to_dict()})
     else:
         shown = [
             {
@@ -327,13 +327,13 @@ def inversion(
         f"epsilon {epsilon:g}": classifier(pictures, hidden, epsilon=epsilon, delta=delta, random_state=seed)
         for epsilon in budgets
     }
-    found, table = {}, []
+    inverted, table = {}, []
     with bar("models") as progress:
         for name, model in models.items():
             model.fit(X, y)
-            found[name] = invert(model, compare=(X, y), shape=pictures.shape)
-            own = [one.similarity or 0.0 for one in found[name].found if one.label in persons]
-            digit = [one.similarity or 0.0 for one in found[name].found if one.label not in persons]
+            inverted[name] = invert(model, compare=(X, y), shape=pictures.shape)
+            own = [one.similarity or 0.0 for one in inverted[name].inputs if one.label in persons]
+            digit = [one.similarity or 0.0 for one in inverted[name].inputs if one.label not in persons]
             table.append(
                 {
                     "model": name,
@@ -345,9 +345,9 @@ def inversion(
             progress(len(table), len(models))
     title = f"What a trained model gives back: {len(y)} pictures of {pictures.name}, delta {delta:g}"
     path = out / "attack-inversion.png"
-    plot_inversion(found, class_means(X, y), pictures.shape, path, people=persons, title=title)
+    plot_inversion(inverted, class_means(X, y), pictures.shape, path, people=persons, title=title)
     if json_output:
-        details = {name: one.to_dict() for name, one in found.items()}
+        details = {name: one.to_dict() for name, one in inverted.items()}
         print_json({"title": title, "rows": table, "people": persons, "models": details})
     else:
         shown = [{key: "-" if value is None else value for key, value in row.items()} for row in table]

@@ -58,7 +58,7 @@ def audit(
     else:
         claim = _claim(target, epsilon, delta, adjacency, steps, loss)
     with bar(f"auditing {claim.method.name}") as report:
-        found = epsilon_lower_bound(
+        result = epsilon_lower_bound(
             claim.method,
             epsilon=claim.epsilon,
             delta=claim.delta,
@@ -75,19 +75,19 @@ def audit(
         from ..report.page import refresh
 
         folders.append(
-            folder, "audit.json", {**found.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+            folder, "audit.json", {**result.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
         )
         refresh(folder)
     if plot is not None:
         from ..audit.plots import plot_audit
 
-        plot_audit(found, plot)
-    power = _power(found)
+        plot_audit(result, plot)
+    power = _power(result)
     if json_output:
-        print_json({**found.to_dict(), "finds_half_the_noise": power})
+        print_json({**result.to_dict(), "finds_half_the_noise": power})
     else:
-        _tell(found, power, folder, plot)
-    raise typer.Exit(1 if found.violation else 0)
+        _tell(result, power, folder, plot)
+    raise typer.Exit(1 if result.violation else 0)
 
 
 def _folder(target: str) -> Path | None:
@@ -121,12 +121,14 @@ def _claim(
     )
 
 
-def _power(found: Audit) -> float | None:
+def _power(result: Audit) -> float | None:
     from ..audit.lower_bound import power_against_half_noise
 
-    if not found.gaussian:
+    if not result.gaussian:
         return None
-    return power_against_half_noise(found.claimed, found.delta, runs=found.runs, confidence=found.confidence, trials=50)
+    return power_against_half_noise(
+        result.claimed, result.delta, runs=result.runs, confidence=result.confidence, trials=50
+    )
 
 
 KINDS = {
@@ -136,20 +138,20 @@ KINDS = {
 }
 
 
-def _tell(found: Audit, power: float | None, folder: Path | None, plot: Path | None) -> None:
+def _tell(result: Audit, power: float | None, folder: Path | None, plot: Path | None) -> None:
     out = Console(highlight=False, soft_wrap=True)
-    out.print(found.verdict, style="bold red" if found.violation else "bold")
-    wrong = f"{found.false_positives:,} false alarms and {found.false_negatives:,} misses"
-    relation = "with one record more" if found.adjacency == "add_remove" else "with one record replaced"
-    out.print(f"{found.method}: {found.runs:,} trainings, half of them {relation}; delta {found.delta:g}")
-    out.print(f"told apart by the {found.score}: {wrong} in {found.trials:,} runs each")
-    out.print(f"interval: {KINDS[found.interval]}")
-    if (fresh := found.confirmation) is not None:
+    out.print(result.verdict, style="bold red" if result.violation else "bold")
+    wrong = f"{result.false_positives:,} false alarms and {result.false_negatives:,} misses"
+    relation = "with one record more" if result.adjacency == "add_remove" else "with one record replaced"
+    out.print(f"{result.method}: {result.runs:,} trainings, half of them {relation}; delta {result.delta:g}")
+    out.print(f"told apart by the {result.score}: {wrong} in {result.trials:,} runs each")
+    out.print(f"interval: {KINDS[result.interval]}")
+    if (fresh := result.confirmation) is not None:
         wrong = f"{fresh.false_positives:,} false alarms and {fresh.false_negatives:,} misses"
         out.print(f"the same test on fresh runs: {wrong} in {fresh.trials:,} runs each")
     if power is not None:
         out.print(f"an audit of this size catches half the noise in about {100 * power:.0f} % of cases")
-    elif not found.violation:
+    elif not result.violation:
         out.print("the claim is not one of Gaussian DP, so only the exact interval holds, which needs many more runs")
     written = [str(plot)] if plot else []
     written += [f"{folder}/audit.json"] if folder else []

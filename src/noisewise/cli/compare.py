@@ -12,10 +12,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ..show.progress import bar
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
-    from ..compare import Report
     from ..comparison import Row
 
 
@@ -74,21 +74,21 @@ def compare(
         runs.check_seal(run)
     names = _names(methods)
     table = read_public(data, target=target, schema=schema, separator=separator)
-    with _Bar() as bar:
+    with bar("simulating") as report:
         rows = simulate(
             table.X, table.y, task=table.task, epsilon=epsilon, delta=delta, size=size, methods=names, loss=loss,
             model=model, adjacency=adjacency, bounds=table.bounds, classes=table.classes,
             target_bounds=table.target_bounds, repeats=repeats, public_share=public_share, jobs=jobs, seed=seed,
-            report=bar,
+            report=report,
         )  # fmt: skip
     private_rows, public_rows, test_rows = sizes(len(table.X), public_share)
     constant = constant_score(table.y, task=table.task)
-    told = document(
+    summary = document(
         rows, task=table.task, epsilon=epsilon, delta=delta, adjacency=adjacency, size=size, repeats=repeats,
         target=table.target, model=model, loss=loss, seed=seed, constant=constant, files=[path.name for path in data],
         drawn_from=private_rows, public_rows=public_rows, test_rows=test_rows,
     )  # fmt: skip
-    text = (json.dumps(told, indent=2) + "\n").encode()
+    text = (json.dumps(summary, indent=2) + "\n").encode()
     title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "comparison.json", text)
@@ -101,9 +101,9 @@ def compare(
         refresh(run)
         written.append(f"{run}: comparison.json")
     if json_output:
-        print_json(told)
+        print_json(summary)
     else:
-        _show(rows, told, title)
+        _show(rows, summary, title)
     errors.print(f"Written to {'; '.join(written)}", highlight=False, soft_wrap=True)
 
 
@@ -149,43 +149,22 @@ def _names(methods: str | None) -> list[str] | None:
     return ["nonprivate", *chosen]
 
 
-class _Bar:
-    """A progress bar with time left on standard error, when that is a terminal."""
-
-    def __enter__(self) -> Report:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            TextColumn("left"),
-        )  # fmt: skip
-        self._progress = Progress(
-            *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600
-        )
-        task = self._progress.add_task("simulating", total=None)
-        self._progress.start()
-        return lambda done, total: self._progress.update(task, completed=done, total=total)
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-
-def _show(rows: list[Row], told: dict[str, Any], title: str) -> None:
+def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
     from ..comparison import unit_of
 
     console = Console()
     console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
-    console.print(_table(rows, told["metric"]))
+    console.print(_table(rows, summary["metric"]))
     for row in rows:
         if row.refused is not None:
             console.print(f"{row.method} refused: {row.refused}", highlight=False, markup=False)
         for warning in row.warnings:
             console.print(f"{row.method}: {warning}", highlight=False, markup=False)
-    unit, _ = unit_of(rows, told["metric"])
+    unit, _ = unit_of(rows, summary["metric"])
     console.print(
-        f"\n{told['note']} Each repeat (of {told['repeats']}) draws {told['size']:,} rows from "
-        f"{told['drawn_from']:,}, gives {told['public_rows']:,} to methods that need public rows, and scores "
-        f"{told['test_rows']:,} others. One answer for all would score {told['constant'] / unit:.4g}.",
+        f"\n{summary['note']} Each repeat (of {summary['repeats']}) draws {summary['size']:,} rows from "
+        f"{summary['drawn_from']:,}, gives {summary['public_rows']:,} to methods that need public rows, and scores "
+        f"{summary['test_rows']:,} others. One answer for all would score {summary['constant'] / unit:.4g}.",
         highlight=False,
     )
 

@@ -94,14 +94,14 @@ def _loaded(name: str, points: list[metadata.EntryPoint]) -> Any:
         raise ValueError(f"the command {name} of {whose} does not load ({_brief(error)}); reinstall {whose}") from None
 
 
-def _command(name: str, found: Any) -> Any:
+def _command(name: str, target: Any) -> Any:
     shelf = typer.Typer(add_completion=False)
-    if isinstance(found, typer.Typer):
-        shelf.add_typer(found, name=name)
-    elif callable(found):
-        shelf.command(name)(found)
+    if isinstance(target, typer.Typer):
+        shelf.add_typer(target, name=name)
+    elif callable(target):
+        shelf.command(name)(target)
     else:
-        raise TypeError(f"{GROUP} wants a typer app or a function, not {type(found).__name__}")
+        raise TypeError(f"{GROUP} wants a typer app or a function, not {type(target).__name__}")
     return typer.main.get_group(shelf).commands[name]
 
 

@@ -87,16 +87,16 @@ def check(
 
     read = read_schema(path)
     wrong = same_names(read, open_source(files, separator=separator)) if files else []
-    found = gaps(read)
+    open_gaps = gaps(read)
     if json_output:
-        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in found]
-        print_json({"schema": str(path), "complete": not (found or wrong), "missing": missing, "files": wrong})
+        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
+        print_json({"schema": str(path), "complete": not (open_gaps or wrong), "missing": missing, "files": wrong})
     else:
-        for line in [*(str(gap) for gap in found), *wrong]:
+        for line in [*(str(gap) for gap in open_gaps), *wrong]:
             typer.echo(line)
-        if not (found or wrong):
+        if not (open_gaps or wrong):
             typer.echo(_summary(read))
-    raise typer.Exit(1 if found or wrong else 0)
+    raise typer.Exit(1 if open_gaps or wrong else 0)
 
 
 def _filled(files: list[str], target: str | None, separator: str | None) -> Schema:
@@ -119,14 +119,14 @@ def _write(path: Path, text: str) -> None:
 def _tell(out: Path, made: Schema, *, json_output: bool) -> None:
     from ..data.schema import gaps
 
-    found = gaps(made)
+    open_gaps = gaps(made)
     if json_output:
-        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in found]
-        print_json({"written": str(out), "columns": len(made.columns), "complete": not found, "missing": missing})
+        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
+        print_json({"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing})
         return
     typer.echo(f"written: {out}, {len(made.columns)} columns")
-    if found:
-        typer.echo(f"still to fill in: {len(found)} entries; edit it, then run: noisewise schema check {out}")
+    if open_gaps:
+        typer.echo(f"still to fill in: {len(open_gaps)} entries; edit it, then run: noisewise schema check {out}")
     else:
         typer.echo(_summary(made))
 

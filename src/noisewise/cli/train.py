@@ -6,16 +6,17 @@ import os
 import warnings as python_warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 from typer.core import TyperCommand
 
+from ..show.progress import bars
 from .main import JsonFlag, app, errors, print_json
 from .spending import spending
 
@@ -35,7 +36,7 @@ LARGE = 20 << 20  # bytes of files, which can be several times that as rows
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What was asked for, apart from the data."""
 
     budget: Budget
@@ -100,48 +101,48 @@ def train(
     from ..data.resolve import resolve
     from ..methods import RECOMMENDED, method_named
 
-    wish = Wish(
+    request = Request(
         Budget(epsilon, delta, adjacency=cast(Any, adjacency)), method or RECOMMENDED, loss, _model(model), max_grad_norm,
         size_is_public, seed,
     )  # fmt: skip
-    method_named(wish.method)
+    method_named(request.method)
     _known_loss(loss)
     runs.vacant(out)
     runs.writable(out)
     if cache is not None and not cache.is_dir():
         raise ValueError(f"--cache is {str(cache)!r}; pass an existing folder")
     _disjoint(data, public or [])
-    found = resolve(
-        data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=wish.budget,
+    resolved = resolve(
+        data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=request.budget,
         regression=_for_numbers(loss), separator=separator, read_labels=not dry_run,
     )  # fmt: skip
-    planned(wish, found).check(public=bool(public))
+    planned(request, resolved).check(public=bool(public))
     if dry_run:
-        _show_plan(wish, found, bounds_epsilon, out, json_output)
+        _show_plan(request, resolved, bounds_epsilon, out, json_output)
         return
-    with python_warnings.catch_warnings(record=True) as heard:
+    with python_warnings.catch_warnings(record=True) as caught:
         python_warnings.simplefilter("always")
-        with spending(out, wish.budget, simulation=seed is not None) as spent:
-            with _Bars() as bars:
-                if found.purchase is not None:
-                    records = found.look(bars.begin("checking the files"))
-                    planned(wish, found).check(public=bool(public), records=records)
-                    found = found.bought(spent.purse, seed=seed, progress=bars.begin("buying bounds"))
+        with spending(out, request.budget, simulation=seed is not None) as spent:
+            with bars(share=True) as report:
+                if resolved.purchase is not None:
+                    records = resolved.look(partial(report, "checking the files"))
+                    planned(request, resolved).check(public=bool(public), records=records)
+                    resolved = resolved.bought(spent.purse, seed=seed, progress=partial(report, "buying bounds"))
                 room = cache or _roomy(out, data)
-                estimator = _fit(wish, found, data, public or [], separator, room, bars, spent.purse)
-            told = [*_assumed(found), *_own(heard)]
+                estimator = _fit(request, resolved, data, public or [], separator, room, report, spent.purse)
+            warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
-                runs.write(estimator.fitted_, draft, warnings=told)
+                runs.write(estimator.fitted_, draft, warnings=warnings)
                 spent.into(draft)
                 _write_report(draft)
-    _show(estimator, out, told, json_output)
+    _show(estimator, out, warnings, json_output)
 
 
-def _assumed(found: Resolved) -> list[str]:
+def _assumed(resolved: Resolved) -> list[str]:
     """What a user may not have noticed to be taken for public."""
     from ..data.resolve import FROM_LABELS
 
-    if found.classes != FROM_LABELS:
+    if resolved.classes != FROM_LABELS:
         return []
     return [
         "the classes were taken from the labels, which takes them for public knowledge; if a label could give somebody "
@@ -149,83 +150,60 @@ def _assumed(found: Resolved) -> list[str]:
     ]
 
 
-def _own(heard: list[python_warnings.WarningMessage]) -> list[str]:
+def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
     """noisewise's own warnings, which are about public facts; those of libraries may be about private values."""
-    own = [warning for warning in heard if warning.category.__module__.startswith("noisewise.")]
+    own = [warning for warning in caught if warning.category.__module__.startswith("noisewise.")]
     return list(dict.fromkeys(str(warning.message) for warning in own))
 
 
 def _fit(
-    wish: Wish, found: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
-    bars: _Bars, purse: Purse,
+    request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
+    report: Callable[..., None], purse: Purse,
 ) -> Estimator:  # fmt: skip
     """The fitted estimator."""
     from ..estimators import Origin
 
-    origin = Origin(found.words, found.classes, found.preparation)
-    estimator = unfitted(wish, found.schema).watch(bars.stepped)
-    reading = bars.begin("reading")
+    origin = Origin(resolved.words, resolved.classes, resolved.preparation)
+    estimator = unfitted(request, resolved.schema).watch(partial(_stepped, report))
+    reading = partial(report, "reading")
     return estimator.fit_files(
         data, public=public or None, separator=separator, cache=cache, reading=reading, origin=origin, purse=purse
     )
 
 
-def planned(wish: Wish, found: Resolved) -> Fit:
+def planned(request: Request, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    fit = unfitted(wish, found.imagined).planned()
-    if found.purchase is None:
+    fit = unfitted(request, resolved.imagined).planned()
+    if resolved.purchase is None:
         return fit
-    before = found.purchase.budget
+    before = resolved.purchase.budget
     return fit.before(before.epsilon, before.delta)
 
 
-def unfitted(wish: Wish, schema: Schema) -> Estimator:
+def unfitted(request: Request, schema: Schema) -> Estimator:
     """The estimator that was asked for: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
     from ..losses import USUAL
 
     assert schema.target is not None
     common: dict[str, Any] = {
-        "method": wish.method, "model": wish.model, "adjacency": wish.budget.adjacency, "schema": schema,
-        "max_grad_norm": wish.max_grad_norm, "size_is_public": wish.size_is_public, "random_state": wish.seed,
+        "method": request.method, "model": request.model, "adjacency": request.budget.adjacency, "schema": schema,
+        "max_grad_norm": request.max_grad_norm, "size_is_public": request.size_is_public, "random_state": request.seed,
     }  # fmt: skip
-    budget = (wish.budget.epsilon, wish.budget.delta)
+    budget = (request.budget.epsilon, request.budget.delta)
     if schema[schema.target].kind == "category":
-        return PrivateClassifier(*budget, loss=wish.loss or "auto", **common)
-    if wish.loss is not None and not _for_numbers(wish.loss):
+        return PrivateClassifier(*budget, loss=request.loss or "auto", **common)
+    if request.loss is not None and not _for_numbers(request.loss):
         raise ValueError(
-            f"--loss is {wish.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
+            f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return PrivateRegressor(*budget, loss=wish.loss or USUAL["regression"], **common)
+    return PrivateRegressor(*budget, loss=request.loss or USUAL["regression"], **common)
 
 
-class _Bars:
-    """Progress on standard error: reading the files, then training with the budget spent. Made of public facts."""
-
-    def __enter__(self) -> _Bars:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-        quiet = not errors.is_terminal
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=errors, transient=True, disable=quiet)
-        self.progress.start()
-        self.task = self.progress.add_task("", total=1.0)
-        self.training = False
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def begin(self, what: str) -> Callable[[float], None]:
-        """Start another pass; the answer takes the share of it that is done."""
-        self.progress.reset(self.task, total=1.0, description=what)
-        return lambda share: self.progress.update(self.task, completed=share)
-
-    def stepped(self, step: int, steps: int | None, spent: float) -> None:
-        if not self.training:
-            self.training = True
-            self.begin("training")
-        done = spent if steps is None else step / steps
-        self.progress.update(self.task, description=f"training, {spent:.0%} of the budget spent", completed=done)
+def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
+    """The bar of the training is made of public facts."""
+    report("training", spent if steps is None else step / steps, news=f"{spent:.0%} of the budget spent")
 
 
 def _say(message: str) -> None:
@@ -238,13 +216,13 @@ def _write_report(draft: Path) -> None:
     write_report(draft, None)
 
 
-def _show(estimator: Estimator, out: Path, heard: list[str], json_output: bool) -> None:
-    for warning in heard:
+def _show(estimator: Estimator, out: Path, warnings: list[str], json_output: bool) -> None:
+    for warning in warnings:
         _say(warning)
     if json_output:
         print_json({
             "run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_,
-            "warnings": heard,
+            "warnings": warnings,
         })  # fmt: skip
         return
     console = Console()
@@ -262,19 +240,21 @@ def _in_short(statement: Statement) -> str:
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first))
 
 
-def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool) -> None:
+def _show_plan(
+    request: Request, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool
+) -> None:
     """What a run would do, from names and declarations alone."""
     from ..data.schema import gaps
     from ..methods import method_named
 
-    estimator, method = unfitted(wish, found.imagined), method_named(wish.method)
-    columns = [{"name": column.name, "kind": column.kind} for column in found.schema.columns]
-    to_buy = [gap.column for gap in gaps(found.schema)]
+    estimator, method = unfitted(request, resolved.imagined), method_named(request.method)
+    columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
+    to_buy = [gap.column for gap in gaps(resolved.schema)]
     document = {
-        "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": found.schema.target,
-        "epsilon": wish.budget.epsilon, "delta": wish.budget.delta, "adjacency": wish.budget.adjacency,
+        "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": resolved.schema.target,
+        "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
-        "assumed": f"{found.words}; the classes, {found.classes}", "out": str(out),
+        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out),
     }  # fmt: skip
     if json_output:
         print_json(document)
@@ -285,8 +265,8 @@ def _show_plan(wish: Wish, found: Resolved, bounds_epsilon: float | None, out: P
     bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
     Console().print(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
-        f"({wish.budget.epsilon:g}, {wish.budget.delta:g}), {wish.budget.adjacency}. Columns: {kinds}. "
-        f"Assumed public: {found.words}; the classes, {found.classes}.{bought} Would write {out}. Nothing was spent; "
+        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}. Columns: {kinds}. "
+        f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys.",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip

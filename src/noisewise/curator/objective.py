@@ -18,13 +18,13 @@ from ..models import Model
 from ..noise import Stream
 from ..records.totals import FloatRows
 from ..records.walks import Perturbed, rows_of
-from .oneshot import ROUNDING, bounds, noised_end, plain_fields
+from .oneshot import ROUNDING, loss_constants, noised_end, plain_fields
 
 
 @dataclass(frozen=True, eq=False)
 class PerturbedObjective:
     """argmin of sum of losses + Lambda/2 ||theta - start||^2 + b.theta with b ~ N(0, s^2), Lambda >= l2 N: one number
-    of :class:`Terms` each, solved to a gradient norm <= gamma, and output noise on top.
+    of :class:`ObjectiveTerms` each, solved to a gradient norm <= gamma, and output noise on top.
 
     *Guarantee*: (epsilon, delta)-DP, epsilon = e_hessian + e_gradient + e_output, delta in halves. Proof: theta fixes
     b = -(sum of gradients + Lambda (theta - start)), so its density is that of b there times det H, H the Hessian.
@@ -60,11 +60,11 @@ class PerturbedObjective:
         chosen = terms(self, facts, size)
         b = stream.noised(torch.zeros(facts.dimension, dtype=torch.float64), chosen.noise_std)
         objective = Perturbed(model, rows_of(records, facts.row_bound), b, chosen.strong_convexity, self.start)
-        exact = objective.minimiser(chosen.gamma, bounds(facts)[1])
+        exact = objective.minimiser(chosen.gamma, loss_constants(facts)[1])
         return noised_end(exact, chosen.output_std, chosen.output_multiplier, stream)
 
 
-class Terms(NamedTuple):
+class ObjectiveTerms(NamedTuple):
     """The numbers of a :class:`PerturbedObjective`, in units of the sum over records."""
 
     e_hessian: float
@@ -84,9 +84,9 @@ FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does
 FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
 
 
-def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
+def terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
     """How a perturbed objective spends its (epsilon, delta), from public facts alone."""
-    L, M = bounds(facts)
+    L, M = loss_constants(facts)
     if facts.outputs != 1:
         raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
     if facts.row_bound * float(objective.start.norm()) > FARTHEST_SCORE:
@@ -102,4 +102,6 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Terms:
     mu = mu_of(e_output, half)
     scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + float(objective.start.norm()))
     gamma = max(PRECISION * noise * mu / 2, FLOOR * scale)
-    return Terms(e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING, 1 / mu)
+    return ObjectiveTerms(
+        e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING, 1 / mu
+    )

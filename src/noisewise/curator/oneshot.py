@@ -73,7 +73,7 @@ class Descent:
 
     def exact(self, model: Model, records: FloatRows, facts: Facts, size: float) -> Tensor:
         """The last iterate. Private: never leaves without noise."""
-        _, M = bounds(facts, self.radius, float(self.start.norm()))
+        _, M = loss_constants(facts, self.radius, float(self.start.norm()))
         cap = 2 * (1 / self.step_size - self.l2) / M
         return descent(self, model, rows_of(records, facts.row_bound), cap, size, facts.budget.adjacency)
 
@@ -160,7 +160,7 @@ def plain_fields(what: object, *names: str) -> None:
         object.__setattr__(what, name, value)
 
 
-def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
+def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
     r = facts.row_bound
     if not facts.linear:
@@ -178,7 +178,7 @@ def bounds(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> t
 
 def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
     """The C of :class:`Descent`; refused when the step is too long for the proof."""
-    L, M = bounds(facts, walk.radius, float(walk.start.norm()))
+    L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
     if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `Descent.exact` is 2 or more
         raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
     shrink = walk.step_size * walk.l2
@@ -213,7 +213,7 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
         raise ValueError("one pass needs adjacency='replace_one'; a record more or less would shift all the others")
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
-    L, M = bounds(facts, walk.radius, float(walk.start.norm()))
+    L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
     eta, l2 = walk.step_size, walk.l2
     contraction = max(1 - eta * l2, eta * (M + l2) - 1)
     if contraction > 1 + 1e-12 or eta * l2 >= 1:

@@ -25,7 +25,7 @@ from torch import Tensor
 from ..events import Adjacency, Gaussian, Mechanism, Sampling
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..records.protocol import Records
+from ..records.protocol import HeldRecords
 from ..records.totals import Drawn, Floats, IntegerTotal
 
 
@@ -155,7 +155,7 @@ class Sum:
     def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
         return [released(totals[0], terms.noise, self.unit(terms), stream)]
 
-    def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
+    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
         return [self.total(records, drawn, terms)]  # type: ignore[attr-defined]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
@@ -194,7 +194,7 @@ def flat(name: str, theta: object) -> None:
     vector(name, theta)
 
 
-def positive(name: str, value: object, least: float, most: float) -> None:
+def between(name: str, value: object, least: float, most: float) -> None:
     if type(value) not in (float, int) or not least <= value <= most:  # type: ignore[operator]
         raise ValueError(f"{name} is not a plain number from {least:g} to {most:g}; pass one that is")
 

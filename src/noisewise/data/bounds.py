@@ -26,9 +26,9 @@ from ..budget import Budget, Meter
 from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
-from .desk import our_words
 from .encode import NOT_ENCODED, numbers_of
 from .files import Share, Source
+from .refusal import our_words
 from .schema import Column, Schema, gaps
 
 Floats = NDArray[np.float64]
@@ -111,8 +111,8 @@ def quantile_bounds(curator: ColumnCurator, columns: int) -> tuple[Floats, Float
     ends = np.array([_outermost(row, clear) for row in counts])
     edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BINS + 1) for first, last in ends])
     counts, std = curator.histograms(edges, noise_multiplier=curator.meter.noise_for(1.0))
-    found = np.array([_quantiles(row, line, std) for row, line in zip(counts, edges, strict=True)])
-    return found[:, 0], found[:, 1]
+    quantiles = np.array([_quantiles(row, line, std) for row, line in zip(counts, edges, strict=True)])
+    return quantiles[:, 0], quantiles[:, 1]
 
 
 def _outermost(counts: Floats, clear: float) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array
 
-from .desk import Refusal, our_words
+from .refusal import Refusal, our_words
 
 Array = NDArray[Any]
 CORRECT = "correct those labels or leave their records out before fit"
@@ -30,7 +30,7 @@ _ANY_SHAPE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rows_of(X: Any) -> Array:
+def private_rows(X: Any) -> Array:
     """Private rows as a matrix of doubles; NaN and infinity stay, they are the curator's matter."""
     if issparse(X):
         raise Refusal("X is a sparse matrix; pass a dense array, X.toarray()")
@@ -56,7 +56,7 @@ def names_of(X: Any) -> Any:
         return None if names is None else pd.DataFrame(columns=pd.Index(list(names), dtype=object, tupleize_cols=False))
 
 
-def labels_of(y: Any, *, numeric: bool) -> Array:
+def private_labels(y: Any, *, numeric: bool) -> Array:
     """Private labels as a vector; missing ones are refused. ``numeric``: as doubles where they are not numbers yet."""
     if y is None:
         raise Refusal("fit requires y to be passed, but the target y is None; pass one label for each row of X")

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .desk import Refusal, our_words
 from .files import is_number, unusable
+from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema, gaps
 from .values import MISSING_WORDS, is_missing_word, key, number_of
 
@@ -249,14 +249,14 @@ def numbers_of(cells: pa.Array, column: Column) -> Floats:
         return _as_floats(trimmed)
     except pa.ArrowException:
         pass  # true and false, and what is no number
-    found = trimmed.dictionary_encode()
-    numbers = [number_of(text) for text in found.dictionary.to_pylist()]
+    coded = trimmed.dictionary_encode()
+    numbers = [number_of(text) for text in coded.dictionary.to_pylist()]
     if None in numbers:
         raise Refusal(
             f"column {column.name!r} holds text where numbers are needed; write numbers as 1.5 and "
             'dates as numbers such as an age in years, or set kind = "category" or "ignore"'
         )
-    return np.array([*numbers, np.nan], dtype=np.float64)[_places(found)]
+    return np.array([*numbers, np.nan], dtype=np.float64)[_places(coded)]
 
 
 def _as_floats(cells: pa.Array) -> Floats:
@@ -266,12 +266,12 @@ def _as_floats(cells: pa.Array) -> Floats:
 
 def _codes(cells: pa.Array, column: Column) -> Codes:
     """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
-    found = cells.dictionary_encode()
+    coded = cells.dictionary_encode()
     declared = {key(value): place for place, value in enumerate(column.categories)}
-    values = found.dictionary
+    values = coded.dictionary
     several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
     codes = [_code(value, declared) for value in several]
-    return np.array([*codes, MISSING], dtype=np.int64)[_places(found)]
+    return np.array([*codes, MISSING], dtype=np.int64)[_places(coded)]
 
 
 def _code(value: Any, declared: dict[str, int]) -> int:
@@ -283,7 +283,7 @@ def _code(value: Any, declared: dict[str, int]) -> int:
     return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN
 
 
-def _places(found: pa.DictionaryArray) -> Codes:
+def _places(coded: pa.DictionaryArray) -> Codes:
     """Where each cell is in the dictionary; the end (-1) for a null."""
-    places: Codes = pc.fill_null(found.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    places: Codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return places

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from .desk import Refusal, our_words
+from .refusal import Refusal, our_words
 from .values import MISSING_WORDS, number_of
 
 Paths = str | Path | Iterable[str | Path]
@@ -93,11 +93,11 @@ class Source:
         before, empty = 0, True
         for file, size in zip(self.files, sizes, strict=True):
 
-            def heard(share: float, start: int = before, size: int = size) -> None:
+            def passed(share: float, start: int = before, size: int = size) -> None:
                 if progress is not None:
                     progress((start + min(share, 1.0) * size) / max(sum(sizes), 1))
 
-            for batch in file.batches(names, heard):
+            for batch in file.batches(names, passed):
                 empty = empty and batch.num_rows == 0
                 yield batch
             before += size
@@ -126,13 +126,13 @@ def find_files(paths: Paths) -> list[Path]:
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     if not several:
         raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")
-    found = [file for path in several for file in _expand(str(path))]
+    files = [file for path in several for file in _expand(str(path))]
     seen: set[Path] = set()
-    for file in found:
+    for file in files:
         if (real := file.resolve()) in seen:
             raise Refusal(f"{file}: is named twice; its records would count twice, name it once")
         seen.add(real)
-    return found
+    return files
 
 
 def unusable(kind: pa.DataType) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .desk import Refusal, our_words
 from .files import Paths, Share, Source, is_number, is_text, open_source, unusable
+from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema
 from .values import is_missing_word, key, looks_like_a_date, number_of
 

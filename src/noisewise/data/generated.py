@@ -54,7 +54,7 @@ def census(rows: int, *, seed: int = 0) -> Dataset:
 
 def digits() -> Dataset:
     """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels: few records, so a private model needs a large budget."""
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # the generated tables need no scikit-learn
 
     X, y = load_digits(return_X_y=True)
     frame = pd.DataFrame(X, columns=[f"pixel_{i}" for i in range(X.shape[1])])

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from .. import _validate
 from .checks import NOT_ROWS
-from .desk import Refusal, our_words
+from .refusal import Refusal, our_words
 
 CHUNK = 2000  # pictures at a time, to keep memory low
 LANES = 64  # entries that a processor handles at once, and more

@@ -10,10 +10,10 @@ from typing import Any
 from ..budget import Budget
 from ..budget.purse import Purse
 from .bounds import Purchase, part_of, purchase, with_bounds
-from .desk import our_words
 from .encode import Encoder
 from .files import Share, Source, open_source
 from .fill import fill_from_public, skeleton
+from .refusal import our_words
 from .schema import Column, Gap, Schema, gaps, read_schema
 
 WAYS_OUT = (
@@ -85,21 +85,21 @@ def resolve(
     if bounds_epsilon is not None:
         part_of(bounds_epsilon, budget)
     source = open_source(data, separator=separator)
-    found = Resolved(source, *_declared(source, target, schema, public, regression, separator))
-    if found.schema.target is None:
+    resolved = Resolved(source, *_declared(source, target, schema, public, regression, separator))
+    if resolved.schema.target is None:
         raise ValueError("the target is missing; name the column to predict with --target, or in the schema")
     if bounds_epsilon is not None:
-        found = _with_kinds(found, data, regression, schema is not None, separator, read_labels)
-    left = gaps(found.schema)
+        resolved = _with_kinds(resolved, data, regression, schema is not None, separator, read_labels)
+    left = gaps(resolved.schema)
     if left and (bounds_epsilon is None or any(gap.what != "bounds" for gap in left)):
-        raise ValueError(_refusal(found.schema, left, bounds_epsilon is not None))
+        raise ValueError(_refusal(resolved.schema, left, bounds_epsilon is not None))
     if bounds_epsilon is None:
-        return found
+        return resolved
     if not left:
         raise ValueError(
             "every bound is declared or public already; leave --bounds-epsilon out, all of epsilon then trains"
         )
-    return replace(found, purchase=purchase(found.schema, epsilon=bounds_epsilon, budget=budget))
+    return replace(resolved, purchase=purchase(resolved.schema, epsilon=bounds_epsilon, budget=budget))
 
 
 def _declared(
@@ -134,24 +134,27 @@ def _numeric_target(schema: Schema) -> Schema:
 
 
 def _with_kinds(
-    found: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None, read_labels: bool
+    resolved: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None, read_labels: bool
 ) -> Resolved:
     """Columns without a kind are numbers; a target without a kind is one too for a regression, else has classes.
 
     ``said``: kinds come from a schema that somebody wrote, not from the types of a file.
     """
-    assert found.schema.target is not None
-    schema, label = _numeric_target(found.schema) if regression else found.schema, found.schema[found.schema.target]
+    assert resolved.schema.target is not None
+    schema, label = (
+        _numeric_target(resolved.schema) if regression else resolved.schema,
+        resolved.schema[resolved.schema.target],
+    )
     for column in schema.columns:
         if column.kind == "" and column.name != label.name and not column.note:
             schema = schema.with_column(Column(column.name, "number"))
     undeclared = label.kind == "" or (label.kind == "number" and label.low is None and not said)
     if (undeclared and not regression) or (label.kind == "category" and not label.categories):
         imagined = Column(label.name, "category", categories=IMAGINED_CLASSES)
-        classes = _seen_classes(label, found.source, data, separator) if read_labels else imagined
+        classes = _seen_classes(label, resolved.source, data, separator) if read_labels else imagined
         schema = schema.with_column(classes)
-        return replace(found, schema=schema, classes=FROM_LABELS)
-    return replace(found, schema=schema)
+        return replace(resolved, schema=schema, classes=FROM_LABELS)
+    return replace(resolved, schema=schema)
 
 
 def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | None) -> Column:

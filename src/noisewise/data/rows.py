@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .desk import Refusal, our_words
 from .encode import Encoder
 from .files import Paths, Share, Source, open_source
 from .preprocess import Scaling
+from .refusal import Refusal, our_words
 
 Singles = NDArray[np.float32]
 CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB

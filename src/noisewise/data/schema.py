@@ -146,19 +146,19 @@ _GAPS = {
 
 def gaps(schema: Schema) -> list[Gap]:
     """What is still missing before a model can be trained; empty when the schema is complete."""
-    found = [Gap("target")] if schema.target is None else []
+    missing = [Gap("target")] if schema.target is None else []
     if not schema.columns:
-        return [*found, Gap("columns")]
+        return [*missing, Gap("columns")]
     if not schema.features:
-        found.append(Gap("features"))
+        missing.append(Gap("features"))
     for column in schema.columns:
         if column.kind == "":
-            found.append(Gap("kind", column.name))
+            missing.append(Gap("kind", column.name))
         elif column.kind == "number" and (column.low is None or column.high is None):
-            found.append(Gap("bounds", column.name))
+            missing.append(Gap("bounds", column.name))
         elif column.kind == "category" and not column.categories:
-            found.append(Gap("categories", column.name))
-    return found
+            missing.append(Gap("categories", column.name))
+    return missing
 
 
 def read_schema(path: str | Path) -> Schema:
@@ -320,7 +320,7 @@ def _value(value: Any) -> str:
 def _text(text: str) -> str:
     """A basic string of TOML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", escaped) + '"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
 
 
 def _bare_or_quoted(name: str) -> str:

@@ -17,9 +17,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from .. import runs
-from ..data.desk import our_words
-from ..data.labels import classes_in, declared_classes
+from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
+from ..data.refusal import our_words
 from ..data.schema import Schema
 from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
 from ..fitting.fitted import Fitted
@@ -119,15 +119,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
 
     def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
-        found = None if y is None else classes_in(y)  # also when they are declared: a continuous y is refused
+        seen = None if y is None else classes_in(y)  # also when they are declared: a continuous y is refused
         if self.classes is not None:
             return declared_classes(self.classes), "declared"
         encoder = prepared.encoder
         if encoder is not None and encoder.schema.target is not None and encoder.classes is not None:
             return encoder.classes, (prepared.origin or Origin()).classes
-        if found is None:
+        if seen is None:
             raise ValueError("the target of the schema is a number; use PrivateRegressor, or pass classes=[...]")
-        return found, "taken from the labels"
+        return seen, "taken from the labels"
 
     def decision_function(self, X: Any) -> Array:
         """Score of each row (positive: ``classes_[1]``), or one column per class for several classes."""

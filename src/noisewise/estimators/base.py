@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..budget import Budget
 from ..budget.purse import Purse
 from ..curator.desk import refuse_observers, unobserved
-from ..data.checks import labels_of, names_of, public_pair, rows_of
-from ..data.desk import our_words
+from ..data.checks import names_of, private_labels, private_rows, public_pair
+from ..data.classes import same_length
 from ..data.encode import Encoder
 from ..data.files import Paths, Share
-from ..data.labels import same_length
 from ..data.preprocess import Scaling, declared_bounds
+from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
 from ..fitting.fit import Fit, Labelled, seed_of
@@ -217,13 +217,13 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
-        rows, labels = self._rows(X, reset=True), labels_of(y, numeric=isinstance(self, RegressorMixin))
+        rows, labels = self._rows(X, reset=True), private_labels(y, numeric=isinstance(self, RegressorMixin))
         same_length(rows, labels)
         return rows, labels
 
     def _rows(self, X: Any, *, reset: bool) -> Array:
         """Rows as a matrix; scikit-learn is shown the names of the columns only, and ``reset`` remembers them."""
-        rows = rows_of(X)
+        rows = private_rows(X)
         names = names_of(X)
         bare = np.empty((0, rows.shape[1])) if names is None else names
         validate_data(self, bare, "no_validation", skip_check_array=True, reset=reset)

@@ -16,10 +16,10 @@ from ..budget import Budget, open_meter
 from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.desk import unobserved
-from ..curator.facts import facts_of
+from ..data.classes import class_weights
 from ..data.encode import Encoder
-from ..data.labels import class_weights
 from ..data.preprocess import Scaling
+from ..facts import facts_of
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
 from ..models import MLP, Linear, Model

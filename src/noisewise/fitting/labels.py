@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.labels import class_codes
+from ..data.classes import class_codes
 from ..data.preprocess import interval
 from ..losses import loss_named
 

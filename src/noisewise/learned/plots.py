@@ -160,7 +160,7 @@ def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label:
 
 def _wide_enough(axes: Any) -> None:
     """Room around what hardly changes, so that small wiggles look small; a logarithmic axis for what changes a lot."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # slow to import
 
     low, high = axes.dataLim.intervaly
     if high <= 5 * low:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -274,8 +275,6 @@ def _loaded(
     data: str, file: str | None, label: str, where: tuple[tuple[str, Any], ...], drop: tuple[str, ...], folder: str
 ) -> tuple[Floats, NDArray[Any]]:
     """All rows of a source in a fixed random order: columns in [-1, 1] (pixels in [0, 1]), labels as said."""
-    import pandas as pd
-
     if data == "digits":
         bundled = digits()
         X, y = bundled.X.to_numpy() / 16.0, bundled.y

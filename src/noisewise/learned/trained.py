@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from .._version import __version__
@@ -162,8 +164,6 @@ def curves_of(out: Path) -> tuple[Path, Path]:
 
 def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
     """Write where training has come; the file appears whole or not at all."""
-    from safetensors.torch import save as to_bytes
-
     tensors, plain = state
     document = {"terms": terms, "plain": plain, "sha256": digest(_weights(tensors))}
     write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(document)}))
@@ -171,8 +171,6 @@ def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, T
 
 def read_checkpoint(path: Path, terms: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Where training had come; a checkpoint of other terms is refused by the name of what differs."""
-    from safetensors import SafetensorError, safe_open
-
     if not path.is_file():
         raise ValueError(f"{path}: no such file, so there is nothing to resume; leave out --resume to start")
     try:

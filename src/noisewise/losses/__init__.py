@@ -41,14 +41,14 @@ def register(loss: Loss) -> Loss:
 
 
 def _fill() -> None:
-    found: list[Loss] = []
+    losses: list[Loss] = []
     for info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{info.name}")
         kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Loss)]
-        found += [
+        losses += [
             kind() for kind in kinds if kind.__module__ == module.__name__ and isinstance(kind.name, str) and kind.name
         ]
-    for loss in sorted(found, key=lambda loss: (loss.kernel is None, loss.kernel, loss.name)):
+    for loss in sorted(losses, key=lambda loss: (loss.kernel is None, loss.kernel, loss.name)):
         register(loss)
 
 

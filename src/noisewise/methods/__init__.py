@@ -24,21 +24,21 @@ GROUP = "noisewise.methods"
 @cache
 def registry() -> dict[str, type[Method]]:
     """Every method by name, found by looking into this folder and at what other packages register."""
-    found: dict[str, type[Method]] = {}
+    kinds: dict[str, type[Method]] = {}
     for module_info in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{module_info.name}")
         for kind in vars(module).values():
             if isinstance(kind, type) and issubclass(kind, Method) and kind.__module__ == module.__name__ and kind.name:
-                found[kind.name] = kind
+                kinds[kind.name] = kind
     for point in entry_points(group=GROUP):
         try:
-            found[point.name] = _of_other_package(point, found)
+            kinds[point.name] = _of_other_package(point, kinds)
         except Exception as error:  # a stranger's mistake should not take the other methods away
             message = (
                 f"the method {point.name!r} of another package is left out: {error}; mend or uninstall the package"
             )
             warnings.warn(message, stacklevel=2)
-    return dict(sorted(found.items()))
+    return dict(sorted(kinds.items()))
 
 
 def _of_other_package(point: EntryPoint, known: dict[str, type[Method]]) -> type[Method]:

@@ -31,7 +31,7 @@ from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Sampling, sampled
 from ..protect import schedules
-from ..protect.optimizers import DebiasedMomentum, Moments
+from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
@@ -47,7 +47,7 @@ class State(NamedTuple):
     theta: Tensor
     noise_multipliers: Floats
     projector: DebiasedMomentum
-    memory: Moments
+    memory: GradientMoments
 
 
 @dataclass(frozen=True)

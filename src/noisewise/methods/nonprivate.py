@@ -63,8 +63,8 @@ def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anc
         return torch.tensor(public.loss(at) + l2 / 2 * float((at - centre).square().sum()))
 
     optimizer.step(closure)
-    found = point.detach()
-    return found if bool(torch.isfinite(found).all()) else theta
+    minimiser = point.detach()
+    return minimiser if bool(torch.isfinite(minimiser).all()) else theta
 
 
 def warm_start(theta: Tensor, public: PublicCurator | None, l2: float = WARM_START_L2) -> Tensor:

@@ -25,7 +25,7 @@ from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Descent, Facts, PublicCurator
-from ..curator.oneshot import bounds
+from ..curator.oneshot import loss_constants
 from ..events import Gaussian
 from ..protect.signal import signal_to_noise
 from .base import Method
@@ -64,7 +64,7 @@ class OutputPerturbation(Method):
         return float(calibrate(facts.budget, steps=1, also=size_noise(facts)))
 
     def terms(self, facts: Facts) -> Terms:
-        bounds(facts, ball(self.radius, facts))  # refuses what the proof does not cover
+        loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan((*size_noise(facts), Gaussian(self.noise_multiplier(facts))))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
@@ -72,7 +72,7 @@ class OutputPerturbation(Method):
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         radius = ball(self.radius, state.facts)
-        _, M = bounds(state.facts, radius)
+        _, M = loss_constants(state.facts, radius)
         length = self.length or default_length(state.facts)
         steps = math.ceil(length * (M + self.l2) / STEP_SHARE)
         walk = Descent(state.theta, steps, length / steps, state.noise_multiplier, self.l2, radius)

@@ -24,7 +24,7 @@ from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
-from ..curator.oneshot import bounds
+from ..curator.oneshot import loss_constants
 from ..events import Gaussian
 from ..protect.signal import signal_to_noise
 from .base import Method
@@ -67,7 +67,7 @@ class Pnsgd(Method):
         if facts.budget.adjacency != "replace_one":
             raise ValueError("adjacency is 'add_remove'; pass 'replace_one': one pass over the records in order has a "
                              "price only when their number is fixed")  # fmt: skip
-        bounds(facts, ball(self.radius, facts))  # refuses what the proof does not cover
+        loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan(Gaussian(self.noise_multiplier(facts)))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
@@ -90,6 +90,6 @@ def balanced_rate(facts: Facts, public_steps: int, l2: float, radius: float) -> 
     n steps learn about eta n and leave noise of variance about eta s^2 d: eta = 1 / (s sqrt(n d)) balances the two, and
     s = L sigma / sqrt(public steps). The factor comes from a coarse sweep on a census-like and a real table.
     """
-    L, M = bounds(facts, radius)
+    L, M = loss_constants(facts, radius)
     size, r = facts.size or 1.0, facts.row_bound
     return min(2.5 * r / L * signal_to_noise(facts) * math.sqrt((public_steps + 1) / size) / size / M, 1 / (M + l2))

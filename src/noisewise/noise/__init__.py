@@ -1,7 +1,7 @@
 """Randomness drawn exactly: rounded Gaussian noise, batches and choices from one secret stream.
 
 This room knows numbers only, nothing of records or of questions about them. What is drawn is a function of secret words
-(:mod:`~noisewise.noise.words`); :class:`Stream` is the one thing that others hold.
+(:mod:`~noisewise.noise.secret_words`); :class:`Stream` is the one thing that others hold.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..kernels import compiled
 from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
-from .words import LARGEST, Words
+from .secret_words import LARGEST, Words
 
 NOBODY = np.empty(0, dtype=np.int64)
 Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple[int, int]]

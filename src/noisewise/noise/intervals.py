@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from mpmath import libmp
 
-from .words import More
+from .secret_words import More
 
 GUARD = 64
 

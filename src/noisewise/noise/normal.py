@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..kernels import compiled
 from .intervals import normal_rounded, until_decided
-from .words import LARGEST, Words
+from .secret_words import LARGEST, Words
 
 SMALLEST_STD, LARGEST_STD = 2.0**-21, 2.0**63
 NOTHING = np.empty(0, dtype=np.int64)

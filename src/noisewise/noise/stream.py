@@ -28,7 +28,7 @@ from torch import Tensor
 
 from . import discrete
 from .normal import Sampler, grid
-from .words import Words
+from .secret_words import Words
 
 POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
 MANTISSA = 0x000FFFFFFFFFFFFF

@@ -21,7 +21,7 @@ class Optimizer(Protocol[S]):
     def __call__(self, answer: Answer, theta: Tensor, state: S) -> tuple[Tensor, S]: ...
 
 
-class Moments(NamedTuple):
+class GradientMoments(NamedTuple):
     """What an optimizer remembers of earlier gradients."""
 
     step: int
@@ -29,8 +29,8 @@ class Moments(NamedTuple):
     second: Tensor
 
 
-def _no_moments(dimension: int) -> Moments:
-    return Moments(0, torch.zeros(dimension), torch.zeros(dimension))
+def _no_moments(dimension: int) -> GradientMoments:
+    return GradientMoments(0, torch.zeros(dimension), torch.zeros(dimension))
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class DebiasedMomentum:
     learning_rate: float
     beta: float = 0.9
 
-    def init(self, dimension: int) -> Moments:
+    def init(self, dimension: int) -> GradientMoments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         step = state.step + 1
         first = torch.lerp(answer.value, state.first, self.beta)
         rate = self.learning_rate / (1 - self.beta**step)
-        return torch.add(theta, first, alpha=-rate), Moments(step, first, state.second)
+        return torch.add(theta, first, alpha=-rate), GradientMoments(step, first, state.second)
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class AdaGrad:
     learning_rate: float
     floor: float = 1e-8
 
-    def init(self, dimension: int) -> Moments:
+    def init(self, dimension: int) -> GradientMoments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         second = torch.addcmul(state.second, answer.value, answer.value)
         moved = torch.addcdiv(theta, answer.value, second.sqrt().add_(self.floor), value=-self.learning_rate)
-        return moved, Moments(state.step + 1, state.first, second)
+        return moved, GradientMoments(state.step + 1, state.first, second)
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,16 @@ class Adam:
     beta_squared: float = 0.999
     floor: float = 1e-8
 
-    def init(self, dimension: int) -> Moments:
+    def init(self, dimension: int) -> GradientMoments:
         return _no_moments(dimension)
 
-    def __call__(self, answer: Answer, theta: Tensor, state: Moments) -> tuple[Tensor, Moments]:
+    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         step = state.step + 1
         first = torch.lerp(answer.value, state.first, self.beta)
         second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
         spread = torch.sqrt(second / (1 - self.beta_squared**step)).add_(self.floor)
         rate = self.learning_rate / (1 - self.beta**step)
-        return torch.addcdiv(theta, first, spread, value=-rate), Moments(step, first, second)
+        return torch.addcdiv(theta, first, spread, value=-rate), GradientMoments(step, first, second)
 
 
 OPTIMIZERS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}

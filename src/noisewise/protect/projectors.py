@@ -7,9 +7,12 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from .._moved import moved
 from ..curator import Answer
 from .optimizers import Optimizer
 from .signal import Signal
+
+__getattr__ = moved(__name__, "noisewise.protect.optimizers")  # what 0.1.0 had here: Sgd, Adam, ...
 
 
 class Projector(Protocol):

@@ -76,7 +76,7 @@ def begin(protector: Protector, thetas: Tensor, signal: Signal) -> Run:
     return Run(signal, thetas, protector.clip.init(*shape), protector.schedule.init(*shape), projector_memory)
 
 
-def question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
+def next_question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
     """The clip norms (R,) and shares of what is left (R,) of the next question."""
     if protector.together is not None:
         clip, share, memory = protector.together(run.signal, run.clip_memory)
@@ -110,7 +110,7 @@ def step(protector: Protector, run: Run, answers: Answers) -> Run:
     if protector.norm_share:
         norm, left = answers.norm(run, protector.norm_share / max(run.signal.horizon - run.signal.step, 1))
         run = run._replace(signal=run.signal._replace(paid_norm=norm, remaining=left))
-    clip, share, asked = question(protector, run)
+    clip, share, asked = next_question(protector, run)
     return answered(protector, asked, *answers.gradient(run, clip, share))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..models import MLP, Model, RowSource
 from .grid import Store, in_memory, lay_out
 from .linear import LinearRecords
+from .perceptron import PerceptronRecords
 
 
 def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
@@ -16,6 +17,4 @@ def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in
     rows = lay_out(X, y, columns=model.features, classes=model.classes, store=store)
     if model.linear:
         return LinearRecords(rows, model.loss, model.outputs)
-    from .perceptron import PerceptronRecords
-
     return PerceptronRecords(rows, cast(MLP, model), store)

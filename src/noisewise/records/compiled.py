@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -31,8 +32,6 @@ MANY, EIGHT = ir.VectorType(SHORT, 16), ir.VectorType(WORD, 8)
 
 
 def _has_avx2() -> bool:
-    import llvmlite.binding as llvm
-
     return bool(llvm.get_host_cpu_features().get("avx2", False))
 
 

@@ -20,7 +20,7 @@ from ..models import MLP
 from . import perceptron_selftest as selftest
 from .grid import CHUNK, Floats, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
-from .perceptron_exact import Piece, add_sum, in_single_precision, norms, pieces
+from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
 from .perceptron_reference import bound_for
 from .totals import Drawn, FloatRows, IntegerTotal
@@ -48,7 +48,7 @@ class PerceptronRecords:
 
     def __init__(self, rows: GridRows, model: MLP, store: Store = in_memory) -> None:
         self._model, self._plain = model, LinearRecords(rows, model.loss, model.outputs)
-        self._rows = in_single_precision(rows, store)
+        self._rows = single_rows(rows, store)
 
     @property
     def arithmetic(self) -> Arithmetic:

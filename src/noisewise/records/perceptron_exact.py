@@ -23,7 +23,7 @@ from ..models import MLP
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
 from .grid import CHUNK, LONGEST, Floats, GridRows, Integers, Store
-from .perceptron_passes import Desk, Views, backward, desk_for, forward, layers_of, one_thread
+from .perceptron_passes import Views, Workspace, backward, forward, layers_of, one_thread, workspace_for
 from .perceptron_reference import SMALL
 
 BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
@@ -41,9 +41,9 @@ class PerceptronRows:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk on the desk after its pass: so many records, their squared lengths, and who is alive."""
+    """A chunk on the workspace after its pass: so many records, their squared lengths, and who is alive."""
 
-    desk: Desk
+    workspace: Workspace
     views: Views
     start: int
     count: int
@@ -51,7 +51,7 @@ class Piece:
     alive: NDArray[np.bool_]
 
 
-def in_single_precision(rows: GridRows, store: Store) -> PerceptronRows:
+def single_rows(rows: GridRows, store: Store) -> PerceptronRows:
     """Rows of the grid as numbers; one that is longer than 2^40 after rounding becomes zeros."""
     X, squares, alive = store(len(rows), rows.columns, np.float32), np.zeros(len(rows)), rows.alive.copy()
     for start in range(0, len(rows), CHUNK):
@@ -76,26 +76,26 @@ def pieces(
     exactly: bool,
     backwards: bool,
 ) -> Iterator[Piece]:
-    """Chunks of the records, each on this thread's desk after its pass; the next one takes its place."""
-    desk, X, y = desk_for(model, tallest), rows.X, rows.y
+    """Chunks of the records, each on this thread's workspace after its pass; the next one takes its place."""
+    workspace, X, y = workspace_for(model, tallest), rows.X, rows.y
     count = len(y) if chosen is None else len(chosen)
     with one_thread():
         layers = layers_of(model, theta)
         for start in starts:
             size = min(tallest, count - start)
-            views = desk.views(selftest.height_for_rows(model, size, tallest, exactly))
+            views = workspace.views(selftest.height_for_rows(model, size, tallest, exactly))
             if chosen is None:
                 here: Any = slice(start, start + size)
-                desk.rows[:size], desk.marks[:size] = X[here], y[here]
+                workspace.rows[:size], workspace.marks[:size] = X[here], y[here]
             else:
                 here = chosen[start : start + size]
-                np.take(X, here, 0, desk.rows[:size], "clip")  # places are known to exist; "raise" would copy
-                np.take(y, here, 0, desk.marks[:size], "clip")
-            desk.rows[size : views.height], desk.marks[size : views.height] = 0, 0
+                np.take(X, here, 0, workspace.rows[:size], "clip")  # places are known to exist; "raise" would copy
+                np.take(y, here, 0, workspace.marks[:size], "clip")
+            workspace.rows[size : views.height], workspace.marks[size : views.height] = 0, 0
             forward(model, layers, views, exactly=exactly)
             if backwards:
                 backward(model, layers, views, exactly=exactly)
-            yield Piece(desk, views, start, size, rows.squares[here], rows.alive[here])
+            yield Piece(workspace, views, start, size, rows.squares[here], rows.alive[here])
 
 
 def _squared_lengths(rows: NDArray[np.float32]) -> Floats:
@@ -122,10 +122,10 @@ def norms(piece: Piece) -> Floats:
 
 def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bool) -> None:
     """Adds the piece's clipped gradients to ``total``, or writes them there."""
-    desk, views, count = piece.desk, piece.views, piece.count
+    workspace, views, count = piece.workspace, piece.views, piece.count
     kernels = _kernels()
     biases, blocks = _in_whole(kernels, piece, clip, bound)
-    single = selftest.usual_precision() and selftest.whole_products_hold(desk.model.sizes, desk.tallest)
+    single = selftest.usual_precision() and selftest.whole_products_hold(workspace.model.sizes, workspace.tallest)
     at = bias_at = 0
     for a, b, begins in zip(views.inputs, views.slopes, blocks, strict=True):
         out, into = b.shape[1], a.shape[1]
@@ -135,7 +135,7 @@ def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bo
             in_double = b.numpy()[:count].astype(np.float64).T @ a.numpy()[:count].astype(np.float64)
             _put(None, in_double.reshape(-1), weights, fresh)
         else:
-            product = desk.product[: out * into]
+            product = workspace.product[: out * into]
             for start, end in pairwise(edges):
                 torch.mm(b[start:end].T, a[start:end], out=product.view(out, into))
                 _put(kernels, product.numpy(), weights, fresh and start == 0)
@@ -154,7 +154,7 @@ def _put(kernels: Any, products: NDArray[Any], into: Integers, fresh: bool) -> N
 
 def _in_whole(kernels: Any, piece: Piece, clip: float, bound: int) -> tuple[Integers, Integers]:
     """Puts whole inputs and output gradients in place of the real ones; biases' sums, beginnings of blocks."""
-    desk, count, sizes = piece.desk, piece.count, piece.desk.model.sizes
+    workspace, count, sizes = piece.workspace, piece.count, piece.workspace.model.sizes
     if kernels is None:
         a, b = ([part.numpy()[:count] for part in parts] for parts in (piece.views.inputs, piece.views.slopes))
         whole_a, whole_b, biases, _, blocks = reference.whole_parts(a, b, piece.squares, piece.alive, clip, bound)
@@ -163,7 +163,7 @@ def _in_whole(kernels: Any, piece: Piece, clip: float, bound: int) -> tuple[Inte
         return biases, blocks
     biases, norms = np.zeros(sum(sizes[1:]), np.int64), np.empty(count)
     blocks = np.zeros((len(sizes) - 1, count), np.int64)
-    kernels.whole_parts(count, *desk.arrays, piece.squares, piece.alive, clip, bound, biases, norms, blocks)
+    kernels.whole_parts(count, *workspace.arrays, piece.squares, piece.alive, clip, bound, biases, norms, blocks)
     return biases, blocks
 
 

@@ -57,7 +57,7 @@ class Views:
     labels: Tensor
 
 
-class Desk:
+class Workspace:
     """Memory for passes over chunks of at most ``tallest`` rows, used again and again by one thread."""
 
     def __init__(self, model: MLP, tallest: int) -> None:
@@ -106,12 +106,12 @@ def _matrices(flat: list[Tensor], widths: tuple[int, ...], rows: int) -> list[Te
 _local = threading.local()
 
 
-def desk_for(model: MLP, tallest: int) -> Desk:
-    """This thread's desk; the last one is kept."""
-    desk: Desk | None = getattr(_local, "desk", None)
-    if desk is None or desk.tallest != tallest or not (desk.model is model or desk.model == model):
-        desk = _local.desk = Desk(model, tallest)
-    return desk
+def workspace_for(model: MLP, tallest: int) -> Workspace:
+    """This thread's workspace; the last one is kept."""
+    workspace: Workspace | None = getattr(_local, "workspace", None)
+    if workspace is None or workspace.tallest != tallest or not (workspace.model is model or workspace.model == model):
+        workspace = _local.workspace = Workspace(model, tallest)
+    return workspace
 
 
 @contextmanager

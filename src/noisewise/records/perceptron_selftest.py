@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..models import MLP
-from .perceptron_passes import STEP, Desk, TwoWay, backward, forward, layers_of, one_thread, up_to
+from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, layers_of, one_thread, up_to
 from .perceptron_reference import MOST
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
@@ -59,18 +59,18 @@ def height_for_rows(model: MLP, count: int, tallest: int, exactly: bool) -> int:
 def steady(model: MLP, tallest: int, height: int, exactly: bool) -> bool:
     """Whether made-up rows have the same bits in ``height`` rows, at every place and in any company, as in ``tallest``."""
     with one_thread():
-        desk = Desk(model, tallest)
+        workspace = Workspace(model, tallest)
         rows, labels, theta = _made_up(model, tallest)
         layers = layers_of(model, theta)
-        right = _bits(desk, layers, rows, labels, exactly)
+        right = _bits(workspace, layers, rows, labels, exactly)
         for shift, company, begin in TRIALS:
             order = torch.arange(tallest).roll(shift) if shift >= 0 else torch.arange(tallest).flip(0)
             order = order[:height]
             placed, judged = rows[order], torch.ones(height, dtype=torch.bool)
             if company is not None:
                 placed[begin::2], judged[begin::2] = company, False
-            found = _bits(desk, layers, placed, labels[order], exactly)
-            if not all(torch.equal(a[judged], b[order[judged]]) for a, b in zip(found, right, strict=True)):
+            moved = _bits(workspace, layers, placed, labels[order], exactly)
+            if not all(torch.equal(a[judged], b[order[judged]]) for a, b in zip(moved, right, strict=True)):
                 return False
     return True
 
@@ -85,14 +85,14 @@ def _made_up(model: MLP, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return rows, 2.0 * torch.randint(2, (count,), generator=generator) - 1, theta
 
 
-def _bits(desk: Desk, layers: list[TwoWay], rows: Tensor, labels: Tensor, exactly: bool) -> list[Tensor]:
+def _bits(workspace: Workspace, layers: list[TwoWay], rows: Tensor, labels: Tensor, exactly: bool) -> list[Tensor]:
     """All that a pass computes, as integers, and the losses."""
-    views = desk.views(len(rows))
+    views = workspace.views(len(rows))
     views.inputs[0].copy_(rows)
     views.labels[: len(rows)] = labels
-    forward(desk.model, layers, views, exactly=exactly)
-    losses = desk.model.loss.value(views.padded_scores, views.labels)[: len(rows)]
-    backward(desk.model, layers, views, exactly=exactly)
+    forward(workspace.model, layers, views, exactly=exactly)
+    losses = workspace.model.loss.value(views.padded_scores, views.labels)[: len(rows)]
+    backward(workspace.model, layers, views, exactly=exactly)
     return [part.clone().view(torch.int32) for part in (*views.inputs[1:], views.scores, losses, *views.slopes)]
 
 

@@ -13,7 +13,7 @@ from .totals import Drawn, Floats, IntegerTotal
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
 
 
-class Records(Protocol):
+class HeldRecords(Protocol):
     """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them."""
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .linear import FINE, LABEL
-from .protocol import Records
+from .protocol import HeldRecords
 from .totals import Drawn, Floats, Integers
 
 
-def row_sum(records: Records, drawn: Drawn) -> Integers:
+def row_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of x, in units of 1/ROW."""
     total = np.zeros(records.columns, np.int64)
     for rows, _, _ in records.unit_rows(drawn):
@@ -17,7 +17,7 @@ def row_sum(records: Records, drawn: Drawn) -> Integers:
     return total
 
 
-def squared_lengths(records: Records, drawn: Drawn) -> Integers:
+def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of ||x||^2, in units of 1/ROW^2."""
     total = np.zeros(1, np.int64)
     for rows, _, _ in records.unit_rows(drawn):
@@ -25,7 +25,7 @@ def squared_lengths(records: Records, drawn: Drawn) -> Integers:
     return total
 
 
-def second_moment(records: Records, drawn: Drawn) -> Integers:
+def second_moment_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of x x^T, in units of 1/ROW^2: a chunk's products are integers below 2^53 in all."""
     total = np.zeros((records.columns, records.columns), np.int64)
     for rows, _, _ in records.unit_rows(drawn):
@@ -33,7 +33,7 @@ def second_moment(records: Records, drawn: Drawn) -> Integers:
     return total
 
 
-def cross_moment(records: Records, drawn: Drawn, bound: float) -> Integers:
+def cross_moment_sum(records: HeldRecords, drawn: Drawn, bound: float) -> Integers:
     """Sum of x y, y within [-bound, bound], in units of bound/(ROW LABEL)."""
     total = np.zeros(records.columns, np.int64)
     for rows, labels, _ in records.unit_rows(drawn):
@@ -42,7 +42,7 @@ def cross_moment(records: Records, drawn: Drawn, bound: float) -> Integers:
     return total
 
 
-def right_less_wrong(records: Records, drawn: Drawn, theta: Floats) -> Integers:
+def right_less_wrong(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of 1 for a right answer and -1 for a wrong one; what is not finite is wrong."""
     count = 0
     for scores, labels, alive in records.scored(drawn, theta):
@@ -52,7 +52,7 @@ def right_less_wrong(records: Records, drawn: Drawn, theta: Floats) -> Integers:
     return np.array([count])
 
 
-def squared_errors(records: Records, drawn: Drawn, theta: Floats) -> Integers:
+def squared_errors(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of (clamp(score) - clamp(y))^2 / 4 - 1/2, both clamped to [-1, 1], in units of 1/(2 FINE); not finite: 1/2."""
     total = 0
     for scores, labels, alive in records.scored(drawn, theta):

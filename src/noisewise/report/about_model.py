@@ -13,8 +13,8 @@ from typing import Any
 from ..statement import text as statement_text
 from . import words
 from .charts import Interval, interval_chart
-from .folder import RunFolder
 from .markup import Markup, aside, charts, figure, join, name_of, section, table, tag
+from .run_folder import RunFolder
 from .words import at_most, number, percent
 
 SHOWN = 20  # coefficients in the chart
@@ -26,16 +26,16 @@ def coefficients(folder: RunFolder) -> Markup | None:
     rows = [row for row in folder.run["coefficients"] or [] if math.isfinite(row["value"])]
     if not rows:
         return None
-    told = all(_error(row) for row in rows)
-    rows.sort(key=lambda row: -abs(row["value"]) / (_error(row) if told else 1.0))
+    known = all(_error(row) for row in rows)
+    rows.sort(key=lambda row: -abs(row["value"]) / (_error(row) if known else 1.0))
     best = rows[:SHOWN]
     shown = [
-        Interval(_coefficient(row), row["value"], _range(row), told=_plus_minus(row), faint=_spans_zero(row))
+        Interval(_coefficient(row), row["value"], _range(row), text=_plus_minus(row), faint=_spans_zero(row))
         for row in best
     ]
     unclear = sum(_spans_zero(row) for row in rows)
-    description = "; ".join(f"{one.name}: {one.told}{' (spans zero)' if one.faint else ''}" for one in shown)
-    what = "the clearest first" if told else "the largest first"
+    description = "; ".join(f"{one.name}: {one.text}{' (spans zero)' if one.faint else ''}" for one in shown)
+    what = "the clearest first" if known else "the largest first"
     chart = interval_chart(
         "coefficients", shown, title=f"Coefficients, {what}", description=description,
         x_label="coefficient of the scaled feature", zero=True,
@@ -163,11 +163,11 @@ def _total_text(folder: RunFolder) -> Markup:
 
 def comparison(folder: RunFolder) -> Markup | None:
     """Other methods at the same budget, simulated on public data."""
-    found = folder.comparison
-    if found is None:
+    document = folder.comparison
+    if document is None:
         return None
-    metric, lower = found["metric"], any(word in found["metric"].lower() for word in ("error", "loss"))
-    done = [row for row in found["rows"] if row["mean"] is not None and math.isfinite(row["mean"])]
+    metric, lower = document["metric"], any(word in document["metric"].lower() for word in ("error", "loss"))
+    done = [row for row in document["rows"] if row["mean"] is not None and math.isfinite(row["mean"])]
     done.sort(key=lambda row: row["mean"] if lower else -row["mean"])
     own = folder.statement["method"]["name"]
     shown = [
@@ -177,18 +177,18 @@ def comparison(folder: RunFolder) -> Markup | None:
             + (", with public rows" if row["public"] else ""),
             row["mean"],
             _range({"value": row["mean"], "standard_error": row["standard_error"]}),
-            told=measure(metric, row["mean"]),
+            text=measure(metric, row["mean"]),
             faint=row.get("private", row["method"] != "nonprivate") is False,
         )
         for row in done
     ]
-    description = "; ".join(f"{one.name}: {one.told}" for one in shown)
+    description = "; ".join(f"{one.name}: {one.text}" for one in shown)
     chart = interval_chart(
         "comparison", shown, title=f"{metric} of each method", description=description,
         x_label=f"{metric} ({'lower' if lower else 'higher'} is better)", show=lambda value: measure(metric, value),
     )  # fmt: skip
-    size = "" if found["size"] is None else f", {number(found['size'])} private records"
-    refused = [row for row in found["rows"] if row["refused"]]
+    size = "" if document["size"] is None else f", {number(document['size'])} private records"
+    refused = [row for row in document["rows"] if row["refused"]]
     return section(
         "Compared with other methods",
         charts(
@@ -196,9 +196,9 @@ def comparison(folder: RunFolder) -> Markup | None:
                 f"{metric[:1].upper()}{metric[1:]}, best first", chart, "Bars are 95 % ranges of the mean over runs."
             ),
             aside(
-                f"Simulated on public data, {number(found['repeats'])} runs of each method at epsilon "
-                f"{number(found['epsilon'])}, delta {number(found['delta'])}, {found['adjacency']}{size}.",
-                found["note"] if isinstance(found.get("note"), str) else "No private record was used for it.",
+                f"Simulated on public data, {number(document['repeats'])} runs of each method at epsilon "
+                f"{number(document['epsilon'])}, delta {number(document['delta'])}, {document['adjacency']}{size}.",
+                document["note"] if isinstance(document.get("note"), str) else "No private record was used for it.",
                 table(("did not run", "because"), [(name_of(row["method"]), row["refused"]) for row in refused])
                 if refused
                 else None,

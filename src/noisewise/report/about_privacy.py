@@ -12,8 +12,8 @@ from typing import Any
 from ..arithmetic import sentence
 from . import words
 from .charts import Series, finite, line_chart
-from .folder import RunFolder
 from .markup import Markup, aside, charts, figure, join, section, table, tag
+from .run_folder import RunFolder
 from .words import at_most, number, percent
 
 OWN_COORDINATES = ("public_subspace", "adaptive_clip")  # noise that is not the same on every parameter
@@ -99,19 +99,19 @@ def _trade_off(folder: RunFolder, epsilon: float, delta: float) -> Markup | None
     grid = sorted({*(i / 100 for i in range(101)), *(i / 2000 for i in range(20)), *corners})
     bound = Series("limit of (epsilon, delta)", [(x, words.hits(x, epsilon, delta)) for x in grid], "line", 2)
     lines = [Series("blind guessing", [(0.0, 0.0), (1.0, 1.0)], "dashed", 3), bound]
-    told = f"With 10 % of wrong suspicions, at most {at_most(words.hits(0.1, epsilon, delta))} of the right ones."
+    text = f"With 10 % of wrong suspicions, at most {at_most(words.hits(0.1, epsilon, delta))} of the right ones."
     caption = (
         "The most that anyone can suspect rightly (true positives) at each rate of wrong suspicions (false positives)."
     )
     if mu is not None:
         lines.append(Series("limit of this run's noise", [(x, words.gaussian_hits(x, mu)) for x in grid], "line", 1))
-        told += f" The noise of this run allows at most {at_most(words.gaussian_hits(0.1, mu))}."
+        text += f" The noise of this run allows at most {at_most(words.gaussian_hits(0.1, mu))}."
         caption += (
             f" Every answer was priced in Gaussian DP (mu = {number(mu, 3)}), which proves more than epsilon and delta "
             f"say: a coin flip is guessed right at most {at_most(words.gaussian_guess(mu))} of the time."
         )
     chart = line_chart(
-        "trade-off", lines, title="Limits for any attacker", description=told, x_label="wrongly suspected",
+        "trade-off", lines, title="Limits for any attacker", description=text, x_label="wrongly suspected",
         y_label="rightly suspected, at most",
         x_limits=(0.0, 1.0), y_limits=(0.0, 1.0), show=percent, show_x=percent,
     )  # fmt: skip
@@ -126,11 +126,11 @@ def spent(folder: RunFolder) -> Markup | None:
     plan = (folder.statement["meter"] or {}).get("meter") == "plan"
     points = [(0.0, 0.0), *((float(i), row["spent"]) for i, row in enumerate(rows, 1))]
     half = next((i for i, share in points if share >= 0.5), None)
-    told = f"{len(rows):,} questions; {_share(points[1][1])} of the budget was spent after the first"
-    told += f", half of it after {int(half):,}" if half is not None else ""
-    told += f", {_share(points[-1][1])} at the end."
+    text = f"{len(rows):,} questions; {_share(points[1][1])} of the budget was spent after the first"
+    text += f", half of it after {int(half):,}" if half is not None else ""
+    text += f", {_share(points[-1][1])} at the end."
     chart = line_chart(
-        "budget", [Series("spent", points, "area")], title="Budget spent over questions", description=told,
+        "budget", [Series("spent", points, "area")], title="Budget spent over questions", description=text,
         x_label="questions answered", y_label="share of the budget spent", x_limits=(0.0, float(len(rows))),
         y_limits=(0.0, 1.0), show=percent,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def spent(folder: RunFolder) -> Markup | None:
             "p",
             "Every question about the records was paid for before it was answered. The promise is the whole budget.",
         ),
-        charts(figure("Budget spent", chart, f"{told} {how}"), _asked(rows)),
+        charts(figure("Budget spent", chart, f"{text} {how}"), _asked(rows)),
     )
 
 
@@ -167,7 +167,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> Markup:
         before = row["spent"]
     lines = [
         (
-            join(words.question(name), tag("div", _protected(event, count), class_="soft small")),
+            join(words.question_text(name), tag("div", _protected(event, count), class_="soft small")),
             f"{count:,}",
             percent(share),
         )
@@ -178,10 +178,10 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _protected(event: Mapping[str, Any], count: int) -> str:
     try:
-        told = words.mechanism(event)
+        text = words.mechanism(event)
     except (KeyError, TypeError, AttributeError):
         return ""
-    return told if count == 1 else f"first: {told}"
+    return text if count == 1 else f"first: {text}"
 
 
 def noise_and_clip(folder: RunFolder) -> Markup | None:
@@ -204,17 +204,17 @@ def _over_steps(key: str, title: str, points: list[Any], y_label: str, what: str
     values = [y for _, y in points]
     low, high, first, last = min(values), max(values), values[0], values[-1]
     if high - low <= 1e-6 * abs(high):
-        told = f"{number(first)} at each of {len(values):,} steps: {y_label} {what}."
+        text = f"{number(first)} at each of {len(values):,} steps: {y_label} {what}."
     else:
-        told = (
+        text = (
             f"{y_label} {what}: {number(first)} at the first of {len(values):,} steps, {number(last)} at the last, "
             f"between {number(low)} and {number(high)}."
         )
     chart = line_chart(
-        key, [Series(y_label, points)], title=title, description=told, x_label="step", y_label=y_label,
+        key, [Series(y_label, points)], title=title, description=text, x_label="step", y_label=y_label,
         log=low > 0 and high > 30 * low,
     )  # fmt: skip
-    return figure(title, chart, told[0].upper() + told[1:])
+    return figure(title, chart, text[0].upper() + text[1:])
 
 
 def gradient_norm(folder: RunFolder) -> Markup | None:
@@ -226,13 +226,13 @@ def gradient_norm(folder: RunFolder) -> Markup | None:
     root = math.sqrt(max(folder.run["model"]["parameters"], 1))
     known = folder.statement["method"]["name"] not in OWN_COORDINATES
     level = finite((i, row["noise_std"] * root) for i, row in enumerate(rows, 1)) if known else []
-    told = f"{number(norm[0][1])} at the first of {len(norm):,} steps, {number(norm[-1][1])} at the last."
+    text = f"{number(norm[0][1])} at the first of {len(norm):,} steps, {number(norm[-1][1])} at the last."
     advice = "The gradients that were released are noised; this is how long they were."
     levels = dict(level)
     ratios = [y / levels[x] for x, y in norm if levels.get(x)]
     if ratios:
         tail = ratios[-max(1, len(ratios) // 4) :]
-        told += (
+        text += (
             f" Against pure noise: {number(ratios[0], 3)} times its level at the first step, "
             f"{number(math.fsum(tail) / len(tail), 3)} times over the last quarter of the steps."
         )
@@ -243,7 +243,7 @@ def gradient_norm(folder: RunFolder) -> Markup | None:
     lines = [Series("noised gradient", norm), Series("pure noise", level, "dashed", 2)]
     lengths = [y for _, y in norm]
     chart = line_chart(
-        "norm", lines, title="Norm of the noised gradient", description=told, x_label="step", y_label="norm",
+        "norm", lines, title="Norm of the noised gradient", description=text, x_label="step", y_label="norm",
         log=min(lengths) > 0 and max(lengths) > 10 * min(lengths),
     )  # fmt: skip
-    return section("The noised gradient", charts(figure("Norm of the noised gradient", chart, told), aside(advice)))
+    return section("The noised gradient", charts(figure("Norm of the noised gradient", chart, text), aside(advice)))

@@ -40,7 +40,7 @@ class Interval:
     name: str
     value: float
     ends: tuple[float, float] | None = None
-    told: str = ""
+    text: str = ""
     faint: bool = False
 
 
@@ -194,16 +194,16 @@ def interval_chart(
 
 
 def _interval_row(row: Interval, x: Axis, top: float) -> Markup:
-    letters = int((WIDTH - 30 - LETTER * len(row.told)) / LETTER)
+    letters = int((WIDTH - 30 - LETTER * len(row.text)) / LETTER)
     at = _n(top + 23)
     bar = None
     if row.ends is not None and all(map(_drawable, row.ends)):
         bar = tag("line", x1=_n(x(row.ends[0])), x2=_n(x(row.ends[1])), y1=at, y2=at, class_="bar")
     return tag(
         "g",
-        tag("title", f"{row.name}: {row.told}"),
+        tag("title", f"{row.name}: {row.text}"),
         tag("text", words.shorten(row.name, letters), x=8, y=_n(top + 12), class_="name"),
-        tag("text", row.told, x=WIDTH - 8, y=_n(top + 12), class_="told end"),
+        tag("text", row.text, x=WIDTH - 8, y=_n(top + 12), class_="told end"),
         bar,
         tag("circle", cx=_n(x(row.value)), cy=at, r=4.5, class_="dot"),
         class_="row faint" if row.faint else "row",

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..atomic import write_atomically
 from . import about_model, about_privacy, words
-from .folder import RunFolder, read_run
 from .markup import Markup, join, name_of, tag
+from .run_folder import RunFolder, read_run
 from .words import at_most, number
 
 # Even if something slipped through the escaping, a browser would neither run nor fetch it.
@@ -67,24 +67,26 @@ def refresh(run: Path) -> None:
 
 def _banners(folder: RunFolder) -> list[Markup]:
     """What must not be overlooked."""
-    found: list[tuple[str, str]] = []
+    banners: list[tuple[str, str]] = []
     if folder.promise is None:
-        found.append(
+        banners.append(
             (
                 "NOT PRIVATE: trained without privacy",
                 "This model may reveal the records it was trained on. Do not release it.",
             )
         )
     elif folder.simulation:
-        found.append(
+        banners.append(
             (
                 "NOT PRIVATE: a seeded simulation",
                 "Its noise can be drawn again by anyone who knows the seed. Do not release this model. What is said below "
                 "holds for a run without a seed.",
             )
         )
-    found += [("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if about_model.refutes(row)]
-    return [tag("div", tag("strong", loud), tag("p", why), class_="banner", role="alert") for loud, why in found]
+    banners += [
+        ("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if about_model.refutes(row)
+    ]
+    return [tag("div", tag("strong", loud), tag("p", why), class_="banner", role="alert") for loud, why in banners]
 
 
 def _header(folder: RunFolder) -> Markup:

@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy.special import expit, ndtr, ndtri
 
+from ..accounting.gdp import mu_of
 from ..runs.agreement import registered
 from ..statement import shown
 from .markup import clean
@@ -174,8 +175,6 @@ def gaussian_hits(false_alarms: float, mu: float) -> float:
 
 def gaussian_mu(statement: Mapping[str, Any]) -> float | None:
     """The mu for which the whole run is mu-GDP, when it was priced that way and nothing else was bought."""
-    from ..accounting.gdp import mu_of
-
     meter, promise = statement["meter"], statement["promise"]
     if promise is None or meter is None or statement["preparation"] is not None:
         return None
@@ -192,7 +191,7 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
     return any(leaf["kind"] == "ApproximateDP" and leaf["delta"] > 0 for leaf in leaves)
 
 
-def question(name: str) -> str:
+def question_text(name: str) -> str:
     """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
     return QUESTIONS.get(name) or str(getattr(registered(name), "words", name))
 
@@ -209,8 +208,8 @@ def mechanism(event: Mapping[str, Any]) -> str:
         return f"{mechanism(event['event'])}, on {batches} batches of {percent(event['rate'])} of the records"
     if kind == "Gaussian":
         return f"Gaussian noise, {number(event['noise_multiplier'])} times the clip norm"
-    told = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
-    return f"{KINDS.get(str(kind), str(kind))} ({told})"
+    fields = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
+    return f"{KINDS.get(str(kind), str(kind))} ({fields})"
 
 
 def when(stamp: Any) -> str:

@@ -140,8 +140,8 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     check_shape(used, SETTINGS, "run.json: settings")
     seeded = any(place.get(name) is not None for place in (run, settings) for name in SEEDS)
     if seeded != statement["simulation"]:
-        told = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
-        raise _Contradiction(f"statement.json states {told}")
+        difference = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
+        raise _Contradiction(f"statement.json states {difference}")
     public = used["size_is_public"] or used["adjacency"] == "replace_one"
     clip = used["max_grad_norm"]
     pairs = {
@@ -154,8 +154,8 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
         "size of the data": ("public" if public else "bought", statement["size"]),
         "max_grad_norm": (clip, clip if clip is None else method["settings"].get("max_grad_norm")),
     }
-    for name, (told, stated) in pairs.items():
-        if not _same(told, stated):
+    for name, (asked, stated) in pairs.items():
+        if not _same(asked, stated):
             raise _Contradiction(f"run.json and statement.json differ in the {name}")
 
 

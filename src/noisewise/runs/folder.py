@@ -103,7 +103,7 @@ def _alone(place: Path) -> Iterator[None]:
     if os.name != "posix" or not place.is_dir():
         yield
         return
-    import fcntl
+    import fcntl  # not on every system, and needed only here
 
     handle = os.open(place, os.O_RDONLY)
     try:

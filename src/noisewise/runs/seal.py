@@ -56,9 +56,9 @@ def parsed(content: bytes) -> Any:
     """A JSON document; a field written twice would be read one way by people and another way by the parser."""
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) < len(pairs):
+        if len(document := dict(pairs)) < len(pairs):
             raise DuplicateField("a field is written twice")
-        return found
+        return document
 
     return json.loads(content.decode("utf-8-sig"), object_pairs_hook=no_repeats)
 
@@ -87,10 +87,10 @@ def reseal(folder: str | Path) -> None:
 
 def formatted(place: Path, contents: Mapping[str, bytes], name: str, form: str) -> dict[str, Any]:
     """A JSON object of a format that this version reads."""
-    found = json_of(place, contents, name)
-    if not isinstance(found, dict) or found.get("format") != form:
+    document = json_of(place, contents, name)
+    if not isinstance(document, dict) or document.get("format") != form:
         raise ValueError(f"{place}: {name} is not of the format {form}, which this version reads")
-    return found
+    return document
 
 
 def _digest(content: bytes) -> str:

@@ -22,16 +22,16 @@ STYLES: list[tuple[str, Any, str]] = [
 
 def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid: bool = True, **options: Any) -> Any:
     """A figure and its axes: one, or an array of them."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # slow to import, and most commands draw nothing
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)
     for one in figure.axes:
-        bare(one, grid=grid)
+        _unframe(one, grid=grid)
     return figure, axes
 
 
-def bare(axes: Any, *, grid: bool = True) -> None:
+def _unframe(axes: Any, *, grid: bool = True) -> None:
     """No frame where there is no axis, and a pale grid behind everything."""
     axes.spines[["top", "right"]].set_visible(False)
     if grid:

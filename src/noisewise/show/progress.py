@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -19,9 +20,9 @@ def bars(*, share: bool = False, transient: bool = True) -> Iterator[Callable[..
     """
     amount = TextColumn("{task.percentage:>3.0f} %") if share else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TextColumn("{task.fields[news]}"))
-    with Progress(
-        *columns, TimeRemainingColumn(), console=errors, disable=not errors.is_terminal, transient=transient
-    ) as progress:
+    # slow steps: what was measured up to ten minutes ago still says how much time is left
+    shown = partial(Progress, transient=transient, disable=not errors.is_terminal, speed_estimate_period=600)
+    with shown(*columns, TimeRemainingColumn(), console=errors) as progress:
         named: dict[str, TaskID] = {}
 
         def report(what: str, done: float, total: float | None = 1.0 if share else None, news: str = "") -> None:

@@ -150,7 +150,7 @@ def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
 
 def plot_accountants(rows: Rows, path: Path) -> None:
     """Epsilon (top) and seconds (bottom) over the steps, a column for each kind of sampling."""
-    from matplotlib.lines import Line2D
+    from matplotlib.lines import Line2D  # slow to import
 
     kinds = list(dict.fromkeys(row["sampling"] for row in rows))
     figure, grid = panels(4.6 * len(kinds) + 1.4, 6.4, 2, len(kinds), squeeze=False, sharex=True)

@@ -19,7 +19,7 @@ from noisewise.protect.learned.fast import (
 )
 from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights, protector, weights_from, zero_weights
 from noisewise.protect.optimizers import Momentum
-from noisewise.protect.protector import answered, begin, by_hand, finished, question
+from noisewise.protect.protector import answered, begin, by_hand, finished, next_question
 from noisewise.protect.signal import first_signal, one
 
 HORIZON = 12
@@ -42,7 +42,7 @@ def whole_run(part, groups, *, seed=0):
             left *= 0.99
             norm = torch.rand(1, generator=g)
             at = at._replace(signal=at.signal._replace(paid_norm=norm, remaining=one(left)))
-        clip, share, at = question(part, at)
+        clip, share, at = next_question(part, at)
         left *= 1 - 0.9 * float(share)
         std = 0.05 + 0.2 * torch.rand(1, generator=g)
         gradient = 0.1 + std[:, None] * torch.randn(1, d, generator=g)
@@ -99,7 +99,7 @@ def test_asking_and_moving_change_nothing_that_was_there():
     at = begin(quick, torch.zeros(1, 5), first_signal(1, 5, horizon=4, ratio=one(20.0), typical_clip=0.5))
     gradient = torch.linspace(-1, 1, 5)[None]
     for _ in range(3):
-        first, again = question(quick, at), question(quick, at)
+        first, again = next_question(quick, at), next_question(quick, at)
         assert first[:2] == again[:2]
         moved = [answered(quick, first[2], gradient, one(0.1), first[0], one(0.5)) for _ in range(2)]
         assert torch.equal(moved[0].thetas, moved[1].thetas) and not torch.equal(moved[0].thetas, at.thetas)

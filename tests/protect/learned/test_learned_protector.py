@@ -19,7 +19,7 @@ from noisewise.protect.learned.parts import (
     weights_from,
     zero_weights,
 )
-from noisewise.protect.protector import answered, begin, finished, question
+from noisewise.protect.protector import answered, begin, finished, next_question
 from noisewise.protect.signal import first_signal
 
 HORIZON, COPIES, D = 9, 2, 5
@@ -51,7 +51,7 @@ def walk(part, *, horizon=HORIZON, copies=COPIES, d=D, groups=(), gradients=None
     run = begin(part, torch.zeros(copies, d) if start is None else start, signal)
     seen = []
     for gradient in gradients:
-        clip, share, run = question(part, run)
+        clip, share, run = next_question(part, run)
         left = run.signal.remaining * (1 - share)
         run = answered(part, run, gradient, torch.full((copies,), noise), clip, left)
         seen.append((clip, share, left, run.thetas))
@@ -198,7 +198,8 @@ def test_a_paid_norm_is_what_the_schedule_and_the_clip_look_at():
         signal = first_signal(1, 3, horizon=9, ratio=torch.ones(1), typical_clip=1.0)
         run = begin(part, torch.zeros(1, 3), signal)
         small, large = (
-            question(part, run._replace(signal=signal._replace(paid_norm=torch.tensor([norm])))) for norm in (0.0, 5.0)
+            next_question(part, run._replace(signal=signal._replace(paid_norm=torch.tensor([norm]))))
+            for norm in (0.0, 5.0)
         )
         assert not torch.equal(small[1], large[1])
         assert torch.equal(small[0], large[0]) != design.clip

@@ -25,7 +25,7 @@ from noisewise.protect.learned.zoo import (
     save_protector,
     warn_outside,
 )
-from noisewise.protect.protector import begin, question
+from noisewise.protect.protector import begin, next_question
 from noisewise.protect.signal import first_signal
 
 DESIGN = Design(units=4, norm_share=0.1, squared_norm=True)
@@ -62,7 +62,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["mine.safetensors"], "no half-written file is left"
     assert loaded.protector().norm_share == 0.1 and loaded.protector().squared_norm
     signal = first_signal(1, 3, horizon=5, ratio=torch.ones(1), typical_clip=1.0)
-    clip, share, _ = question(loaded.untrained(), begin(loaded.untrained(), torch.zeros(1, 3), signal))
+    clip, share, _ = next_question(loaded.untrained(), begin(loaded.untrained(), torch.zeros(1, 3), signal))
     assert float(clip) == 1.0 and float(share) == pytest.approx(0.2)
 
 

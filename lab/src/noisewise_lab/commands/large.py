@@ -44,34 +44,32 @@ def large(
                 errors.print(f"{phase} ...", highlight=False)
             said = phase
 
-        found = large_rows(rows, columns, folder=folder, kind=format, steps=steps, report=report)
+        document = large_rows(rows, columns, folder=folder, kind=format, steps=steps, report=report)
     if json_output:
-        print_json(found)
+        print_json(document)
     else:
-        _show(found)
+        _show(document)
 
 
-def _show(found: dict[str, Any]) -> None:
-    title = (
-        f"{found['rows']:,} rows x {found['columns']} columns, {found['format']} of {found['file_mb']:,} MB, one thread"
-    )
+def _show(document: dict[str, Any]) -> None:
+    title = f"{document['rows']:,} rows x {document['columns']} columns, {document['format']} of {document['file_mb']:,} MB, one thread"
     table = Table(title=title, title_justify="left")
     table.add_column("what", no_wrap=True)
     for name in ("seconds", "rows per second", "anonymous MB", "mapped MB"):
         table.add_column(name, justify="right")
-    for row in found["results"]:
+    for row in document["results"]:
         figures = (f"{row[key]:,}" for key in ("rows_per_second", "anonymous_mb", "mapped_mb"))
         table.add_row(row["what"], f"{row['seconds']:.3g}", *figures)
-    console, poisson, goals = Console(), found["poisson"], found["goals"]
+    console, poisson, goals = Console(), document["poisson"], document["goals"]
     console.print(table)
     memory, ratio = goals["anonymous_mb"], goals["ratio"]
     lines = [
-        f"Seconds of a training: one full pass, the median from the second of {found['passes']} on.",
-        f"Rows per second, mapped / in memory, median of passes in turns: {found['ratio']:.2f} "
+        f"Seconds of a training: one full pass, the median from the second of {document['passes']} on.",
+        f"Rows per second, mapped / in memory, median of passes in turns: {document['ratio']:.2f} "
         f"(goal: at least {ratio['least']}; {_met(ratio)})",
         f"Peak of anonymous memory, decoding and training: {memory['measured']:,} MB "
         f"(goal: below {memory['below']:,}; {_met(memory)})",
-        f"A step on a Poisson batch of {found['rows'] * poisson['rate']:,.0f} rows: mapped "
+        f"A step on a Poisson batch of {document['rows'] * poisson['rate']:,.0f} rows: mapped "
         f"{1000 * poisson['mapped_seconds']:.2f} ms, in memory {1000 * poisson['memory_seconds']:.2f} ms",
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

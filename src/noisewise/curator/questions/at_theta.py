@@ -9,10 +9,10 @@ import numpy as np
 
 from ...facts import Facts
 from ...records.linear import FINE
-from ...records.protocol import Records
+from ...records.protocol import HeldRecords
 from ...records.sums import right_less_wrong, squared_errors
 from ...records.totals import Drawn, IntegerTotal
-from ..question import NORMS, HowAsked, Sum, always, positive, question, vector
+from ..question import NORMS, HowAsked, Sum, always, between, question, vector
 
 
 class AtTheta:
@@ -38,9 +38,9 @@ class NormAtMost(AtTheta, Sum):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("NormAtMost.threshold", self.threshold, *NORMS)
+        between("NormAtMost.threshold", self.threshold, *NORMS)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return records.short(drawn, np.array(self.theta), self.threshold)
 
     @classmethod
@@ -63,7 +63,7 @@ class Correct(AtTheta, Sum):
             raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
         super().check(facts)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(right_less_wrong(records, drawn, np.array(self.theta)), 1, 0.5)
 
     @classmethod
@@ -85,7 +85,7 @@ class SquaredError(AtTheta, Sum):
             raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
         super().check(facts)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(squared_errors(records, drawn, np.array(self.theta)), FINE, 0.5)
 
     @classmethod

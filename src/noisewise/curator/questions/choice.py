@@ -13,9 +13,9 @@ import torch
 from ...events import BoundedRange, Mechanism
 from ...facts import Answer, Facts
 from ...noise import Stream
-from ...records.protocol import Records
+from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
-from ..question import CLIPS, HowAsked, Sum, flat, positive, question
+from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
 
 @question
@@ -41,7 +41,7 @@ class Choice(Sum):
             raise ValueError("thetas is no tuple or empty; pass at least one candidate")
         for theta in self.thetas:
             flat("theta", theta)
-        positive("loss_bound", self.clip, *CLIPS)
+        between("loss_bound", self.clip, *CLIPS)
 
     def check(self, facts: Facts) -> None:
         if any(len(theta) != facts.dimension for theta in self.thetas):
@@ -57,7 +57,7 @@ class Choice(Sum):
         """The scale of the Gumbel noise that would choose alike."""
         return self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return records.losses(drawn, self.thetas, self.clip)
 
     def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:

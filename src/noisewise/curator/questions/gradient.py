@@ -14,9 +14,9 @@ from ...accounting.joint import joint_noise
 from ...events import LEAST_NOISE, Gaussian, Mechanism
 from ...facts import Answer, Facts
 from ...noise import Stream
-from ...records.protocol import Records
+from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
-from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, flat, plain, positive, question, released
+from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, between, flat, plain, question, released
 
 LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
 
@@ -72,14 +72,14 @@ class Gradient(Sum):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        positive("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIPS)
         if self.scale is not None and self.basis is not None:
             raise ValueError("scale and basis are both given; pass one of them")
         if (self.quantile_at is None) != (self.count_noise_multiplier is None):
             raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
         if self.quantile_at is not None:
-            positive("quantile_at", self.quantile_at, *NORMS)
-            positive("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
+            between("quantile_at", self.quantile_at, *NORMS)
+            between("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -103,7 +103,7 @@ class Gradient(Sum):
     def noise_std(self, terms: HowAsked) -> float:
         return terms.noise * self.clip / terms.size
 
-    def totals(self, records: Records, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
+    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
         basis = self.basis if records.coordinates else None
         if self.scale is None and basis is None:
             totals = [records.gradients(drawn, self.theta, self.clip)]
@@ -113,7 +113,7 @@ class Gradient(Sum):
             totals.append(records.short(drawn, self.theta, self.quantile_at, scale=self.scale, basis=basis))
         return totals
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return self.totals(records, drawn, terms)[0]
 
     def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:

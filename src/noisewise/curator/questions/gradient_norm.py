@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from ...facts import Answer, Facts
-from ...records.protocol import Records
+from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
-from ..question import CLIPS, HowAsked, Sum, flat, positive, question
+from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
 
 @question
@@ -42,7 +42,7 @@ class GradientNorm(Sum):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        positive("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIPS)
         if type(self.squared) is not bool:
             raise ValueError("squared is neither True nor False; pass one of them")
 
@@ -53,7 +53,7 @@ class GradientNorm(Sum):
     def noise_std(self, terms: HowAsked) -> float:
         return terms.noise * self.moves(terms)[0] / (terms.size**2 if self.squared else terms.size)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         total = records.gradients(drawn, self.theta, self.clip)
         norm = math.isqrt(sum(int(value) ** 2 for value in total.values))
         if not self.squared:

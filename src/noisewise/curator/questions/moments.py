@@ -12,10 +12,10 @@ import torch
 
 from ...facts import Answer, Facts
 from ...records.linear import LABEL, ROW
-from ...records.protocol import Records
-from ...records.sums import cross_moment, row_sum, second_moment, squared_lengths
+from ...records.protocol import HeldRecords
+from ...records.sums import cross_moment_sum, row_sum, second_moment_sum, squared_length_sum
 from ...records.totals import Drawn, Floats, IntegerTotal
-from ..question import HowAsked, Sum, always, itself, positive, question
+from ..question import HowAsked, Sum, always, between, itself, question
 
 
 @question
@@ -27,7 +27,7 @@ class Count(Sum):
     moves = always(1.0, 1.0)
     cases = classmethod(itself)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(np.array([drawn.count(len(records))]), 1, 1.0)
 
 
@@ -41,7 +41,7 @@ class FirstMoment(Sum):
     moves = always(1.0, 2.0)
     cases = classmethod(itself)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(row_sum(records, drawn), ROW, 1.0)
 
 
@@ -54,8 +54,8 @@ class SquaredLength(Sum):
     moves = always(1.0, 1.0)
     cases = classmethod(itself)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return IntegerTotal(squared_lengths(records, drawn), ROW * ROW, 1.0)
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return IntegerTotal(squared_length_sum(records, drawn), ROW * ROW, 1.0)
 
 
 @question
@@ -71,9 +71,9 @@ class SecondMoment(Sum):
     def moves(self, terms: HowAsked) -> tuple[float, float]:
         return 1.0, math.nextafter(math.sqrt(2), 2)
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         upper = np.triu_indices(records.columns)
-        return IntegerTotal(second_moment(records, drawn)[upper], ROW * ROW, 1.0)
+        return IntegerTotal(second_moment_sum(records, drawn)[upper], ROW * ROW, 1.0)
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         matrix = np.zeros((facts.features, facts.features))
@@ -94,13 +94,13 @@ class CrossMoment(Sum):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        positive("CrossMoment.bound", self.bound, 1e-12, 1e12)
+        between("CrossMoment.bound", self.bound, 1e-12, 1e12)
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
         return self.bound, 2 * self.bound
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return IntegerTotal(cross_moment(records, drawn, self.bound), ROW * LABEL, self.bound)
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return IntegerTotal(cross_moment_sum(records, drawn, self.bound), ROW * LABEL, self.bound)
 
     @classmethod
     def cases(cls, dimension: int) -> list[CrossMoment]:
@@ -131,8 +131,8 @@ class MinEigenvalue(Sum):
     def _error(terms: HowAsked) -> float:
         return terms.features * 2.0**-22
 
-    def total(self, records: Records, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        moment = second_moment(records, drawn) / float(ROW * ROW)
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        moment = second_moment_sum(records, drawn) / float(ROW * ROW)
         smallest = float(np.linalg.eigvalsh(moment)[0])
         ones = math.ceil(EIGENVALUE * (1.0 + 2 * self._error(terms)))
         return IntegerTotal(np.array([math.floor(smallest * EIGENVALUE)]), ones, self.moves(terms)[0], 1 / EIGENVALUE)

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ...atomic import write_atomically
@@ -69,12 +72,12 @@ class Learned:
 
     def outside(self, **facts: float) -> list[str]:
         """What lies outside the ranges of its training, in words."""
-        found = []
+        reasons = []
         for name, value in facts.items():
             low, high = self.header["ranges"][name]
             if not low / A_LITTLE <= value <= high * A_LITTLE:
-                found.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
-        return found
+                reasons.append(f"{name} {value:.6g} is outside {low:.6g} to {high:.6g}")
+        return reasons
 
 
 def digest(tensors: dict[str, Tensor]) -> str:
@@ -89,8 +92,6 @@ def digest(tensors: dict[str, Tensor]) -> str:
 
 def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
     """Write a protector; the file appears whole or not at all."""
-    from safetensors.torch import save as to_bytes
-
     tensors = {name: weight.detach().float().contiguous() for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(complete)}))
@@ -110,9 +111,6 @@ def load_protector(path: Path) -> Learned:
 
 
 def _read(written: bytes) -> Learned:
-    from safetensors import SafetensorError
-    from safetensors.torch import load as from_bytes
-
     try:
         tensors = from_bytes(written)
     except SafetensorError as error:
@@ -191,6 +189,6 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
 
 def warn_outside(learned: Learned, **facts: float) -> None:
     """One warning when public or released facts lie outside the ranges of training."""
-    if found := learned.outside(**facts):
-        message = f"protector {learned.name!r} was not trained for this: {'; '.join(found)}. It stays private, but may learn less"
+    if reasons := learned.outside(**facts):
+        message = f"protector {learned.name!r} was not trained for this: {'; '.join(reasons)}. It stays private, but may learn less"
         warnings.warn(message, OutsideRange, stacklevel=3)

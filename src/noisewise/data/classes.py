@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .desk import Refusal, our_words
+from .refusal import Refusal, our_words
 
 Array = NDArray[Any]
 

@@ -10,55 +10,59 @@ from pathlib import Path
 from typing import Any
 
 from ..runs import checked_contents
-from ..shapes import check_shape
+from ..runs.agreement import ROW
+from ..shapes import SHAPE, Nullable, check_shape
 from ..statement import Verdict, verify_data
 
-NUMBER = (int, float)
-MAYBE = (int, float, type(None))
-
-RUN: dict[str, tuple[type, ...]] = {
-    "estimator": (str,),
-    "settings": (dict,),
-    "target": (str,),
-    "classes": (list, type(None)),
-    "features": (list,),
-    "preprocessing": (dict,),
-    "model": (dict,),
-    "created": (str,),
-    "software": (dict,),
-    "warnings": (list,),
-    "coefficients": (list, type(None)),
+RUN = {
+    "estimator": str,
+    "settings": dict,
+    "target": str,
+    "classes": Nullable(list),
+    "features": list,
+    "preprocessing": dict,
+    "model": dict,
+    "created": str,
+    "software": dict,
+    "warnings": list,
+    "coefficients": Nullable(list),
 }
-ROW = {"question": (str,), "event": (dict,), "clip": MAYBE, "noise_std": NUMBER, "norm": MAYBE, "spent": NUMBER}
-COEFFICIENT = {"output": (str, type(None)), "feature": (str,), "value": NUMBER, "standard_error": MAYBE}
+MODEL = {"kind": str, "loss": str, "parameters": int}
+COEFFICIENT = {"output": Nullable(str), "feature": str, "value": float, "standard_error": Nullable(float)}
 EVALUATION = {
-    "metric": (str,),
-    "value": NUMBER,
-    "interval": (list, type(None)),
-    "rows": (str,),
-    "epsilon": MAYBE,
-    "delta": MAYBE,
-    "when": (str,),
-    "file": (str,),
+    "metric": str,
+    "value": float,
+    "interval": Nullable(list),
+    "rows": str,
+    "epsilon": Nullable(float),
+    "delta": Nullable(float),
+    "when": str,
+    "file": str,
 }
 COMPARISON = {
-    "epsilon": NUMBER,
-    "delta": NUMBER,
-    "adjacency": (str,),
-    "size": MAYBE,
-    "repeats": NUMBER,
-    "metric": (str,),
-    "rows": (list,),
+    "epsilon": float,
+    "delta": float,
+    "adjacency": str,
+    "size": Nullable(float),
+    "repeats": float,
+    "metric": str,
+    "rows": list,
 }
-METHOD = {"method": (str,), "mean": MAYBE, "standard_error": MAYBE, "refused": (str, type(None)), "public": (bool,)}
+METHOD = {
+    "method": str,
+    "mean": Nullable(float),
+    "standard_error": Nullable(float),
+    "refused": Nullable(str),
+    "public": bool,
+}
 AUDIT = {
-    "kind": (str,),
-    "lower_bound": MAYBE,
-    "claimed": MAYBE,
-    "confidence": MAYBE,
-    "runs": MAYBE,
-    "verdict": (str,),
-    "when": (str,),
+    "kind": str,
+    "lower_bound": Nullable(float),
+    "claimed": Nullable(float),
+    "confidence": Nullable(float),
+    "runs": Nullable(float),
+    "verdict": str,
+    "when": str,
 }
 
 
@@ -88,42 +92,34 @@ class RunFolder:
 def read_run(path: Path) -> RunFolder:
     """Everything the report needs from a run folder; a ValueError names the file that is not as it should be."""
     contents = checked_contents(path)
-    run = _fields(_document(path, contents, "run.json", dict), RUN, path / "run.json")
+    run = _document(path, contents, "run.json", dict)
+    _check_fields(run, RUN, path / "run.json")
     if run.get("format") != "noisewise-run/1":
         raise ValueError(
             f"{path / 'run.json'} has the format {run.get('format')!r}; this version reads noisewise-run/1"
         )
-    _fields(run["model"], {"kind": (str,), "loss": (str,), "parameters": (int,)}, path / "run.json")
-    _rows(run["coefficients"] or [], COEFFICIENT, path / "run.json")
+    _check_fields(run["model"], MODEL, f"{path / 'run.json'}: model")
+    _check_rows(run["coefficients"] or [], COEFFICIENT, f"{path / 'run.json'}: coefficients")
     statement = _document(path, contents, "statement.json", dict)
-    try:
-        check_shape(statement)
-    except ValueError as error:
-        raise ValueError(f"{path / 'statement.json'}: {error}; pass a run folder as noisewise wrote it") from None
+    _check(statement, SHAPE, f"{path / 'statement.json'}: the statement")
     verdict = verify_data(statement)
     if statement["promise"] is not None and verdict.epsilon is None:
         raise ValueError(
             f"{path / 'statement.json'} does not hold: {verdict.reason}; a report would repeat its promise"
         )
-    trace = _document(path, contents, "trace.json", dict)
+    trace = _document(path, contents, "trace.json", dict).get("rows")
+    _check_rows(trace, ROW, f"{path / 'trace.json'}: rows")
     comparison = _document(path, contents, "comparison.json", dict, missing=None)
     if comparison is not None:
-        _rows(_fields(comparison, COMPARISON, path / "comparison.json")["rows"], METHOD, path / "comparison.json")
-    evaluations = _rows(
-        _document(path, contents, "evaluation.json", list, missing=[]), EVALUATION, path / "evaluation.json"
-    )
+        _check_fields(comparison, COMPARISON, path / "comparison.json")
+        _check_rows(comparison["rows"], METHOD, f"{path / 'comparison.json'}: rows")
+    evaluations = _document(path, contents, "evaluation.json", list, missing=[])
+    _check_rows(evaluations, EVALUATION, path / "evaluation.json")
     for row in evaluations:
         _check_cost(row, path / "evaluation.json")
-    return RunFolder(
-        path,
-        run,
-        statement,
-        verdict,
-        _rows(trace.get("rows"), ROW, path / "trace.json"),
-        evaluations,
-        comparison,
-        _rows(_document(path, contents, "audit.json", list, missing=[]), AUDIT, path / "audit.json"),
-    )
+    audits = _document(path, contents, "audit.json", list, missing=[])
+    _check_rows(audits, AUDIT, path / "audit.json")
+    return RunFolder(path, run, statement, verdict, trace, evaluations, comparison, audits)
 
 
 def _check_cost(row: Mapping[str, Any], file: Path) -> None:
@@ -168,20 +164,20 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-def _rows(rows: Any, fields: Mapping[str, tuple[type, ...]], file: Path) -> list[Mapping[str, Any]]:
-    if not isinstance(rows, list):
-        raise ValueError(f"{file} has no list of rows; pass a run folder as noisewise wrote it")
-    return [_fields(row, fields, file) for row in rows]
+def _check(document: Any, shape: Any, place: Path | str) -> None:
+    try:
+        check_shape(document, shape, str(place))
+    except ValueError as error:
+        raise ValueError(f"{error}; pass a run folder as noisewise wrote it") from None
 
 
-def _fields(document: Any, fields: Mapping[str, tuple[type, ...]], file: Path) -> Mapping[str, Any]:
-    """A document that has these fields, each of its kind; what else it has is not shown."""
-    if not isinstance(document, dict):
-        raise ValueError(f"{file} has a row without fields; pass a run folder as noisewise wrote it")
-    for name, kinds in fields.items():
-        value = document.get(name, _REQUIRED)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ValueError(
-                f"{file}: the field {name!r} is missing or of the wrong kind; pass a run folder of noisewise"
-            )
-    return document
+def _check_fields(document: Any, fields: Mapping[str, Any], place: Path | str) -> None:
+    """These fields are there, each of its kind; what else there is is not shown."""
+    shown = {name: document[name] for name in fields if name in document} if isinstance(document, dict) else document
+    _check(shown, fields, place)
+
+
+def _check_rows(rows: Any, fields: Mapping[str, Any], place: Path | str) -> None:
+    _check(rows, list, place)
+    for number, row in enumerate(rows):
+        _check_fields(row, fields, f"{place}[{number}]")

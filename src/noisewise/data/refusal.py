@@ -36,19 +36,19 @@ def our_words(sentence: str) -> Iterator[None]:
     ...     print(error, error.__cause__, error.__context__)
     age must be a number None None
     """
-    told = None
+    message = None
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             yield
     except Refusal as refusal:
-        told = str(refusal)
+        message = str(refusal)
     except MemoryError:  # numpy names the shape
-        told = NO_MEMORY
+        message = NO_MEMORY
     except Exception:
-        told = sentence
-    if told is not None:
-        _refuse(told)
+        message = sentence
+    if message is not None:
+        _refuse(message)
 
 
 def _refuse(sentence: str) -> None:
