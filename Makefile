@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test mutants attacks-old test-browser lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old test-browser lint bench clean
 
 setup: .venv/installed
 
@@ -15,7 +15,11 @@ demo: setup
 	$(BIN)/noisewise demo
 
 test: setup lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+# What make test leaves out: tests marked slow.
+test-slow: setup
+	$(BIN)/python -m pytest -n 2 --durations=10 -m slow
 
 # One constant, sign or comparison of the trust base changed at a time: a test must notice each (docs/results/mutants.md).
 mutants: setup

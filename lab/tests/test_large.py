@@ -17,7 +17,7 @@ from noisewise.data.rows import read_rows
 from noisewise_lab import large
 
 ROWS, COLUMNS, PASSES = 3000, 4, 6
-LINUX = pytest.mark.skipif(not large.STATUS.is_file(), reason="memory is read from /proc")
+LINUX = pytest.mark.skipif(not large.STATUS.is_file(), reason="/proc is missing on this system: memory is read from it")
 
 
 def nothing(*_: object) -> None:

@@ -200,7 +200,8 @@ def test_what_is_no_question_is_refused(what):
 
 @pytest.mark.guard("there was no registry")
 def test_no_question_can_be_added():
-    questions = pytest.importorskip("noisewise.curator.questions")
+    from noisewise.curator import questions
+
     kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": "noisewise.curator.mine"}))
     with pytest.raises(TypeError, match="room"):
         questions.question(kind)

@@ -106,7 +106,9 @@ def test_the_file_has_no_name(tmp_path: Path) -> None:
     assert Mapped(tmp_path)(0, 8).shape == (0, 8)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="anonymous memory is read from Linux's /proc")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/status"), reason="/proc is missing: anonymous memory is read from it"
+)
 def test_laying_out_in_a_file_takes_little_anonymous_memory(tmp_path: Path) -> None:
     rows, columns = 1_000_000, 50  # 200 MB in single precision, half of that on the grid
     X = torch.from_numpy(Mapped(tmp_path)(rows, columns))

@@ -204,7 +204,7 @@ KINDS = {
 }
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("warm", [0, 100], ids=["fresh", "with draws in the pool"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_forked_child_does_not_repeat_its_parents_noise(kind, warm):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,8 @@ from noisewise.records.grid import BOUND
 from noisewise.records.linear import FINE, LinearRecords
 from noisewise.records.totals import Drawn, clipped
 
-compiled = pytest.importorskip("noisewise.records.compiled")
+pytest.importorskip("numba")
+compiled = import_module("noisewise.records.compiled")
 
 LOSSES = {
     "logistic": (Logistic(), 1), "hinge": (Hinge(), 1), "huber": (HuberHinge(), 1), "narrow": (HuberHinge(1e-3), 1),

@@ -229,7 +229,9 @@ def test_compiled_kernels_give_the_integers_of_the_reference(monkeypatch):
 
 
 def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
-    kernels = pytest.importorskip("noisewise.records.perceptron_kernels")
+    pytest.importorskip("numba")
+    from noisewise.records import perceptron_kernels as kernels
+
     for name in ("MARGIN", "LIMIT", "MOST", "HIGH", "LOW", "WIDE"):
         assert getattr(kernels, name) == getattr(reference, name)
     model, n, clip = MLP((6, 5, 2), Softmax()), 400, 1e-3
