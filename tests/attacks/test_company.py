@@ -13,12 +13,13 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from house import MLP, Linear
 
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import NormAtMost
 from noisewise.losses import Logistic, Softmax
+
+from .house import MLP, Linear
 
 SIGMA = 1e-3  # of the clip, and as small as a budget of 1e6 pays for
 CANDIDATES = 25

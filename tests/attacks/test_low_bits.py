@@ -14,13 +14,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from house import MLP, Linear, private_quality
 
 import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator.columns import ColumnCurator
 from noisewise.losses import Logistic, Softmax, Squared
+
+from .house import MLP, Linear, private_quality
 
 COLUMNS, RECORDS = 51, 1000
 BUDGET = Budget(1.0, 1e-6)

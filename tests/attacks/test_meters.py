@@ -184,9 +184,9 @@ def test_a_meter_of_the_right_type_with_a_method_of_its_own_is_not_taken():
 
 
 def test_a_curator_takes_no_meter_but_the_librarys():
-    from house import Linear
-
     from noisewise.losses import Logistic
+
+    from .house import Linear
 
     budget, rows = nw.Budget(EPSILON, DELTA), torch.ones(5, 3)
     for meter in (Forgetful(budget, "gdp"), TwoBudgets(budget), Copycat(budget)):

@@ -13,7 +13,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from house import MLP, Linear
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -23,6 +22,8 @@ from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment, columns
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
+
+from .house import MLP, Linear
 
 try:
     from noisewise.accounting import choose as choice

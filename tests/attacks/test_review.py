@@ -10,7 +10,6 @@ import contextlib
 import numpy as np
 import pytest
 import torch
-from house import MLP, Linear, make_statement
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,6 +20,8 @@ from noisewise.curator import Descent, PublicCurator
 from noisewise.losses import Logistic, Softmax
 from noisewise.methods import Method
 from noisewise.train import Records, train
+
+from .house import MLP, Linear, make_statement
 
 SECRET = 30  # private records; there are fewer public ones
 rng = np.random.default_rng(0)
