@@ -17,6 +17,7 @@ from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.desk import unobserved
 from ..curator.facts import facts_of
+from ..curator.question import bare
 from ..data.encode import Encoder
 from ..data.labels import class_weights
 from ..data.preprocess import Scaling
@@ -130,7 +131,7 @@ class Fit:
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
         return Fitted(
-            run.theta.numpy(),
+            bare(run.theta),
             network_of(self.model),
             self.scaling,
             self.labels,
