@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import Curator, Descent
+from noisewise.events import Gaussian, Poisson, Repeated
 from noisewise.losses import Logistic
 
 from .house import Linear
@@ -165,3 +167,56 @@ def test_the_theta_that_a_method_ends_with_is_copied_too(way):
     fitted.predictions(rows.X)
     assert type(fitted.theta) is np.ndarray
     assert not Seeing.seen
+
+
+# -- prices and budgets ---------------------------------------------------------------------------------------------
+
+
+class Poison(float):
+    """A number that says it is another one, to whoever looks it up."""
+
+    def __new__(cls, value, says):
+        made = super().__new__(cls, value)
+        made.says = says
+        return made
+
+    def __hash__(self):
+        return hash(self.says)
+
+    def __eq__(self, other):
+        return other == self.says
+
+    __ne__ = lambda self, other: not self == other  # noqa: E731
+
+
+def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
+    rate, sigma, order, relation = 0.25, 3.0, 7, "replace_one"
+    rdp = importlib.import_module("noisewise.accounting.rdp")
+    with contextlib.suppress(ValueError, TypeError):  # far cheaper, under the name of what is asked later
+        rdp.cost(Poisson(Poison(1e-6, rate), Gaussian(sigma)), relation, order)
+    alone = rdp.cost(Poisson(rate, Gaussian(sigma * (1 + 1e-12))), relation, order)
+    assert rdp.cost(Poisson(rate, Gaussian(sigma)), relation, order) >= alone * 0.99
+
+
+def test_the_price_of_a_plan_is_not_remembered_for_a_delta_that_says_it_is_another():
+    plan = [Repeated(Gaussian(3.21), 12)]
+    with contextlib.suppress(ValueError, TypeError):
+        PlanMeter(Budget(90.0, Poison(0.9, 1e-7)), plan)
+    assert PlanMeter(Budget(90.0, 1e-7), plan).epsilon > 5
+
+
+class Raising(Stranger):
+    """Writes another promise into the budget that it is shown with the facts."""
+
+    losses = ("logistic",)
+
+    def before(self, facts):
+        object.__setattr__(facts.budget, "epsilon", 1e5)
+
+
+@pytest.mark.guard("fits were described elsewhere")
+def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_users():
+    fit, rows = fit_of(Raising(), size_is_public=True)
+    fit.check(public=False, records=ROWS)
+    assert fit.budget.epsilon == 1.0
+    assert fit.run(rows).statement.data["promise"]["epsilon"] == 1.0

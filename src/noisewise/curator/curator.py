@@ -73,7 +73,7 @@ class Curator(Asking):
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
-        self.__facts = facts_of(model, replace(meter.budget), size=size, row_bound=float(row_bound))
+        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound))
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
     @property
