@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -47,7 +47,7 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         task=model.loss.task,
         lipschitz=model.loss.lipschitz,
         smoothness=model.loss.smoothness,
-        budget=budget,
+        budget=replace(budget),  # whoever is shown the facts could write into it
         groups=model.groups,
         linear=model.linear,
         coordinates=model.coordinates,

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor
 
 from .budget import Budget, BudgetExhausted, Meter
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
+from .curator.question import bare
 from .facts import facts_of
 from .methods import Method, makes_a_promise
 from .methods.size import size_noise
@@ -107,8 +109,8 @@ def _private_run(
 
 def _plain(theta: Tensor, model: Model) -> Tensor:
     """The parameters as a plain tensor of the library's own: a subclass would see the rows that it is multiplied with."""
-    plain = theta.detach().as_subclass(Tensor).clone() if isinstance(theta, Tensor) else theta
-    if type(plain) is not Tensor or plain.shape != (model.dimension,) or not plain.is_floating_point():
+    plain = torch.from_numpy(bare(theta)) if isinstance(theta, Tensor) else None
+    if plain is None or plain.shape != (model.dimension,) or not plain.is_floating_point():
         raise TypeError(
             f"finish returned no theta; return a plain flat tensor of {model.dimension} floating-point numbers"
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 from ..events import (
     ApproximateDP,
@@ -23,6 +25,26 @@ UP = 1 + 2.0**-50
 DOWN = 1 - 2.0**-50
 # The least price of any event: what underflows is charged this, never zero.
 FLOOR = 1e-280
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+PLAIN = frozenset({float, int, str, tuple})
+
+
+def kept(most: int) -> Callable[[F], F]:
+    """``lru_cache`` for prices: only for plain numbers and words, since others can say that they equal what they are not."""
+
+    def remembering(function: F) -> F:
+        cached = lru_cache(maxsize=most)(function)
+
+        @wraps(function)
+        def price(*asked: Any) -> Any:
+            return (cached if PLAIN.issuperset(map(type, asked)) else function)(*asked)
+
+        price.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return price  # type: ignore[return-value]
+
+    return remembering
 
 
 class Unpriceable(ValueError):

@@ -9,20 +9,19 @@ References: Mironov, Talwar & Zhang 2019 (Poisson); Balle, Barthe & Gaboardi 201
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..events import LEAST_NOISE
-from .common import UP, Unpriceable
+from .common import UP, Unpriceable, kept
 
 Floats = npt.NDArray[np.float64]
 MARGIN = 1 + 1e-9
 
 
-@lru_cache(maxsize=256)
+@kept(256)
 def _binomials(order: int) -> tuple[Floats, Floats, Floats]:
     """log C(a, k), k and k (k - 1) / 2 for k = 2..a."""
     k = np.arange(2, order + 1, dtype=np.float64)
@@ -30,7 +29,7 @@ def _binomials(order: int) -> tuple[Floats, Floats, Floats]:
     return logs, k, k * (k - 1) / 2
 
 
-@lru_cache(maxsize=1024)
+@kept(1024)
 def _log_weights(order: int, rate: float) -> Floats:
     """log of C(a, k) (1-q)^(a-k) q^k for k = 2..a."""
     logs, k, _ = _binomials(order)
@@ -87,7 +86,7 @@ def _refined(log_integrand: Any, low: float, high: float, step: float) -> float:
     raise Unpriceable("the quadrature of a Renyi divergence did not settle; use a larger noise multiplier or rate")
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def poisson_gaussian_replace(rate: float, sigma: float, order: int) -> float:
     """D_a of a Poisson-sampled Gaussian under replace_one.
 
@@ -132,7 +131,7 @@ def _log_convex(d: Floats, log_r: Floats, order: int) -> Floats:
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096)
 def fixed_gaussian_replace(rate: float, sigma: float, order: int) -> float:
     """D_a of a Gaussian on a batch of fixed size drawn without replacement, under replace_one.
 

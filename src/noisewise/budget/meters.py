@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NoReturn
 
 from noisewise import _validate
 from noisewise.accounting.base import UNITS, Currency, currencies, currency
 from noisewise.accounting.calibrate import price_of
-from noisewise.accounting.common import Unpriceable, approximate, count_leaves, unsampled
+from noisewise.accounting.common import Unpriceable, approximate, count_leaves, kept, unsampled
 from noisewise.accounting.terms import Budget
 from noisewise.events import (
     FULL,
@@ -245,7 +244,7 @@ class PlanMeter(_Counts):
     def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
         super().__init__(budget)
         asked = count_leaves(plan_events, budget.adjacency)
-        counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): count for leaf, count in asked.items()})
+        counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): int(count) for leaf, count in asked.items()})
         self._plan = counts
         self._remaining = Counter(counts)
         self._total, self._used = counts.total(), 0
@@ -324,7 +323,7 @@ class PlanMeter(_Counts):
 Meter = AdditiveMeter | PlanMeter  # each stops before its cap, whatever it is asked, in whatever order
 
 
-@lru_cache(maxsize=256)
+@kept(256)
 def _price_of(plan: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
     """The accountant and its epsilon: a plan that comes again, as in every run of an audit, is not priced again."""
     return price_of([Repeated(leaf, count) for leaf, count in plan], delta, adjacency, accountant)

@@ -73,7 +73,7 @@ class Curator(Asking):
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
-        self.__facts = facts_of(model, replace(meter.budget), size=size, row_bound=float(row_bound))
+        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound))
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
     @property
@@ -147,8 +147,9 @@ class Curator(Asking):
 
     def __ended(self, asked: Any) -> Answer:
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
-        whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
-        event, std = whole.event(), whole.noise_std(facts, size)
+        with unobserved():
+            whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
+            event, std = whole.event(), whole.noise_std(facts, size)
         with self.__desk.closed():
             self.__desk.meter.spend(event)
             end = whole.end(self.__model, self.__desk.records.float_rows(), facts, size, self.__desk.stream)
@@ -176,11 +177,11 @@ class Curator(Asking):
         square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
         if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
-        step = torch.from_numpy(entries.astype(np.float64))
-        basis = step if self.__basis is None else self.__basis @ step
-        norm = float(np.linalg.norm(step.numpy(), 2)) * (1 + 2.0**-20)
+        step = entries.astype(np.float64)
+        norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
         with self.__desk.closed():  # nothing that could fail comes after: rows, basis and bound change together
-            self.__desk.records = self.__desk.records.in_basis(step.numpy(), self.__store)
+            basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
+            self.__desk.records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
 
     def in_first_basis(self, theta: Tensor) -> Tensor:

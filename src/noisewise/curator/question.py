@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..events import Adjacency, Gaussian, Mechanism, Sampling
@@ -98,17 +99,24 @@ def plain(value: Any) -> Any:
         entries = value if kind is np.ndarray else np.asarray(value)
         return np.array(entries, dtype=np.float32 if entries.dtype == np.float32 else np.float64)
     if isinstance(value, Tensor):
-        bare = value.detach() if kind is Tensor else value.detach().as_subclass(Tensor)
-        if type(bare) is not Tensor or bare.layout != torch.strided or bare.is_complex():
-            raise TypeError("pass a plain, real torch.Tensor, not a subclass")
-        if bare.dtype is torch.float32 and bare.numel() >= LONG:
-            return bare.to("cpu", copy=True).numpy()  # a copy of torch's own, at an address that its products want
-        return plain((bare if bare.is_cpu else bare.cpu()).numpy())
+        entries = bare(value)
+        return entries if entries.dtype == np.float32 else entries.astype(np.float64)
     if isinstance(value, float | int | np.number):
         return float(value)
     if type(value) in (tuple, list):
         return tuple(plain(entry) for entry in value)
     raise TypeError(f"{type(value).__name__} is not plain data; pass numbers, tensors or tuples of them")
+
+
+def bare(value: Tensor) -> NDArray[Any]:
+    """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        own = Tensor.as_subclass(Tensor.detach(value), Tensor)
+        if type(own) is not Tensor or own.layout != torch.strided or own.is_complex():
+            raise TypeError("pass a plain, real torch.Tensor, not a subclass")
+        if own.numel() >= LONG:
+            return own.to("cpu", copy=True).numpy()  # a copy of torch's own, at an address that its products want
+        return np.array(own.cpu().numpy())
 
 
 def released(

@@ -16,6 +16,7 @@ from ..budget import Budget, open_meter
 from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.desk import unobserved
+from ..curator.question import bare
 from ..data.classes import class_weights
 from ..data.encode import Encoder
 from ..data.preprocess import Scaling
@@ -130,7 +131,7 @@ class Fit:
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
         return Fitted(
-            run.theta.numpy(),
+            bare(run.theta),
             network_of(self.model),
             self.scaling,
             self.labels,

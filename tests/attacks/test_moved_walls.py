@@ -1,0 +1,223 @@
+"""What a stranger can do with tensors, budgets, prices, losses and files that the rebuilt rooms pass among themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter
+from noisewise.curator import Curator, Descent
+from noisewise.events import Gaussian, Poisson, Repeated
+from noisewise.losses import Logistic
+
+from .house import Linear
+from .test_review import Stranger
+
+ROWS = 30
+rng = np.random.default_rng(0)
+WIDE = 4100  # parameters: a theta of so many is copied in another way than a short one
+LABELS = torch.tensor(rng.choice([-1.0, 1.0], ROWS), dtype=torch.float32)
+
+
+def rows_of(columns):
+    rows = torch.tensor(rng.uniform(-1, 1, (ROWS, columns)), dtype=torch.float32)
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+def curator_of(model, **options):
+    meter = AdditiveMeter(Budget(100.0, 1e-6), "gdp")
+    return Curator(
+        rows_of(model.shape[0]), LABELS, model=model, meter=meter, size=ROWS, row_bound=1.0, seed=1, **options
+    )
+
+
+def fit_of(method, **options):
+    """A fit, described by hand, and its rows; older versions have no such rooms."""
+    from noisewise.data.preprocess import Scaling
+    from noisewise.fitting.fit import Fit, Labelled
+    from noisewise.fitting.labels import Classes
+
+    labels = Classes(np.array([0, 1]), False, True)
+    asked = {"budget": Budget(1.0, 1e-6), "scaling": Scaling(-np.ones(2), np.ones(2), True), "labels": labels}
+    rows = Labelled(rows_of(3).numpy(), LABELS.numpy())
+    return Fit(method=method, model=Linear(3, Logistic()), seed=1, **{**asked, **options}), rows
+
+
+# -- tensors with methods of their own ------------------------------------------------------------------------------
+
+
+class Seeing(np.ndarray):
+    """An array that keeps what it is computed with."""
+
+    seen: ClassVar[list[object]] = []
+
+    def __array_ufunc__(self, function, method, *inputs, **options):
+        Seeing.seen += [part for part in inputs if type(part) is np.ndarray and len(part) == ROWS]
+        found = getattr(function, method)(*[np.asarray(part) for part in inputs], **{**options, "out": None})
+        return found.view(Seeing) if isinstance(found, np.ndarray) else found
+
+    def __array_function__(self, function, types, args, kwargs):
+        found = super().__array_function__(function, types, args, kwargs)
+        return found.view(Seeing) if isinstance(found, np.ndarray) else found
+
+
+def tensor_that_becomes(array):
+    """A plain tensor, by its type, whose copy is what a stranger wants."""
+
+    class Copied:
+        def numpy(self):
+            return array
+
+    inner = torch.zeros(len(array))
+    inner.to = lambda *args, **options: Copied()
+    outer = torch.zeros(len(array))
+    outer.detach = lambda: inner
+    return outer
+
+
+class Returning(TorchFunctionMode):
+    """Answers a question for the numbers of a tensor with an array of its own."""
+
+    def __init__(self, array):
+        super().__init__()
+        self.array = array
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") == "numpy":
+            return self.array
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("way", ["methods of its own", "a mode"])
+def test_a_theta_is_copied_whatever_its_methods_or_a_mode_return(way):
+    Seeing.seen.clear()
+    curator, theirs = curator_of(Linear(WIDE, Logistic())), np.zeros(WIDE, dtype=np.float32).view(Seeing)
+    asked = {"clip": 1.0, "noise_multiplier": 5.0, "quantile_at": 1.0, "count_noise_multiplier": 5.0}
+    if way == "a mode":
+        with Returning(theirs):
+            answer = curator.gradient(torch.zeros(WIDE), **asked)
+    else:
+        answer = curator.gradient(tensor_that_becomes(theirs), **asked)
+    assert not Seeing.seen
+    assert type(answer.value) is torch.Tensor
+
+
+@pytest.mark.guard("what came out was refused further in")
+def test_a_start_is_copied_whatever_a_mode_returns():
+    """A walk's start that is no plain tensor would be handed the gradients of records."""
+
+    class Watching(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            seen.append(args)
+            plainly = [part.as_subclass(torch.Tensor) if isinstance(part, cls) else part for part in args]
+            return function(*plainly, **(kwargs or {}))
+
+    class Exchanging(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if getattr(function, "__name__", "") in ("detach", "as_subclass"):
+                return torch.Tensor._make_subclass(Watching, torch.zeros(3, dtype=torch.float64))
+            return function(*args, **(kwargs or {}))
+
+    seen, curator = [], curator_of(Linear(3, Logistic()))
+    walk = Descent(torch.zeros(3), 2, 0.1, 5.0)
+    with Exchanging(), contextlib.suppress(TypeError, RuntimeError, NotImplementedError):
+        curator.last_iterate(walk)
+    assert not [args for args in seen if any(isinstance(part, torch.Tensor) and part.abs().sum() for part in args)]
+
+
+class Theirs(Stranger):
+    """Ends with a theta that keeps what it is multiplied with."""
+
+    losses = ("logistic",)
+
+    def __init__(self, way):
+        self.way = way
+
+    def finish(self, state, public):
+        theirs = np.zeros(3, dtype=np.float32).view(Seeing)
+        if self.way == "a mode":
+            self.mode = Returning(theirs)
+            self.mode.__enter__()
+            return state[0]
+        theta = torch.zeros(3)
+        theta.numpy = lambda: theirs
+        outer = torch.zeros(3)
+        outer.detach = lambda: type("", (), {"as_subclass": lambda *_: type("", (), {"clone": lambda _: theta})()})()
+        return outer
+
+
+@pytest.mark.guard("fits were described elsewhere")
+@pytest.mark.parametrize("way", ["methods of its own", "a mode"])
+def test_the_theta_that_a_method_ends_with_is_copied_too(way):
+    method = Theirs(way)
+    fit, rows = fit_of(method)
+    try:
+        fitted = fit.run(rows)
+    finally:
+        if way == "a mode":
+            method.mode.__exit__(None, None, None)
+    Seeing.seen.clear()
+    fitted.predictions(rows.X)
+    assert type(fitted.theta) is np.ndarray
+    assert not Seeing.seen
+
+
+# -- prices and budgets ---------------------------------------------------------------------------------------------
+
+
+class Poison(float):
+    """A number that says it is another one, to whoever looks it up."""
+
+    def __new__(cls, value, says):
+        made = super().__new__(cls, value)
+        made.says = says
+        return made
+
+    def __hash__(self):
+        return hash(self.says)
+
+    def __eq__(self, other):
+        return other == self.says
+
+    def __ne__(self, other):
+        return other != self.says
+
+
+def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
+    rate, sigma, order, relation = 0.25, 3.0, 7, "replace_one"
+    rdp = importlib.import_module("noisewise.accounting.rdp")
+    with contextlib.suppress(ValueError, TypeError):  # far cheaper, under the name of what is asked later
+        rdp.cost(Poisson(Poison(1e-6, rate), Gaussian(sigma)), relation, order)
+    alone = rdp.cost(Poisson(rate, Gaussian(sigma * (1 + 1e-12))), relation, order)
+    assert rdp.cost(Poisson(rate, Gaussian(sigma)), relation, order) >= alone * 0.99
+
+
+def test_the_price_of_a_plan_is_not_remembered_for_a_delta_that_says_it_is_another():
+    plan = [Repeated(Gaussian(3.21), 12)]
+    with contextlib.suppress(ValueError, TypeError):
+        PlanMeter(Budget(90.0, Poison(0.9, 1e-7)), plan)
+    assert PlanMeter(Budget(90.0, 1e-7), plan).epsilon > 5
+
+
+class Raising(Stranger):
+    """Writes another promise into the budget that it is shown with the facts."""
+
+    losses = ("logistic",)
+
+    def before(self, facts):
+        object.__setattr__(facts.budget, "epsilon", 1e5)
+
+
+@pytest.mark.guard("fits were described elsewhere")
+def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_users():
+    fit, rows = fit_of(Raising(), size_is_public=True)
+    fit.check(public=False, records=ROWS)
+    assert fit.budget.epsilon == 1.0
+    assert fit.run(rows).statement.data["promise"]["epsilon"] == 1.0
