@@ -202,6 +202,6 @@ def test_functions_of_the_curator_are_short():
 def test_the_page_about_the_house_names_every_room():
     page = (HOUSE.parents[1] / "docs" / "architecture.md").read_text()
     missing = [room for room in ORDER if f"`{room}`" not in page and f"`{room}/`" not in page]
-    assert missing == [name for name in ORDER if name.startswith("_")]
+    assert {*missing} <= {"_version", "_validate"}
     drawing = (HOUSE.parents[1] / "docs" / "images" / "house.svg").read_text()
     assert all(f">{room}/<" in drawing for room in ("curator", "records", "methods", "fitting", "accounting", "cli"))
