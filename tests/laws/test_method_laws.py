@@ -38,10 +38,15 @@ QUESTIONS = {name for name in dir(Curator) if not name.startswith("_")}
 FREE = {"change_basis", "in_first_basis"}  # these release nothing, so they are neither paid nor taped
 
 
+# Pricing small batches takes seconds: these have larger ones here, and their own in make test-slow.
+LARGER = {"growing_batch": {"first_rate": 0.25, "stages": 2}, "projected_sgd": {"batch_size": 12.0}}
+
+
 def a_method(name):
     """The method with its defaults, but few steps."""
     kind = registry()[name]
-    return kind(steps=6) if "steps" in {field.name for field in fields(kind)} else kind()
+    few = {"steps": 6} if "steps" in {field.name for field in fields(kind)} else {}
+    return kind(**few, **LARGER.get(name, {}))
 
 
 def a_model(loss_name, kind):
@@ -50,7 +55,7 @@ def a_model(loss_name, kind):
     return Linear(FEATURES, loss, outputs) if kind == "linear" else MLP((FEATURES, 4, outputs), loss)
 
 
-# Pricing the small batches of these takes seconds: they are not asked while tests are collected, but held to it below.
+# Even so they are not asked while tests are collected, but held to this below.
 DEAR = {"growing_batch": (), "projected_sgd": (("add_remove", False),)}
 
 
@@ -234,6 +239,13 @@ def test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, ad
     bought = [asked for asked, _ in answers if asked == "release_size"]
     assert len(bought) == (0 if size_is_public else 1)
     assert result.facts.size_is_public == size_is_public
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, loss, kind, adjacency, size_is_public", [c for c in TAKEN if c[0] in LARGER], ids=label)
+def test_so_does_a_run_with_small_batches(name, loss, kind, adjacency, size_is_public, answers, monkeypatch):
+    monkeypatch.delitem(LARGER, name)
+    test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, adjacency, size_is_public, answers)
 
 
 @pytest.mark.parametrize("name, adjacency, size_is_public", WITH_A_SIZE, ids=label)
