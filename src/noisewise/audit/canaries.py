@@ -85,8 +85,10 @@ def worst_case(
     rows, labels, start = _canary(method, model.loss, adjacency)
     flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
     worlds = [(rest, flag)] if adjacency == "add_remove" else []
-    worlds += [(torch.cat([rest, row[None]]), torch.cat([flag, label[None].to(flag.dtype)]))
-               for row, label in zip(rows, labels, strict=True)]  # fmt: skip
+    worlds += [
+        (torch.cat([rest, row[None]]), torch.cat([flag, label[None].to(flag.dtype)]))
+        for row, label in zip(rows, labels, strict=True)
+    ]
     direction = U if classes == 1 else torch.cat([U, -U]) / math.sqrt(2)
     return Neighbours(
         model=model,
@@ -130,9 +132,7 @@ def _public_rows(method: Method, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     return torch.zeros(2, 2), torch.zeros(2, dtype=dtype)
 
 
-_PROMISE: dict[str, Any] = {
-    "epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999,
-}  # fmt: skip
+_PROMISE: dict[str, Any] = {"epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999}
 # What the small setting of a method changes. A large delta, because few runs see only large probabilities; claims that
 # are not of Gaussian DP need more runs, since only the exact interval is valid for them.
 _SMALL: dict[str, dict[str, Any]] = {

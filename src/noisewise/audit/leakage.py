@@ -147,12 +147,10 @@ def leakage(
     for number in range(len(rows)):
         truth = _shown(rows[number], intercept)
         for level in noise_multipliers:
-            released = released_gradient(
-                model, theta, rows[number], labels[number], clip=clip, noise_multiplier=level,
-                seed=seed + len(recovered),
-            )  # fmt: skip
+            record, now = (rows[number], labels[number]), seed + len(recovered)
+            released = released_gradient(model, theta, *record, clip=clip, noise_multiplier=level, seed=now)
             guess, label_guess = invert_gradient(
-                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=seed + len(recovered)
+                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=now
             )
             shown = _shown(guess, intercept)
             recovered.append(Recovered(number, float(level), truth, shown, float(labels[number]), label_guess))
@@ -250,10 +248,8 @@ def _descend(
     model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], label_guess: float, steps: int
 ) -> float:
     unit = float(released.square().sum().clamp(min=1e-30))
-    optimizer = torch.optim.LBFGS(
-        free, max_iter=steps, history_size=50, line_search_fn="strong_wolfe", tolerance_grad=1e-12,
-        tolerance_change=1e-16,
-    )  # fmt: skip
+    how: dict[str, Any] = {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-12, "tolerance_change": 1e-16}
+    optimizer = torch.optim.LBFGS(free, max_iter=steps, history_size=50, **how)
 
     def distance() -> Tensor:
         soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None

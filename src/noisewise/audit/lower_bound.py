@@ -149,10 +149,8 @@ def epsilon_lower_bound(
     half = runs // 4
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
     scores = prepared.scores(0, 2 * half, jobs, progress)
-    audit = judged(
-        scores[:, :half], scores[:, half:], budget=budget, method=method.name, gaussian=claims_gaussian_dp(prepared.meter),
-        confidence=confidence,
-    )  # fmt: skip
+    first, second, gaussian = scores[:, :half], scores[:, half:], claims_gaussian_dp(prepared.meter)
+    audit = judged(first, second, budget=budget, method=method.name, gaussian=gaussian, confidence=confidence)
     last = (2 + LOOKS[-1]) * half
 
     def fresh(start: int, stop: int) -> Floats:

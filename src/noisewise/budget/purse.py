@@ -65,8 +65,10 @@ class Purse(NotCopied):
             cap = Amount(own.cap, terms.one_shot_delta)
         self._cap = cap
         self._terms: Mapping[str, Any] = {
-            **_promise(budget), "filter": described, "cap": {"cost": cap.cost, "delta": cap.delta}
-        }  # fmt: skip
+            **_promise(budget),
+            "filter": described,
+            "cap": {"cost": cap.cost, "delta": cap.delta},
+        }
         self._store = (
             Memory() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
         )

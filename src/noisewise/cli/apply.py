@@ -58,8 +58,8 @@ def predict(
         _write(table, out)
         errors.print(f"Written to {out}: {len(table):,} predictions", highlight=False, markup=False, soft_wrap=True)
     if json_output:
-        print_json({"rows": len(table), "written": None if out is None else str(out),
-                    "predictions": None if out is not None else table.to_dict(orient="list")})  # fmt: skip
+        predictions = None if out is not None else table.to_dict(orient="list")
+        print_json({"rows": len(table), "written": None if out is None else str(out), "predictions": predictions})
     elif out is None:
         _without_formulas(table).to_csv(sys.stdout, index=False)
 
@@ -168,9 +168,8 @@ def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse 
 
 
 def _quality(
-    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None,
-    purse: Purse | None,
-) -> Quality:  # fmt: skip
+    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None
+) -> Quality:
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
         from ..quality import public_quality

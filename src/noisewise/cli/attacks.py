@@ -122,7 +122,7 @@ def membership(
     Example: [bold]noisewise attack membership --epsilon 1 --out attacks[/bold]
 
     Example: [bold]noisewise attack membership --run RUN --members in.csv --non-members out.csv --target income[/bold]
-    """  # fmt: skip
+    """
     if run is not None:
         _finished(
             run, members, non_members, target, method=method, shadows=shadows, public=members_public,
@@ -206,10 +206,8 @@ def _finished(
     from ..estimators.finished import attack_run, entry, read_table
 
     with bar("shadow models") as progress:
-        result = attack_run(
-            load(run), read_table(members), read_table(non_members), target=target, attack=method,
-            shadows=shadows, seed=seed, progress=progress,
-        )  # fmt: skip
+        how: dict[str, Any] = {"attack": method, "shadows": shadows, "seed": seed, "progress": progress}
+        result = attack_run(load(run), read_table(members), read_table(non_members), target=target, **how)
     if public:
         from ..report.page import refresh
 

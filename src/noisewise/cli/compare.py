@@ -74,20 +74,17 @@ def compare(
         runs.check_seal(run)
     names = _names(methods)
     table = read_public(data, target=target, schema=schema, separator=separator)
+    known: dict[str, Any] = {"bounds": table.bounds, "classes": table.classes, "target_bounds": table.target_bounds}
+    same: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": size}
+    same |= {"task": table.task, "model": model, "loss": loss, "repeats": repeats, "seed": seed}
     with bar("simulating") as report:
-        rows = simulate(
-            table.X, table.y, task=table.task, epsilon=epsilon, delta=delta, size=size, methods=names, loss=loss,
-            model=model, adjacency=adjacency, bounds=table.bounds, classes=table.classes,
-            target_bounds=table.target_bounds, repeats=repeats, public_share=public_share, jobs=jobs, seed=seed,
-            report=report,
-        )  # fmt: skip
-    private_rows, public_rows, test_rows = sizes(len(table.X), public_share)
+        how: dict[str, Any] = {"methods": names, "public_share": public_share, "jobs": jobs, "report": report}
+        rows = simulate(table.X, table.y, **same, **known, **how)
+    parts = zip(("drawn_from", "public_rows", "test_rows"), sizes(len(table.X), public_share), strict=True)
+    same |= dict(parts)
     constant = constant_score(table.y, task=table.task)
-    summary = document(
-        rows, task=table.task, epsilon=epsilon, delta=delta, adjacency=adjacency, size=size, repeats=repeats,
-        target=table.target, model=model, loss=loss, seed=seed, constant=constant, files=[path.name for path in data],
-        drawn_from=private_rows, public_rows=public_rows, test_rows=test_rows,
-    )  # fmt: skip
+    files = [path.name for path in data]
+    summary = document(rows, **same, target=table.target, constant=constant, files=files)
     text = (json.dumps(summary, indent=2) + "\n").encode()
     title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
     out.mkdir(parents=True, exist_ok=True)
@@ -175,9 +172,12 @@ def _table(rows: list[Row], metric: str) -> Table:
 
     unit, name = unit_of(rows, metric)
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption_justify="left",
         caption="Mean and its standard error over the repeats; worse by: than without privacy, on the same rows.",
-    )  # fmt: skip
+    )
     table.add_column("method", no_wrap=True)
     for header in (name.replace(" error", "\nerror"), "worse by", "public\nrows", "seconds"):
         table.add_column(header, justify="left" if header.startswith("public") else "right", no_wrap=True)

@@ -42,10 +42,8 @@ def plan(
 
     budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
     records, columns = size or SIZE, features or FEATURES
-    rows = plan_rows(
-        budget, size=records, features=columns, steps=_numbers(steps, "steps", int), clip=clip,
-        rates=_numbers(rates, "rates", float),
-    )  # fmt: skip
+    counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
+    rows = plan_rows(budget, size=records, features=columns, steps=counts, clip=clip, rates=shares)
     needs = records_needed(rows, size=records)
     examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
     title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
@@ -99,7 +97,8 @@ def _noise_table(rows: list[PlanRow]) -> Table:
         caption_justify="left",
     )
     table.add_column("batch", no_wrap=True)
-    for name in ("steps", "passes", "noise\nmultiplier", "by", "noise\nstd", "noise/clip\none step", "noise/clip\naverage"):  # fmt: skip
+    noise = ("noise\nmultiplier", "by", "noise\nstd", "noise/clip\none step", "noise/clip\naverage")
+    for name in ("steps", "passes", *noise):
         table.add_column(name, justify="left" if name == "by" else "right", no_wrap=True)
     least = min(row.run_ratio for row in rows)
     for row, after in zip(rows, [*rows[1:], None], strict=True):

@@ -97,8 +97,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
     bars = f"mean of {repeats} repeats, bars: one standard error" if repeats > 1 else "one training each"
     better = "more" if metric == "accuracy" else "less"
     note = f"\nrefused: {fill(', '.join(refused), 90)}" if refused else ""
-    axes.set_xlabel(f"{measure} ({better} is better), on held-out public rows\n"
-                    f"simulated: {bars}{note}", fontsize=9)  # fmt: skip
+    axes.set_xlabel(f"{measure} ({better} is better), on held-out public rows\nsimulated: {bars}{note}", fontsize=9)
     axes.set_title(title, loc="left", fontsize=10, x=0.0)
     axes.margins(y=0.03 + 0.3 / max(len(shown), 1))
     save_figure(figure, path)

@@ -71,8 +71,8 @@ def train(
     """
     from ..learned.trained import checkpoint_of, curves_of, train_protector
 
-    options = {"epochs": epochs, "constraint": constraint, "units": units, "clip": clip, "inputs": inputs,
-               "norm_share": norm_share, "start_rate": start_rate, "start_clip": start_clip}  # fmt: skip
+    options: dict[str, Any] = {"epochs": epochs, "constraint": constraint, "units": units, "clip": clip}
+    options |= {"inputs": inputs, "norm_share": norm_share, "start_rate": start_rate, "start_clip": start_clip}
     plan = _plan(tasks, out, data, preset, seed, name, {key: v for key, v in options.items() if v is not None})
     try:
         with _training_bar(plan) as report:

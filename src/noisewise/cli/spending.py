@@ -51,8 +51,10 @@ def spending(place: Path, budget: Budget, *, simulation: bool) -> Iterator[Spend
         if kept := any(entry.counted.cost for entry in purse.entries):
             errors.print(
                 f"noisewise: stopped; what was spent is written to {path}",
-                highlight=False, markup=False, soft_wrap=True,
-            )  # fmt: skip
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
         raise
     finally:
         _tidy(path, made, kept)

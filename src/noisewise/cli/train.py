@@ -101,10 +101,8 @@ def train(
     from ..data.resolve import resolve
     from ..methods import RECOMMENDED, method_named
 
-    request = Request(
-        Budget(epsilon, delta, adjacency=cast(Any, adjacency)), method or RECOMMENDED, loss, _model(model), max_grad_norm,
-        size_is_public, seed,
-    )  # fmt: skip
+    budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
+    request = Request(budget, method or RECOMMENDED, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_named(request.method)
     _known_loss(loss)
     runs.vacant(out)
@@ -186,10 +184,9 @@ def unfitted(request: Request, schema: Schema) -> Estimator:
     from ..losses import USUAL
 
     assert schema.target is not None
-    common: dict[str, Any] = {
-        "method": request.method, "model": request.model, "adjacency": request.budget.adjacency, "schema": schema,
-        "max_grad_norm": request.max_grad_norm, "size_is_public": request.size_is_public, "random_state": request.seed,
-    }  # fmt: skip
+    same = ("method", "model", "max_grad_norm", "size_is_public")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
     budget = (request.budget.epsilon, request.budget.delta)
     if schema[schema.target].kind == "category":
         return PrivateClassifier(*budget, loss=request.loss or "auto", **common)
@@ -220,18 +217,18 @@ def _show(estimator: Estimator, out: Path, warnings: list[str], json_output: boo
     for warning in warnings:
         _say(warning)
     if json_output:
-        print_json({
-            "run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_,
-            "warnings": warnings,
-        })  # fmt: skip
+        document = {"run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_}
+        print_json({**document, "warnings": warnings})
         return
     console = Console()
     console.print(Panel(Text(_in_short(estimator.statement_)), title="privacy statement", title_align="left"))
     console.print(
         f"Written to {out}: model, statement.txt, trace and report.html. "
         f"Next: noisewise predict {out} NEW.csv, or noisewise evaluate {out} TEST.csv --public-test",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _in_short(statement: Statement) -> str:
@@ -268,8 +265,10 @@ def _show_plan(
         f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys.",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _disjoint(data: list[Path], public: list[Path]) -> None:

@@ -308,9 +308,8 @@ class Training:
             for key, value in self.optimizer.state.get(weight, {}).items():
                 tensors[f"adam.{key}.{name}"] = torch.as_tensor(value).clone()
         tensors |= {"z": self.multipliers.z, "r": self.multipliers.r, "generator": self.generator.get_state()}
-        plain = {"rng": self.rng.bit_generator.state, "horizon": self.horizon, "z_r": self.multipliers.z_r,
-                 "asked": self.asked,
-                 "curve": [list(epoch) for epoch in self.curve]}  # fmt: skip
+        plain = {"rng": self.rng.bit_generator.state, "horizon": self.horizon, "z_r": self.multipliers.z_r}
+        plain |= {"asked": self.asked, "curve": [list(epoch) for epoch in self.curve]}
         return tensors, plain
 
     def take_up(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
@@ -319,9 +318,10 @@ class Training:
         for name, weight in own.items():
             weight.data.copy_(tensors[f"weight.{name}"])
             kept = {
-                key: tensors[f"adam.{key}.{name}"].clone() for key in ("step", "exp_avg", "exp_avg_sq")
+                key: tensors[f"adam.{key}.{name}"].clone()
+                for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in tensors
-            }  # fmt: skip
+            }
             if kept:
                 self.optimizer.state[weight] = kept
         self.generator.set_state(tensors["generator"])

@@ -92,10 +92,11 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
     clip.axhline(float(results[0].untrained.clip[0, 0]), color=GREY, linestyle="--", linewidth=1)
     rate.axhline(1, color=GREY, linestyle="--", linewidth=1)
     titles = (
-        ("Noise multiplier relative to equal noise", "ratio"), ("Clip norm", "norm"),
+        ("Noise multiplier relative to equal noise", "ratio"),
+        ("Clip norm", "norm"),
         ("Step along the gradient relative to zero weights", "ratio"),
         ("Loss on the task's rows, theta at its best scale", "mean loss"),
-    )  # fmt: skip
+    )
     for axes, (title, label) in zip(grid.flat, titles, strict=True):
         label_axes(axes, title=title, x="step", y=label)
     _wide_enough(noise)
@@ -125,8 +126,8 @@ def plot_curves(curve: list[Epoch], path: Path, *, title: str) -> None:
     for axes, what, label, values in lines:
         top = 1.3 * float(np.quantile(values, 0.95))  # a task that goes wrong should not flatten the rest
         off = np.array(values) > top
-        axes.plot(epochs[~off], np.array(values)[~off], ".", color="#9BC4DD", markersize=4,
-                  label="one epoch (each has its own task)")  # fmt: skip
+        dots = {"color": "#9BC4DD", "markersize": 4, "label": "one epoch (each has its own task)"}
+        axes.plot(epochs[~off], np.array(values)[~off], ".", **dots)
         axes.plot(epochs[off], np.full(off.sum(), top), "^", color="#9BC4DD", markersize=5)
         axes.plot(epochs, np.minimum(_running(values), top), color=BLUE, linewidth=1.8, label="median of the last 20")
         label_axes(axes, title=what, x="epoch", y=label)
@@ -154,8 +155,9 @@ def _band(axes: Any, values: NDArray[np.float64], colour: str, line: str, label:
     steps = np.arange(1, len(values) + 1)
     low, middle, high = np.nanquantile(values, (0.1, 0.5, 0.9), axis=1)
     strong = line == "-"
-    band(axes, steps, low, middle, high, alpha=0.18 if strong else 0.08, color=colour, linestyle=line,
-         linewidth=1.7 if strong else 1.2, label=label)  # fmt: skip
+    alpha, width = (0.18, 1.7) if strong else (0.08, 1.2)
+    look = {"color": colour, "linestyle": line, "linewidth": width, "label": label}
+    band(axes, steps, low, middle, high, alpha=alpha, **look)
 
 
 def _wide_enough(axes: Any) -> None:

@@ -218,8 +218,9 @@ def _rows(
     if source.data in ("gaussian", "quadratic"):
         X, y = _gaussian(rng, rows, source.columns or (5, 200), regression=source.data == "quadratic")
     else:
-        everything, labels = _loaded(source.data, source.file, source.label, tuple(source.where.items()), source.drop,
-                                     str(folder))  # fmt: skip
+        everything, labels = _loaded(
+            source.data, source.file, source.label, tuple(source.where.items()), source.drop, str(folder)
+        )
         last = int((1 - HELD_OUT) * len(everything))
         X, y = (everything[last:], labels[last:]) if held_out else (everything[:last], labels[:last])
         if source.data in ("images", "digits"):

@@ -74,8 +74,8 @@ class Plan:
     def terms(self) -> dict[str, Any]:
         """What a run must agree on to be taken up: data, tasks, design and recipe."""
         design = replace(self.design, form=self.recipe.form)
-        plain = {"trained_on": sources(self.tasks), "tasks": plain_tasks(self.tasks), "design": design.to_dict(),
-                 "recipe": self.recipe.to_dict()}  # fmt: skip
+        plain = {"trained_on": sources(self.tasks), "tasks": plain_tasks(self.tasks)}
+        plain |= {"design": design.to_dict(), "recipe": self.recipe.to_dict()}
         agreed: dict[str, Any] = json.loads(json.dumps(plain))  # as it will be read back: lists, not tuples
         return agreed
 
@@ -245,9 +245,12 @@ def conclude(plan: Plan, training: WatchedTraining, out: Path, report: Callable[
     if training.design.form == "exact":
         within = replace(plan.tasks, horizon=(low, high))
         horizon, tried = best_horizon(
-            training.weights, training.design, within, many=CHOSEN_ON,
+            training.weights,
+            training.design,
+            within,
+            many=CHOSEN_ON,
             report=lambda done, total: report(("choosing the horizon", done, total)),
-        )  # fmt: skip
+        )
     else:  # trained for one horizon, or for the one that training moved it to
         ranges["horizon"] = [float(min(low, horizon)), float(max(high, horizon))]
     header = {
@@ -264,9 +267,11 @@ def conclude(plan: Plan, training: WatchedTraining, out: Path, report: Callable[
     }
     learned = Learned(training.weights, training.design, header)
     held_out = evaluate_protector(
-        learned, plan.tasks, many=JUDGED_ON,
+        learned,
+        plan.tasks,
+        many=JUDGED_ON,
         report=lambda done, total: report(("judging on held-out tasks", done, total)),
-    )  # fmt: skip
+    )
     table, picture = curves_of(out)
     write_curves(training.curve, table)
     plot_curves(training.curve, picture, title=f"Training of {plan.name}")

@@ -65,8 +65,10 @@ class Pnsgd(Method):
 
     def terms(self, facts: Facts) -> Terms:
         if facts.budget.adjacency != "replace_one":
-            raise ValueError("adjacency is 'add_remove'; pass 'replace_one': one pass over the records in order has a "
-                             "price only when their number is fixed")  # fmt: skip
+            raise ValueError(
+                "adjacency is 'add_remove'; pass 'replace_one': one pass over the records in order has a "
+                "price only when their number is fixed"
+            )
         loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan(Gaussian(self.noise_multiplier(facts)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..statement import text as statement_text
@@ -36,10 +37,8 @@ def coefficients(folder: RunFolder) -> Markup | None:
     unclear = sum(_spans_zero(row) for row in rows)
     description = "; ".join(f"{one.name}: {one.text}{' (spans zero)' if one.faint else ''}" for one in shown)
     what = "the clearest first" if known else "the largest first"
-    chart = interval_chart(
-        "coefficients", shown, title=f"Coefficients, {what}", description=description,
-        x_label="coefficient of the scaled feature", zero=True,
-    )  # fmt: skip
+    title, label = f"Coefficients, {what}", "coefficient of the scaled feature"
+    chart = interval_chart("coefficients", shown, title=title, description=description, x_label=label, zero=True)
     if any(_error(row) for row in rows):
         advice = (
             "Bars are 95 % ranges of the privacy noise alone: had it been drawn anew, the coefficient would usually fall "
@@ -183,10 +182,9 @@ def comparison(folder: RunFolder) -> Markup | None:
         for row in done
     ]
     description = "; ".join(f"{one.name}: {one.text}" for one in shown)
-    chart = interval_chart(
-        "comparison", shown, title=f"{metric} of each method", description=description,
-        x_label=f"{metric} ({'lower' if lower else 'higher'} is better)", show=lambda value: measure(metric, value),
-    )  # fmt: skip
+    title, label = f"{metric} of each method", f"{metric} ({'lower' if lower else 'higher'} is better)"
+    show = partial(measure, metric)
+    chart = interval_chart("comparison", shown, title=title, description=description, x_label=label, show=show)
     size = "" if document["size"] is None else f", {number(document['size'])} private records"
     refused = [row for row in document["rows"] if row["refused"]]
     return section(

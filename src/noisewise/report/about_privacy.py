@@ -210,10 +210,8 @@ def _over_steps(key: str, title: str, points: list[Any], y_label: str, what: str
             f"{y_label} {what}: {number(first)} at the first of {len(values):,} steps, {number(last)} at the last, "
             f"between {number(low)} and {number(high)}."
         )
-    chart = line_chart(
-        key, [Series(y_label, points)], title=title, description=text, x_label="step", y_label=y_label,
-        log=low > 0 and high > 30 * low,
-    )  # fmt: skip
+    lines, log = [Series(y_label, points)], low > 0 and high > 30 * low
+    chart = line_chart(key, lines, title=title, description=text, x_label="step", y_label=y_label, log=log)
     return figure(title, chart, text[0].upper() + text[1:])
 
 
@@ -242,8 +240,6 @@ def gradient_norm(folder: RunFolder) -> Markup | None:
         )
     lines = [Series("noised gradient", norm), Series("pure noise", level, "dashed", 2)]
     lengths = [y for _, y in norm]
-    chart = line_chart(
-        "norm", lines, title="Norm of the noised gradient", description=text, x_label="step", y_label="norm",
-        log=min(lengths) > 0 and max(lengths) > 10 * min(lengths),
-    )  # fmt: skip
-    return section("The noised gradient", charts(figure("Norm of the noised gradient", chart, text), aside(advice)))
+    log, title = min(lengths) > 0 and max(lengths) > 10 * min(lengths), "Norm of the noised gradient"
+    chart = line_chart("norm", lines, title=title, description=text, x_label="step", y_label="norm", log=log)
+    return section("The noised gradient", charts(figure(title, chart, text), aside(advice)))

@@ -92,10 +92,8 @@ def _banners(folder: RunFolder) -> list[Markup]:
 def _header(folder: RunFolder) -> Markup:
     run, promise = folder.run, folder.promise
     method = folder.statement["method"]["name"]
-    subtitle = tag(
-        "p", f"{run['model']['kind']} model of ", name_of(run["target"]), f", trained with {method}, ",
-        words.when(run["created"]), class_="soft",
-    )  # fmt: skip
+    what = (f"{run['model']['kind']} model of ", name_of(run["target"]), f", trained with {method}, ")
+    subtitle = tag("p", *what, words.when(run["created"]), class_="soft")
     if promise is None:
         return tag("header", tag("h1", "No privacy is promised"), subtitle)
     epsilon, delta = promise["epsilon"], promise["delta"]

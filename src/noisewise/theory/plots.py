@@ -35,8 +35,8 @@ def plot_bounds(rows: Rows, path: Path, *, title: str) -> None:
             seen = [row for row in rows if row[f"{schedule}_clipped"] is clipped]
             heights = [min(row[f"{schedule}_simulated"], top / 1.4) for row in seen]
             label = None if clipped else f"{schedule}: simulated"
-            axes.plot([row["steps"] for row in seen], heights, mark, color=colour, markersize=4.5,
-                      markerfacecolor=face, label=label)  # fmt: skip
+            look = {"color": colour, "markersize": 4.5, "markerfacecolor": face, "label": label}
+            axes.plot([row["steps"] for row in seen], heights, mark, **look)
     axes.plot([], [], "*", color=GREY, markersize=11, markeredgecolor="white", label="best T of the bound")
     filled = "filled: gradients clipped, no\nbound applies (top: off scale)"
     axes.plot([], [], "o", color=GREY, markersize=4.5, label=filled)
@@ -99,8 +99,9 @@ def plot_influence(rows: Rows, path: Path, *, title: str) -> None:
         exact = _series(rows, "step", "exact")
         axes.plot(*exact, color=GREEN, linestyle="--", linewidth=1.6, label="exact on a quadratic")
     clear = [row for row in rows if row["measured"] > 2 * row["standard_error"]]
-    axes.errorbar(*_series(clear, "step", "measured"), yerr=[2 * row["standard_error"] for row in clear], fmt="o",
-                  color=BLUE, markersize=4.5, capsize=2.5, linewidth=1, label="measured, 2 standard errors")  # fmt: skip
+    bars = [2 * row["standard_error"] for row in clear]
+    look = {"color": BLUE, "markersize": 4.5, "capsize": 2.5, "linewidth": 1, "label": "measured, 2 standard errors"}
+    axes.errorbar(*_series(clear, "step", "measured"), yerr=bars, fmt="o", **look)
     y = "what its noise adds to the final loss (scaled)"
     label_axes(axes, title=title, x="the one noisy step t", y=y, log="y")
     axes.legend(frameon=False, fontsize=9)
