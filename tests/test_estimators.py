@@ -60,7 +60,7 @@ CHECKS = parametrize_with_checks(
 NAMES, PAIRS = CHECKS.args
 
 
-@pytest.mark.parametrize(  # the estimators take numpy's arrays and no others, which is what this check is for
+@pytest.mark.parametrize(  # check_array_api_input runs only where SCIPY_ARRAY_API is set before scipy is imported
     NAMES, [pair for pair in PAIRS if "check_array_api_input" not in str(pair[1])], **CHECKS.kwargs
 )
 def test_scikit_learn_checks(estimator, check):
