@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 from typing import ClassVar
 
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import Curator, Descent
 from noisewise.events import Gaussian, Poisson, Repeated
 from noisewise.losses import Logistic
+from noisewise.methods import method_named
 
 from .house import Linear
 from .test_review import Stranger
@@ -186,7 +189,8 @@ class Poison(float):
     def __eq__(self, other):
         return other == self.says
 
-    __ne__ = lambda self, other: not self == other  # noqa: E731
+    def __ne__(self, other):
+        return other != self.says
 
 
 def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
@@ -220,3 +224,108 @@ def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_use
     fit.check(public=False, records=ROWS)
     assert fit.budget.epsilon == 1.0
     assert fit.run(rows).statement.data["promise"]["epsilon"] == 1.0
+
+
+# -- what runs while the desk is closed -----------------------------------------------------------------------------
+
+
+class Late:
+    """Rubbish that lives in a circle: whoever collects it runs its last words, wherever that is."""
+
+    def __init__(self, last_words):
+        self.myself, self.last_words = self, last_words
+
+    def __del__(self):
+        self.last_words()
+
+
+class DeepSpy(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen += [part for part in args if isinstance(part, torch.Tensor) and part.ndim and len(part) == ROWS]
+        return function(*args, **(kwargs or {}))
+
+
+def test_rubbish_that_is_collected_while_rows_are_touched_lets_nobody_look_on():
+    curator, walk = curator_of(Linear(3, Logistic())), Descent(torch.zeros(3), 40, 0.1, 1e3)
+    spy, entered, usual = DeepSpy(), [], gc.get_threshold()
+
+    def last_words():
+        try:
+            curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=1e4)
+        except RuntimeError:  # this is inside: the desk is closed
+            spy.__enter__()
+            entered.append(spy)
+
+    curator.last_iterate(walk)
+    try:
+        for threshold in range(20, 120, 5):
+            gc.collect()
+            Late(last_words)
+            gc.set_threshold(threshold, 1, 1)
+            with contextlib.suppress(RuntimeError):
+                curator.last_iterate(walk)
+            gc.set_threshold(*usual)
+            while entered:
+                entered.pop().__exit__(None, None, None)
+    finally:
+        Late.__del__ = lambda self: None
+    assert not spy.seen
+
+
+# -- methods and losses that are not what they seem -------------------------------------------------------------------
+
+
+@pytest.mark.guard("fits were described elsewhere")
+def test_nonprivate_runs_the_librarys_own_step():
+    """An object of exactly that type, with a step that a stranger gave it."""
+    seen, method = [], method_named("nonprivate")
+
+    def step(state, private, public):
+        seen.append(public.batch)
+        return state
+
+    object.__setattr__(method, "step", step)
+    fit, rows = fit_of(method)
+    fit.run(rows)
+    assert not seen
+
+
+def test_nobody_writes_into_a_registry():
+    rooms = {
+        "noisewise.losses": "LOSSES",
+        "noisewise.curator.questions": "QUESTIONS",
+        "noisewise.models.layers": "LAYERS",
+        "noisewise.accounting.base": "ACCOUNTANTS",
+    }
+    for room, name in rooms.items():
+        known = getattr(importlib.import_module(room), name)
+        with pytest.raises(TypeError):
+            known[next(iter(known))] = None
+
+
+@pytest.mark.guard("losses were not registered from outside")
+def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
+    from noisewise.losses import loss_named, register
+
+    mine = Logistic()
+    object.__setattr__(mine, "row_slope", lambda z, y: z)
+    register(mine)
+    assert loss_named("logistic") is not mine
+
+    class Turning(Logistic):
+        """Has another name each time it is asked."""
+
+        asked = 0
+
+        @property
+        def name(self):
+            self.asked += 1
+            return "turning" if self.asked < 3 else "logistic"
+
+    with contextlib.suppress(ValueError, TypeError):
+        register(Turning())
+    assert type(loss_named("logistic")) is Logistic
