@@ -329,3 +329,39 @@ def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
     with contextlib.suppress(ValueError, TypeError):
         register(Turning())
     assert type(loss_named("logistic")) is Logistic
+
+
+# -- what commands write down ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.guard("nothing was written down")
+@pytest.mark.parametrize("other", [Budget(1.0, 1e-6), Budget(2.0, 1e-6)])
+def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_path, other):
+    from noisewise.budget import Terms
+    from noisewise.cli.spending import spending
+
+    terms, first, second = Terms.adaptive("gdp"), Budget(1.0, 1e-6), contextlib.ExitStack()
+    with spending(tmp_path / "run", first, simulation=False) as mine:
+        theirs = second.enter_context(spending(tmp_path / "run", other, simulation=False))  # before mine is reserved
+        part = mine.purse.part(terms, first)
+        part.meter.spend(Gaussian(10.0))
+        with contextlib.suppress(Exception), second:
+            theirs.purse.part(terms, other)
+            raise ValueError("their rows cannot be read")
+        assert mine.purse.entries
+        assert mine.path.exists()
+
+
+@pytest.mark.guard("nothing was written down")
+def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
+    from noisewise.budget import Terms
+    from noisewise.cli.spending import spending
+
+    with (
+        contextlib.suppress(ValueError, KeyError),
+        spending(tmp_path / "run", Budget(1.0, 1e-6), simulation=False) as spent,
+    ):
+        spent.purse.part(Terms.adaptive("gdp"), Budget(1.0, 1e-6)).meter.spend(Gaussian(10.0))
+        spent.path.write_text(spent.path.read_text()[:-20])
+        raise KeyError("anything")
+    assert spent.path.exists()
