@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import threading
 from typing import ClassVar
 
 import numpy as np
@@ -365,3 +366,81 @@ def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
         spent.path.write_text(spent.path.read_text()[:-20])
         raise KeyError("anything")
     assert spent.path.exists()
+
+
+# -- what held ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guard("held")
+def test_an_answer_keeps_its_numbers_when_the_next_one_is_drawn():
+    curator = curator_of(Linear(3, Logistic()))
+    first = curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0).value
+    before = first.clone()
+    first_sum = curator.trace[-1]
+    for _ in range(3):
+        later = curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0).value
+        assert not np.shares_memory(first.numpy(), later.numpy())
+    assert torch.equal(first, before)
+    first.zero_()
+    assert curator.trace[0] == first_sum
+
+
+@pytest.mark.guard("held")
+def test_what_is_no_option_or_no_plain_number_is_refused_before_it_is_paid_for():
+    class Growing(float):
+        """Larger each time it is read."""
+
+        read = 0
+
+        def __float__(self):
+            Growing.read += 1
+            return 10.0**Growing.read
+
+    class Lying:
+        __class__ = np.ndarray
+
+        def __array__(self, *_, **__):
+            return np.full(3, np.nan)
+
+    curator, how = curator_of(Linear(3, Logistic())), {"clip": 1.0, "noise_multiplier": 50.0}
+    for asked in ({"cls": 1}, {"rows": 1}, {"clip": True}, {"clip": np.inf}, {"scale": Lying()}, {"quantile_at": 1.0}):
+        with pytest.raises((TypeError, ValueError)):
+            curator.gradient(torch.zeros(3), **{**how, **asked})
+    with pytest.raises((TypeError, ValueError)):
+        curator.gradient(Lying(), **how)
+    assert curator.meter.spent_fraction == 0
+    curator.gradient(torch.zeros(3), clip=Growing(1.0), noise_multiplier=50.0)
+    assert curator.trace[-1].clip == 10.0
+    assert Growing.read == 1
+
+
+@pytest.mark.guard("held")
+def test_threads_that_ask_at_once_are_each_charged():
+    curator = curator_of(Linear(3, Logistic()))
+    asking = [
+        threading.Thread(target=lambda: curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0))
+        for _ in range(8)
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert curator.meter.events == {Gaussian(50.0): 8}
+    assert len(curator.trace) == 8
+
+
+@pytest.mark.guard("held")
+def test_an_interrupt_inside_leaves_the_desk_open_and_the_charge_done(monkeypatch):
+    curator, module = curator_of(Linear(3, Logistic())), importlib.import_module("noisewise.curator.desk")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "draw", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0)
+    assert curator.meter.events == {Gaussian(50.0): 1}
+    assert gc.isenabled()
+    curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0)
+    assert curator.meter.events == {Gaussian(50.0): 2}
