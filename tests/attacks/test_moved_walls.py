@@ -37,7 +37,7 @@ def rows_of(columns):
 def curator_of(model, **options):
     meter = AdditiveMeter(Budget(100.0, 1e-6), "gdp")
     return Curator(
-        rows_of(model.shape[0]), LABELS, model=model, meter=meter, size=ROWS, row_bound=1.0, seed=1, **options
+        rows_of(model.features), LABELS, model=model, meter=meter, size=ROWS, row_bound=1.0, seed=1, **options
     )
 
 
@@ -98,6 +98,7 @@ class Returning(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.guard("every question was rebuilt twice")
 @pytest.mark.parametrize("way", ["methods of its own", "a mode"])
 def test_a_theta_is_copied_whatever_its_methods_or_a_mode_return(way):
     Seeing.seen.clear()
@@ -203,6 +204,7 @@ def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
     assert rdp.cost(Poisson(rate, Gaussian(sigma)), relation, order) >= alone * 0.99
 
 
+@pytest.mark.guard("prices of plans were not remembered")
 def test_the_price_of_a_plan_is_not_remembered_for_a_delta_that_says_it_is_another():
     plan = [Repeated(Gaussian(3.21), 12)]
     with contextlib.suppress(ValueError, TypeError):
@@ -250,6 +252,7 @@ class DeepSpy(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.guard("did not succeed there")
 def test_rubbish_that_is_collected_while_rows_are_touched_lets_nobody_look_on():
     curator, walk = curator_of(Linear(3, Logistic())), Descent(torch.zeros(3), 40, 0.1, 1e3)
     spy, entered, usual = DeepSpy(), [], gc.get_threshold()
