@@ -7,7 +7,7 @@ a theta. What it is given: facts, theta and public rows of its own, and the cura
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -19,6 +19,7 @@ from .curator import Curator, PublicCurator
 from .curator.question import bare
 from .facts import facts_of
 from .methods import Method, makes_a_promise
+from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
 from .models import Model
 from .records.grid import Store, in_memory
@@ -67,8 +68,10 @@ def train(
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
     if not private_run:
+        # made anew: an object of this type may have been given a step of its own
+        method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})
         handed_over = PublicCurator(records.X, records.y, model=model, seed=seed)
-        state = method.step(method.init(start, facts, None), None, handed_over)  # type: ignore[arg-type]
+        state = method.step(method.init(start, facts, None), None, handed_over)
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
     if method.needs_public and public is None:

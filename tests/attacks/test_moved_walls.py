@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
+import threading
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import Curator, Descent
 from noisewise.events import Gaussian, Poisson, Repeated
 from noisewise.losses import Logistic
+from noisewise.methods import method_named
 
 from .house import Linear
 from .test_review import Stranger
@@ -33,7 +37,7 @@ def rows_of(columns):
 def curator_of(model, **options):
     meter = AdditiveMeter(Budget(100.0, 1e-6), "gdp")
     return Curator(
-        rows_of(model.shape[0]), LABELS, model=model, meter=meter, size=ROWS, row_bound=1.0, seed=1, **options
+        rows_of(model.features), LABELS, model=model, meter=meter, size=ROWS, row_bound=1.0, seed=1, **options
     )
 
 
@@ -94,6 +98,7 @@ class Returning(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.guard("every question was rebuilt twice")
 @pytest.mark.parametrize("way", ["methods of its own", "a mode"])
 def test_a_theta_is_copied_whatever_its_methods_or_a_mode_return(way):
     Seeing.seen.clear()
@@ -199,6 +204,7 @@ def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
     assert rdp.cost(Poisson(rate, Gaussian(sigma)), relation, order) >= alone * 0.99
 
 
+@pytest.mark.guard("prices of plans were not remembered")
 def test_the_price_of_a_plan_is_not_remembered_for_a_delta_that_says_it_is_another():
     plan = [Repeated(Gaussian(3.21), 12)]
     with contextlib.suppress(ValueError, TypeError):
@@ -221,3 +227,224 @@ def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_use
     fit.check(public=False, records=ROWS)
     assert fit.budget.epsilon == 1.0
     assert fit.run(rows).statement.data["promise"]["epsilon"] == 1.0
+
+
+# -- what runs while the desk is closed -----------------------------------------------------------------------------
+
+
+class Late:
+    """Rubbish that lives in a circle: whoever collects it runs its last words, wherever that is."""
+
+    def __init__(self, last_words):
+        self.myself, self.last_words = self, last_words
+
+    def __del__(self):
+        self.last_words()
+
+
+class DeepSpy(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen += [part for part in args if isinstance(part, torch.Tensor) and part.ndim and len(part) == ROWS]
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.guard("did not succeed there")
+def test_rubbish_that_is_collected_while_rows_are_touched_lets_nobody_look_on():
+    curator, walk = curator_of(Linear(3, Logistic())), Descent(torch.zeros(3), 40, 0.1, 1e3)
+    spy, entered, usual = DeepSpy(), [], gc.get_threshold()
+
+    def last_words():
+        try:
+            curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=1e4)
+        except RuntimeError:  # this is inside: the desk is closed
+            spy.__enter__()
+            entered.append(spy)
+
+    curator.last_iterate(walk)
+    try:
+        for threshold in range(20, 120, 5):
+            gc.collect()
+            Late(last_words)
+            gc.set_threshold(threshold, 1, 1)
+            with contextlib.suppress(RuntimeError):
+                curator.last_iterate(walk)
+            gc.set_threshold(*usual)
+            while entered:
+                entered.pop().__exit__(None, None, None)
+    finally:
+        Late.__del__ = lambda self: None
+    assert not spy.seen
+
+
+# -- methods and losses that are not what they seem -------------------------------------------------------------------
+
+
+@pytest.mark.guard("fits were described elsewhere")
+def test_nonprivate_runs_the_librarys_own_step():
+    """An object of exactly that type, with a step that a stranger gave it."""
+    seen, method = [], method_named("nonprivate")
+
+    def step(state, private, public):
+        seen.append(public.batch)
+        return state
+
+    object.__setattr__(method, "step", step)
+    fit, rows = fit_of(method)
+    fit.run(rows)
+    assert not seen
+
+
+def test_nobody_writes_into_a_registry():
+    rooms = {
+        "noisewise.losses": "LOSSES",
+        "noisewise.curator.questions": "QUESTIONS",
+        "noisewise.models.layers": "LAYERS",
+        "noisewise.accounting.base": "ACCOUNTANTS",
+    }
+    for room, name in rooms.items():
+        known = getattr(importlib.import_module(room), name)
+        first = next(iter(known))
+        with pytest.raises(TypeError):
+            known[first] = known[first]  # what is there already: where it can be written, later tests need it
+
+
+@pytest.mark.guard("losses were not registered from outside")
+def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
+    from noisewise.losses import loss_named, register
+
+    mine = Logistic()
+    object.__setattr__(mine, "row_slope", lambda z, y: z)
+    register(mine)
+    assert loss_named("logistic") is not mine
+
+    class Turning(Logistic):
+        """Has another name each time it is asked."""
+
+        asked = 0
+
+        @property
+        def name(self):
+            self.asked += 1
+            return "turning" if self.asked < 3 else "logistic"
+
+    with contextlib.suppress(ValueError, TypeError):
+        register(Turning())
+    assert type(loss_named("logistic")) is Logistic
+
+
+# -- what commands write down ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.guard("nothing was written down")
+@pytest.mark.parametrize("other", [Budget(1.0, 1e-6), Budget(2.0, 1e-6)])
+def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_path, other):
+    from noisewise.budget import Terms
+    from noisewise.cli.spending import spending
+
+    terms, first, second = Terms.adaptive("gdp"), Budget(1.0, 1e-6), contextlib.ExitStack()
+    with spending(tmp_path / "run", first, simulation=False) as mine:
+        theirs = second.enter_context(spending(tmp_path / "run", other, simulation=False))  # before mine is reserved
+        part = mine.purse.part(terms, first)
+        part.meter.spend(Gaussian(10.0))
+        with contextlib.suppress(Exception), second:
+            theirs.purse.part(terms, other)
+            raise ValueError("their rows cannot be read")
+        assert mine.purse.entries
+        assert mine.path.exists()
+
+
+@pytest.mark.guard("nothing was written down")
+def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
+    from noisewise.budget import Terms
+    from noisewise.cli.spending import spending
+
+    with (
+        contextlib.suppress(ValueError, KeyError),
+        spending(tmp_path / "run", Budget(1.0, 1e-6), simulation=False) as spent,
+    ):
+        spent.purse.part(Terms.adaptive("gdp"), Budget(1.0, 1e-6)).meter.spend(Gaussian(10.0))
+        spent.path.write_text(spent.path.read_text()[:-20])
+        raise KeyError("anything")
+    assert spent.path.exists()
+
+
+# -- what held ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guard("held")
+def test_an_answer_keeps_its_numbers_when_the_next_one_is_drawn():
+    curator = curator_of(Linear(3, Logistic()))
+    first = curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0).value
+    before = first.clone()
+    first_sum = curator.trace[-1]
+    for _ in range(3):
+        later = curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0).value
+        assert not np.shares_memory(first.numpy(), later.numpy())
+    assert torch.equal(first, before)
+    first.zero_()
+    assert curator.trace[0] == first_sum
+
+
+@pytest.mark.guard("held")
+def test_what_is_no_option_or_no_plain_number_is_refused_before_it_is_paid_for():
+    class Growing(float):
+        """Larger each time it is read."""
+
+        read = 0
+
+        def __float__(self):
+            Growing.read += 1
+            return 10.0**Growing.read
+
+    class Lying:
+        __class__ = np.ndarray
+
+        def __array__(self, *_, **__):
+            return np.full(3, np.nan)
+
+    curator, how = curator_of(Linear(3, Logistic())), {"clip": 1.0, "noise_multiplier": 50.0}
+    for asked in ({"cls": 1}, {"rows": 1}, {"clip": True}, {"clip": np.inf}, {"scale": Lying()}, {"quantile_at": 1.0}):
+        with pytest.raises((TypeError, ValueError)):
+            curator.gradient(torch.zeros(3), **{**how, **asked})
+    with pytest.raises((TypeError, ValueError)):
+        curator.gradient(Lying(), **how)
+    assert curator.meter.spent_fraction == 0
+    curator.gradient(torch.zeros(3), clip=Growing(1.0), noise_multiplier=50.0)
+    assert curator.trace[-1].clip == 10.0
+    assert Growing.read == 1
+
+
+@pytest.mark.guard("held")
+def test_threads_that_ask_at_once_are_each_charged():
+    curator = curator_of(Linear(3, Logistic()))
+    asking = [
+        threading.Thread(target=lambda: curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0))
+        for _ in range(8)
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert curator.meter.events == {Gaussian(50.0): 8}
+    assert len(curator.trace) == 8
+
+
+@pytest.mark.guard("held")
+def test_an_interrupt_inside_leaves_the_desk_open_and_the_charge_done(monkeypatch):
+    curator, module = curator_of(Linear(3, Logistic())), importlib.import_module("noisewise.curator.desk")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "draw", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0)
+    assert curator.meter.events == {Gaussian(50.0): 1}
+    assert gc.isenabled()
+    curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=50.0)
+    assert curator.meter.events == {Gaussian(50.0): 2}

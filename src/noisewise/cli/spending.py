@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..atomic import write_atomically
 from .main import errors
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ class Spending:
     def into(self, folder: Path) -> None:
         """Put what was spent into a folder as ``spending.json``."""
         if self.path is not None:
-            (folder / "spending.json").write_bytes(self.path.read_bytes())
+            write_atomically(folder / "spending.json", self.path.read_bytes(), durable=True)
 
 
 @contextmanager
@@ -40,15 +43,14 @@ def spending(place: Path, budget: Budget, *, simulation: bool) -> Iterator[Spend
         return
     made = [parent for parent in place.parents if not parent.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
-    path, number = place.with_name(f"{place.name}.spending.json"), 2
-    while path.exists():
-        path, number = place.with_name(f"{place.name}.spending-{number}.json"), number + 1
+    path = _own(place)
     purse = Purse(budget, store=path)
-    kept = False
+    kept = True  # unless it is known that nobody needs it
     try:
         yield Spending(purse, path)
+        kept = False
     except BaseException:
-        if kept := any(entry.counted.cost for entry in purse.entries):
+        if kept := _counts(purse):
             errors.print(
                 f"noisewise: stopped; what was spent is written to {path}",
                 highlight=False,
@@ -58,6 +60,27 @@ def spending(place: Path, budget: Budget, *, simulation: bool) -> Iterator[Spend
         raise
     finally:
         _tidy(path, made, kept)
+
+
+def _own(place: Path) -> Path:
+    """A file that no other process writes, nor tidies away: whoever made the lock beside it has it."""
+    for number in count(1):
+        path = place.with_name(f"{place.name}.spending{'' if number == 1 else f'-{number}'}.json")
+        lock = path.with_name(f"{path.name}.lock")
+        with suppress(FileExistsError):
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o666))
+            if not os.path.lexists(path):
+                return path
+            lock.unlink()
+    raise AssertionError("numbers have no end")
+
+
+def _counts(purse: Purse) -> bool:
+    """Whether something was spent, or may have been: a file that cannot be read stays."""
+    try:
+        return any(entry.counted.cost for entry in purse.entries)
+    except (OSError, ValueError):
+        return True
 
 
 def _tidy(path: Path, made: list[Path], kept: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 from collections.abc import Iterator
@@ -37,17 +38,21 @@ def unobserved() -> Iterator[None]:
 
     An overflow that warns, raises or calls back would tell whether some record made it; a mode of torch would be
     handed the rows, and a profiler the shapes of batches; another default precision would change how rows are kept.
+    Rubbish of a stranger's is not collected meanwhile: its last words (``__del__``) could put all that back in force.
     """
-    refuse_observers()
-    with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
-        usual = torch.get_default_dtype()
-        if usual is not torch.float32:
-            torch.set_default_dtype(torch.float32)
-        try:
+    collecting, usual = gc.isenabled(), torch.float32
+    gc.disable()
+    try:
+        refuse_observers()
+        with np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+            if (usual := torch.get_default_dtype()) is not torch.float32:
+                torch.set_default_dtype(torch.float32)
             yield
-        finally:
-            if usual is not torch.float32:
-                torch.set_default_dtype(usual)
+    finally:
+        if usual is not torch.float32:
+            torch.set_default_dtype(usual)
+        if collecting:
+            gc.enable()
 
 
 class Desk:
@@ -78,7 +83,7 @@ class Desk:
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
-        with self._lock, unobserved():
+        with unobserved(), self._lock:  # in this order: last words that ask would wait for a lock of their own thread
             self._within = me
             try:
                 yield

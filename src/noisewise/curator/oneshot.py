@@ -27,8 +27,7 @@ from ..records import records_of
 from ..records.grid import power_of_two_above
 from ..records.totals import FloatRows, IntegerTotal
 from ..records.walks import descent, one_by_one, rows_of
-from .question import bare as entries_of
-from .question import checked_noise, plain, released
+from .question import bare, checked_noise, plain, released
 
 ROUNDING = 1 + 2.0**-20
 ROUNDED = 2.0**-18  # of the noise: more than rounding can part the ends of two walks by, see `not_lost`
@@ -115,8 +114,8 @@ class OnePass:
     def __post_init__(self) -> None:
         _validate.whole(passes=self.passes)
         object.__setattr__(self, "passes", int(self.passes))
-        object.__setattr__(self, "public_rows", bare(self.public_rows))
-        object.__setattr__(self, "public_labels", bare(self.public_labels))
+        object.__setattr__(self, "public_rows", torch.from_numpy(bare(self.public_rows)))
+        object.__setattr__(self, "public_labels", torch.from_numpy(bare(self.public_labels)))
         plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
         if self.public_rows.ndim != 2 or self.public_labels.shape != self.public_rows.shape[:1]:
             raise ValueError("public_rows must be 2-d and public_labels 1-d with as many entries as there are rows")
@@ -148,7 +147,7 @@ NoisyWalk = Descent | OnePass
 
 def plain_fields(what: object, *names: str) -> None:
     """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
-    start = bare(what.start)  # type: ignore[attr-defined]
+    start = torch.from_numpy(bare(what.start))  # type: ignore[attr-defined]
     if not float(start.abs().max() if len(start) else 0.0) <= FURTHEST:
         raise ValueError(f"start is not finite or beyond {FURTHEST:g}; pass a public starting point of usual size")
     object.__setattr__(what, "start", start)
@@ -248,7 +247,3 @@ def rebuilt_walk(walk: Any, dimension: int) -> Any:
     tensors = {name: torch.from_numpy(part) for name, part in fields.items() if isinstance(part, np.ndarray)}
     whole = {name: int(fields[name]) for name in ("steps", "passes") if name in fields}
     return type(walk)(**{**fields, **tensors, **whole})
-
-
-def bare(tensor: Tensor) -> Tensor:
-    return torch.from_numpy(entries_of(tensor))  # a subclass could see the records it meets

@@ -56,7 +56,7 @@ Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Any]] = {}
 _closed: list[bool] = []
 QUESTIONS: Mapping[str, type[Any]] = MappingProxyType(_known)
-FIELDS: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
+_fields: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
 
 
 def question(kind: Q) -> Q:
@@ -70,7 +70,7 @@ def question(kind: Q) -> Q:
     if _closed or not kind.__module__.startswith("noisewise.curator.questions."):
         raise TypeError(f"{kind.__name__} is not defined in the curator's room; a question lives there, with its proof")
     _known[kind.__name__] = kind
-    FIELDS[kind] = tuple(field.name for field in fields(kind))
+    _fields[kind] = tuple(field.name for field in fields(kind))
     return kind
 
 
@@ -87,7 +87,7 @@ def rebuilt(asked: object) -> Any:
     kind = type(asked)
     if QUESTIONS.get(kind.__name__) is not kind:
         raise TypeError(f"{kind.__name__} is not a question; pass frozen data, one of {', '.join(QUESTIONS)}")
-    return kind(*[plain(getattr(asked, name)) for name in FIELDS[kind]])
+    return kind(*[plain(getattr(asked, name)) for name in _fields[kind]])
 
 
 def plain(value: Any) -> Any:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
+from types import MappingProxyType
 
 from .base import Loss
 from .hinge import Hinge
@@ -23,7 +25,8 @@ from .softmax import Softmax
 from .squared import Squared
 from .weighted import MOST_WEIGHT, ClassWeighted, check_weights
 
-LOSSES: dict[str, Loss] = {}
+_known: dict[str, Loss] = {}
+LOSSES: Mapping[str, Loss] = MappingProxyType(_known)
 USUAL = {"binary": "logistic", "classes": "softmax", "regression": "squared"}  # the loss of a task unless one is named
 
 
@@ -32,12 +35,12 @@ def register(loss: Loss) -> Loss:
 
     A loss from outside has no compiled kernel: its sums come from the reference arithmetic.
     """
-    if not isinstance(loss, Loss) or not loss.name:
+    name = loss.name if isinstance(loss, Loss) else ""
+    if type(name) is not str or not name:
         raise TypeError(f"{loss!r} is not a loss with a name; pass an object of a subclass of noisewise.losses.Loss")
-    if loss.name in LOSSES and type(LOSSES[loss.name]) is not type(loss):
-        raise ValueError(f"a loss named {loss.name!r} exists; give yours another name")
-    LOSSES[loss.name] = loss
-    return loss
+    if type(_known.setdefault(name, loss)) is not type(loss):
+        raise ValueError(f"a loss named {name!r} exists; give yours another name")
+    return _known[name]  # the first one of a type stays
 
 
 def _fill() -> None:

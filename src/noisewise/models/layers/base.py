@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
-LAYERS: dict[str, Layer] = {}
+_known: dict[str, Layer] = {}
+LAYERS: Mapping[str, Layer] = MappingProxyType(_known)
 _closed: list[bool] = []
 
 
@@ -45,7 +48,7 @@ def layer(kind: L) -> L:
     """Register a layer. The passes of private records run it, so it lives in this room, where the laws try it."""
     if _closed or not kind.__module__.startswith(f"{__package__}."):
         raise TypeError(f"{kind.__name__} is not defined in the room of layers; add a file to noisewise/models/layers")
-    LAYERS[kind.name] = kind()
+    _known[kind.name] = kind()
     return kind
 
 
