@@ -14,7 +14,7 @@ import noisewise
 from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
 from noisewise.events import from_dict
-from noisewise.runs import check_seal
+from noisewise.runs import check_seal, reseal
 
 OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
 
@@ -125,3 +125,14 @@ def test_a_regression_is_scored_in_units_of_the_target(desk, shell):
     paid = json.loads(shell("evaluate", "run", "many.csv", "--epsilon", 50, "--json").out)
     assert paid["value"] == pytest.approx(error, rel=0.3)
     assert shell("evaluate", "run", "public.csv", "--public-test").out.startswith("mean squared error ")
+
+
+def test_a_folder_does_not_choose_a_large_delta_for_private_rows(run, shell):
+    """The rows are the reader's, the folder may be a stranger's."""
+    document = json.loads((run / "run.json").read_text())
+    document["settings"]["delta"] = 0.4
+    (run / "run.json").write_text(json.dumps(document))
+    reseal(run)
+    refused = shell("evaluate", run, "public.csv", "--epsilon", 1)
+    assert refused.code == 2 and "pass --delta" in refused.err
+    assert shell("evaluate", run, "public.csv", "--epsilon", 1, "--delta", 1e-6, "--seed", 1).code == 0

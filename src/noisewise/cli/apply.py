@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..fitting.fitted import Fitted
     from ..quality import Quality
 
+LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
+
 
 @app.command()
 def predict(
@@ -187,6 +189,8 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
     from ..budget import Budget
 
     asked = fitted.settings
+    if delta is None and not asked["delta"] <= LARGEST_DELTA:  # whoever wrote the folder would choose for these rows
+        raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 
 
