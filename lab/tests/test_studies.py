@@ -209,7 +209,7 @@ def test_averaging_denoises_and_influence_is_the_derivative(task, monkeypatch):
         with torch.no_grad():
             for t in range(task.horizon):
                 std = (factor if t == step else 1.0) / (task.mu * math.sqrt(0.1) * task.size)
-                clip, _, run = dissect.question(part, run)
+                clip, _, run = dissect.next_question(part, run)
                 mean = task.curator.clipped_means(run.thetas, clip) / clip[:, None]
                 answer = mean + sign * std[:, None] * torch.randn(mean.shape, generator=generator)
                 run = dissect.answered(part, run, answer, std, clip, run.signal.remaining)

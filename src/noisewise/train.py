@@ -74,9 +74,9 @@ def train(
         state = method.step(method.init(start, facts, None), None, handed_over)
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
+    terms = method.terms(replace(facts, budget=replace(budget)))
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
-    terms = method.terms(replace(facts, budget=replace(budget)))
     with (purse or Purse(budget)).part(terms, budget, what="training") as part:  # settled whatever happens
         return _private_run(method, records, model, part.meter, start, public, seed, progress)
 

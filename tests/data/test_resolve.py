@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from noisewise.budget import Budget
+from noisewise.budget.purse import Purse
 from noisewise.data.resolve import FROM_LABELS, resolve
 from noisewise.data.schema import gaps, read_schema
 
@@ -92,9 +93,9 @@ def test_buying_takes_numbers_for_granted_and_classes_from_the_labels():
     )
     assert [gap.column for gap in gaps(got.schema)] == ["a"] and got.preparation is None and gaps(got.imagined) == []
     assert got.look() == 4
-    done = got.bought(seed=1)
+    done = got.bought(Purse(BUDGET), seed=1)
     assert gaps(done.schema) == [] and done.preparation is not None and "bounds bought" in done.words
-    assert found(target="y", public=["public.csv"], data="public.csv").bought().preparation is None
+    assert found(target="y", public=["public.csv"], data="public.csv").bought(Purse(BUDGET)).preparation is None
 
 
 def test_a_regression_buys_bounds_of_its_target():

@@ -213,7 +213,7 @@ class Spied:
 
     def __init__(self, monkeypatch):
         self.asked, self.moved, self.signals = [], [], []
-        ask, hear = protector.question, protector.answered
+        ask, hear = protector.next_question, protector.answered
 
         def question(part, run):
             self.signals.append(run.signal)
@@ -227,7 +227,7 @@ class Spied:
             self.signals.append(after.signal)
             return after
 
-        monkeypatch.setattr(protector, "question", question)
+        monkeypatch.setattr(protector, "next_question", question)
         monkeypatch.setattr(protector, "answered", answered)
 
 
