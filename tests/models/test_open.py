@@ -139,22 +139,13 @@ class Late(Hinge):
         return np.where(y * z < 2.0, -1.0 * y, 0.0)
 
 
-@pytest.fixture
-def known():
-    before = dict(LOSSES)
-    known = losses._known  # the house has no way to forget a loss
-    yield
-    known.clear()
-    known.update(before)
-
-
 def fitted(**options):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 3))
     return PrivateClassifier(5.0, 1e-6, bounds=(-1, 1), random_state=0, **options).fit(X, X[:, 0] > 0.1)
 
 
-def test_a_loss_from_outside_trains_without_a_kernel_and_the_statement_names_it_and_its_home(known):
+def test_a_loss_from_outside_trains_without_a_kernel_and_the_statement_names_it_and_its_home():
     assert "late_hinge" not in loss_names()
     register(Late())
     assert "late_hinge" in loss_names() and "late_hinge" in registry()["descent"].losses
@@ -165,7 +156,7 @@ def test_a_loss_from_outside_trains_without_a_kernel_and_the_statement_names_it_
     assert np.array_equal(late.coef_, fitted(loss=Late()).coef_)
 
 
-def test_a_loss_from_outside_takes_no_name_of_another_and_is_a_loss(known):
+def test_a_loss_from_outside_takes_no_name_of_another_and_is_a_loss():
     class Impostor(Late):
         name = "logistic"
 
@@ -177,7 +168,7 @@ def test_a_loss_from_outside_takes_no_name_of_another_and_is_a_loss(known):
     assert type(LOSSES["logistic"]) is Logistic
 
 
-def test_an_installed_package_brings_a_loss_by_entry_point(known, monkeypatch):
+def test_an_installed_package_brings_a_loss_by_entry_point(monkeypatch):
     brought = {name: EntryPoint(name, f"{__name__}:Late", losses.__name__) for name in ("late_hinge", "other")}
     monkeypatch.setattr(losses, "_installed", lambda: brought)
     assert loss_names()[-2:] == ("late_hinge", "other")
