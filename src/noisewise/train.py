@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,9 +25,6 @@ from .models import Model
 from .records.grid import Store, in_memory
 from .tape import MOST, Recording
 from .tape import Trained as Trained
-
-if TYPE_CHECKING:
-    pass
 
 Progress = Callable[[int, int | None, float], None]
 

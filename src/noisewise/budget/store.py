@@ -20,6 +20,7 @@ import json
 import math
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -96,11 +97,11 @@ class Store(Protocol):
         """Put the settled run in the place of the reserved one; a run is settled once."""
 
 
-class _Kept:
+class _Kept(ABC):
     """What a store does with its runs, whatever keeps them; ``_change`` edits all of them in one atomic step."""
 
-    def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
-        raise NotImplementedError
+    @abstractmethod
+    def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries: ...
 
     def entries(self, terms: Mapping[str, Any]) -> Entries:
         return self._change(terms, lambda entries: entries)

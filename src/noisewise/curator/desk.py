@@ -63,7 +63,7 @@ class Desk:
     def __init__(self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream) -> None:
         self.records, self.meter, self.stream = records, meter, stream
         self.view = MeterView(meter)
-        self._lock, self._within = threading.Lock(), 0
+        self._lock, self._within = threading.RLock(), 0
         self.trace: list[Released] = []
 
     def answer(self, asked: Any, how: HowAsked, facts: Facts | None) -> Answer:
@@ -83,7 +83,7 @@ class Desk:
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
-        with unobserved(), self._lock:  # in this order: last words that ask would wait for a lock of their own thread
+        with self._lock, unobserved():  # in this order: who waits would be left with settings that the other gives back
             self._within = me
             try:
                 yield
