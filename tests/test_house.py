@@ -20,6 +20,7 @@ ORDER = (
         "_version",
         "_moved",
         "_validate",
+        "late",
         "atomic",
         "events",
         "kernels",

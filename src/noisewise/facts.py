@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from torch import Tensor
-
 from .budget import Budget
+from .late import Tensor
 from .models import Model
 from .trace import Released as Released
 

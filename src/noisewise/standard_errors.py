@@ -21,12 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import torch
-from torch import Tensor
-
 from .budget import Budget, BudgetExhausted
 from .curator import Answer, Asking, Curator, Descent, OnePass, PublicCurator
 from .events import FULL, Event, Leaf, Sampling
+from .late import Tensor, torch
 from .methods import Method
 from .tape import MOST, Tape, TapeEntry, kind_of
 from .train import follow

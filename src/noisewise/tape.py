@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from .arithmetic import Arithmetic
 from .budget import AdditiveMeter, MeterView, PlanMeter
 from .curator import Answer, Asking, Curator, Facts
 from .events import FULL, Sampling
+from .late import Tensor, torch
 from .models import Model
 from .trace import Released
 

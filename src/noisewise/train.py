@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-import torch
-from torch import Tensor
-
 from .budget import Budget, BudgetExhausted, Meter
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
 from .curator.question import bare
 from .facts import facts_of
+from .late import Tensor, torch
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise

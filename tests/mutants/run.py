@@ -161,8 +161,8 @@ MUTANTS = (
     ),
     Mutant(
         "delta spent twice by a perturbed objective",
-        "objective.delta / 2",
-        "objective.delta",
+        "whole.delta / 2",
+        "whole.delta",
         one_shot("the_terms_of_a_perturbed_objective_add_up"),
     ),
     Mutant(

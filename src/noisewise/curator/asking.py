@@ -10,10 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
-from torch import Tensor
-
 from ..events import FULL, Sampling
 from ..facts import Answer
+from ..late import Tensor
 from .question import plain
 from .questions.choice import Choice
 from .questions.gradient import Gradient

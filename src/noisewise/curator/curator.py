@@ -13,13 +13,12 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..arithmetic import Arithmetic
 from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, Sampling, plain_sampling
 from ..facts import Answer, Facts, Released, facts_of
+from ..late import Tensor, torch
 from ..models import Model
 from ..noise import Stream
 from ..records import records_of

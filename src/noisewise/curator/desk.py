@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..budget import AdditiveMeter, MeterView, PlanMeter
 from ..events import Event, rebuilt, sampled
 from ..facts import Answer, Facts, Released
+from ..late import torch
 from ..noise import Stream
 from ..records.totals import Drawn
 from .question import HowAsked

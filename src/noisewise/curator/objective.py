@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.gdp import mu_of
 from ..accounting.pair import pair_mu
 from ..events import ApproximateDP
 from ..facts import Facts
+from ..late import Tensor, torch
 from ..models import Model
 from ..noise import Stream
 from ..records.totals import FloatRows
@@ -86,13 +84,18 @@ FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is
 
 def terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
     """How a perturbed objective spends its (epsilon, delta), from public facts alone."""
+    return terms_of(objective.event(), facts, size, l2=objective.l2, start=float(objective.start.norm()))
+
+
+def terms_of(whole: ApproximateDP, facts: Facts, size: float, *, l2: float = 0.0, start: float = 0.0) -> ObjectiveTerms:
+    """The same for the objective with this price; ``start`` is the norm of its start."""
     L, M = loss_constants(facts)
     if facts.outputs != 1:
         raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
-    if facts.row_bound * float(objective.start.norm()) > FARTHEST_SCORE:
+    if facts.row_bound * start > FARTHEST_SCORE:
         raise ValueError(f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public start of usual size, e.g. 0")
-    epsilon, half = objective.epsilon * (1 - 1e-9), objective.delta / 2
-    strong = max(objective.l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
+    epsilon, half = whole.epsilon * (1 - 1e-9), whole.delta / 2
+    strong = max(l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
     e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon
     e_gradient = epsilon - e_hessian - e_output
     if facts.budget.adjacency == "add_remove":
@@ -100,7 +103,7 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Objective
     else:
         noise = 2 * L / pair_mu(e_gradient, half) * ROUNDING
     mu = mu_of(e_output, half)
-    scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + float(objective.start.norm()))
+    scale = size * L + noise * math.sqrt(facts.dimension) + strong * (1 + start)
     gamma = max(PRECISION * noise * mu / 2, FLOOR * scale)
     return ObjectiveTerms(
         e_hessian, e_gradient, e_output, strong, noise, gamma, 2 * gamma / strong / mu * ROUNDING, 1 / mu

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from .. import _validate
 from ..events import Gaussian
 from ..facts import Facts
+from ..late import Tensor, torch
 from ..models import Model
 from ..noise import Stream
 from ..records import records_of

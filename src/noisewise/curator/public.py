@@ -6,11 +6,9 @@ import math
 from copy import deepcopy
 from typing import Unpack
 
-import torch
-from torch import Tensor
-
 from ..events import FULL, Sampling
 from ..facts import Answer
+from ..late import Tensor, torch
 from ..models import Model, RowSource, leading_subspace
 from ..models.batches import in_new_basis
 from ..noise import Stream

@@ -19,12 +19,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..events import Adjacency, Gaussian, Mechanism, Sampling
 from ..facts import Answer, Facts
+from ..late import Tensor, torch
 from ..noise import Stream
 from ..records.protocol import HeldRecords
 from ..records.totals import Drawn, Floats, IntegerTotal

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..budget import Budget, open_meter
@@ -21,6 +20,7 @@ from ..data.classes import class_weights
 from ..data.encode import Encoder
 from ..data.preprocess import Scaling
 from ..facts import facts_of
+from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
 from ..models import MLP, Linear, Model

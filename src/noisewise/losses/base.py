@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # facts of a loss are wanted where torch is not
-    from torch import Tensor
-else:
-    Tensor = Any
+from ..late import Tensor
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.float64] | NDArray[np.int64]
 

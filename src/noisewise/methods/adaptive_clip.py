@@ -27,14 +27,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.joint import joint_noise, split_noise
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
+from ..late import Tensor, torch
 from .walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")

@@ -23,13 +23,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
 from scipy.stats import norm
-from torch import Tensor
 
 from .. import _validate
 from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
+from ..late import Tensor, torch
 from .base import Method
 from .nonprivate import warm_start
 

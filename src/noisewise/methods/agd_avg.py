@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from ..curator import Facts, PublicCurator
+from ..late import Tensor
 from .agd import Agd, State
 from .nonprivate import minimise
 from .only_public import OnlyPublic, required

@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar, Self, cast
 
-from torch import Tensor
-
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
+from ..late import Tensor
 from ..losses import loss_names
 
 

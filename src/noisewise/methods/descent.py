@@ -23,13 +23,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
+from ..late import Tensor, torch
 from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from ..protect.signal import signal_to_noise, worth
 from .base import Method

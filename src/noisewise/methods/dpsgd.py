@@ -17,10 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from ..curator import Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
+from ..late import Tensor
 from .walk import Walk, WalkingMethod
 
 

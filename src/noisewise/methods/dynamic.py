@@ -22,14 +22,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import Floats, calibrate
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Gaussian, Sampling, sampled
+from ..late import Tensor, torch
 from ..protect import schedules
 from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from .base import Method

@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import least_noise
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import Event, Gaussian, Poisson, Repeated
+from ..late import Tensor
 from .size import size_noise
 from .walk import Walk, WalkingMethod
 

@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.question import CLIPS
+from ..late import Tensor
 from ..protect.clips import longest_step
 from ..protect.learned.fast import fast
 from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
-import torch
-from torch import Tensor
-
 from ..curator import Curator, Facts, PublicCurator
+from ..late import Tensor, torch
 from .base import Method
 
 WARM_START_L2 = 0.01

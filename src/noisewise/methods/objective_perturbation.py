@@ -17,15 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import epsilon
 from ..accounting.gdp import epsilon_of
 from ..budget import Terms
 from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
-from ..curator.objective import terms as objective_terms
+from ..curator.objective import terms_of
 from ..events import ApproximateDP
+from ..late import Tensor
 from ..protect.signal import signal_to_noise
 from .base import Method
 from .nonprivate import warm_start
@@ -69,7 +68,7 @@ class ObjectivePerturbation(Method):
 
     def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)
-        objective_terms(PerturbedObjective(Tensor(), event.epsilon, event.delta), facts, 1.0)  # refuses the unproved
+        terms_of(event, facts, 1.0)  # refuses the unproved
         return Terms.plan((*size_noise(facts), event))
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
+from ..late import Tensor
 from .base import Method
 from .nonprivate import minimise
 from .size import size_noise

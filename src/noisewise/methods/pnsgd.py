@@ -18,14 +18,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
 from ..curator.oneshot import loss_constants
 from ..events import Gaussian
+from ..late import Tensor
 from ..protect.signal import signal_to_noise
 from .base import Method
 from .nonprivate import warm_start

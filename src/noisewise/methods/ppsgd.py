@@ -25,15 +25,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting import tcdp
 from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
+from ..late import Tensor, torch
 from ..protect.optimizers import OPTIMIZERS, Optimizer
 from ..protect.signal import signal_to_noise
 from .base import Method

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.sampling import expected_size
 from ..events import FULL, Gaussian, Repeated, Sampling, sampled
+from ..late import Tensor, torch
 from ..protect.sets import ConvexSet, set_named
 from .base import Method
 from .size import size_noise

@@ -19,11 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from torch import Tensor
-
 from .. import _validate
 from ..curator import Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
+from ..late import Tensor
 from .walk import Walk, WalkingMethod
 
 

@@ -21,14 +21,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
 from ..events import Gaussian, Repeated
+from ..late import Tensor, torch
 from .base import Method
 from .size import size_noise
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-import torch
-from torch import Tensor
-
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Answer, Facts, PublicCurator
 from ..events import Event, Gaussian, Repeated, Sampling, sampled
+from ..late import Tensor, torch
 from ..protect.optimizers import OPTIMIZERS, Optimizer
 from ..protect.signal import signal_to_noise
 from .base import Method

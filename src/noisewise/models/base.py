@@ -9,9 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from ..losses import Loss, check_weights
 from .batches import Batch, RowSource, in_chunks, lay_out
 

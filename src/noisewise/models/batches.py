@@ -13,8 +13,8 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from ..late import Tensor, torch
 
 CHUNK = 65536
 PIECE = 4096

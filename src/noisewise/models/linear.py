@@ -12,9 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from ..losses import Loss
 from .base import Model, factors, stacked_factors, stacked_slopes
 from .batches import Batch, row_by_row, weighted_sum

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from ..late import Tensor, torch
 from ..losses import Loss
 from .base import Model, stacked_factors, stacked_slopes
 from .batches import Batch, row_by_row, weighted_sum

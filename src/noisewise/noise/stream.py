@@ -22,10 +22,9 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from ..late import Tensor, torch
 from . import discrete
 from .normal import Sampler, grid
 from .secret_words import Words
@@ -92,13 +91,13 @@ class Stream:
         torch.sin(angle, out=self._normal_halves[1]).mul_(radius)
         self._fresh = POOL
 
-    def noised(self, total: Tensor, std: float, *, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    def noised(self, total: Tensor, std: float, *, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
         """(total + independent N(0, std^2) noise on every entry) * scale, added in double precision.
 
         The sum is formed where the draws lie, so that each draw is overwritten by its one use.
         """
         with self._lock:
-            return self._add_noise(total, std, scale, dtype)
+            return self._add_noise(total, std, scale, dtype or torch.float64)
 
     def vectors(self, dimension: int, std: float) -> Iterator[Tensor]:
         """Vectors of noise without end, in double precision, drawn 256 at a time."""

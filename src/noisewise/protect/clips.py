@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from .signal import Signal
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-
 from ..curator import Answer
+from ..late import Tensor, torch
 
 S = TypeVar("S")
 

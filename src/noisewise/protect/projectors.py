@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch import Tensor
-
 from .._moved import moved
 from ..curator import Answer
+from ..late import Tensor
 from .optimizers import Optimizer
 from .signal import Signal
 

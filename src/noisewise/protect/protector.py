@@ -14,9 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from .clips import Clip, FixedClip
 from .optimizers import Optimizer
 from .projectors import Projector, Stepped

@@ -19,10 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from .. import _validate
+from ..late import Tensor, torch
 from .signal import Signal
 
 Floats = npt.NDArray[np.float64]

@@ -11,10 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
-from torch import Tensor
-
 from .. import _validate
+from ..late import Tensor, torch
 
 
 class ConvexSet(Protocol):

@@ -11,11 +11,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..accounting.gdp import mu_of
 from ..curator import Facts
+from ..late import Tensor, torch
 
 BETA = 0.9  # memory of the running average of released gradients
 

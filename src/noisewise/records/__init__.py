@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from torch import Tensor
-
+from ..late import Tensor
 from ..models import MLP, Model, RowSource
 from .grid import Store, in_memory, lay_out
 from .linear import LinearRecords

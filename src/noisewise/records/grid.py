@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from .. import kernels
+from ..late import Tensor, torch
 from ..models.batches import RowSource
 from .totals import Floats, Integers
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from .. import plain
 from ..arithmetic import Arithmetic
+from ..late import torch
 from . import reference
 from .grid import (
     BOUND,

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..arithmetic import Arithmetic
+from ..late import torch
 from ..models import MLP
 from . import perceptron_selftest as selftest
 from .grid import CHUNK, Floats, GridRows, Store, in_memory, in_new_basis

@@ -14,11 +14,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..kernels import compiled
+from ..late import Tensor, torch
 from ..models import MLP
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest

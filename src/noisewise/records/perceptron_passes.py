@@ -20,10 +20,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from ..late import Tensor, torch
 from ..models import MLP
 from .perceptron_reference import digits_for, spread_for
 

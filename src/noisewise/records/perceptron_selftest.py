@@ -8,9 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from ..models import MLP
 from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, layers_of, one_thread, up_to
 from .perceptron_reference import MOST

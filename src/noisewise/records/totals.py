@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+
+from ..late import Tensor
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

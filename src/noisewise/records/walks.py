@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from ..late import Tensor, torch
 from ..models import Model
 from .totals import FloatRows
 

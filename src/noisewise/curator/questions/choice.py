@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from ...events import BoundedRange, Mechanism
 from ...facts import Answer, Facts
+from ...late import torch
 from ...noise import Stream
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ...accounting.joint import joint_noise
 from ...events import LEAST_NOISE, Gaussian, Mechanism
 from ...facts import Answer, Facts
+from ...late import Tensor, torch
 from ...noise import Stream
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal

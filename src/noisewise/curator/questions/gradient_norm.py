@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from ...facts import Answer, Facts
+from ...late import torch
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
 from ..question import CLIPS, HowAsked, Sum, between, flat, question

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from ...facts import Answer, Facts
+from ...late import torch
 from ...records.totals import Drawn, Floats, IntegerTotal
 from ..question import HowAsked, Sum, question
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from ...facts import Answer, Facts
+from ...late import torch
 from ...records.linear import LABEL, ROW
 from ...records.protocol import HeldRecords
 from ...records.sums import cross_moment_sum, row_sum, second_moment_sum, squared_length_sum

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
-from torch import Tensor
+
+from ...late import Tensor
 
 Array = NDArray[Any]
 _known: dict[str, Layer] = {}

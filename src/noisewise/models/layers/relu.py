@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from ...late import Tensor, torch
 from .base import Array, Layer, layer
 
 

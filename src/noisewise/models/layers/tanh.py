@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import torch
 from scipy.special import expit
-from torch import Tensor
 
+from ...late import Tensor, torch
 from .base import Array, Layer, layer
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+from ...late import Tensor, torch
 
 Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # input weights, memory weights, and a bias for each
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer

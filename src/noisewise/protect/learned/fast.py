@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from ...late import Tensor, torch
 from ..protector import Protector
 from ..signal import Signal, one
 from .cells import LstmCell, cell_from

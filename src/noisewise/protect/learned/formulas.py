@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
+from ...late import Tensor, torch
 from ..signal import Signal
 
 CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)
@@ -38,8 +37,14 @@ def _tame_stack(out: Tensor) -> Tensor:
     return torch.nan_to_num(out, 0.0, LARGEST_OUTPUT, -LARGEST_OUTPUT).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)
 
 
-NUMBERS = Maths(math.log, math.log1p, max, Tensor.item, _tame_number)
-STACKS = Maths(torch.log, torch.log1p, lambda x, least: x.clamp(min=least), lambda tensor: tensor, _tame_stack)
+NUMBERS = Maths(math.log, math.log1p, max, methodcaller("item"), _tame_number)
+STACKS = Maths(
+    methodcaller("log"),
+    methodcaller("log1p"),
+    lambda x, least: x.clamp(min=least),
+    lambda tensor: tensor,
+    _tame_stack,
+)
 
 
 def log_norm(maths: Maths, signal: Signal) -> Any:

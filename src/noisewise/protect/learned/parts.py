@@ -26,10 +26,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from ... import _validate
+from ...late import Tensor, torch
 from ..clips import FixedClip
 from ..protector import Protector
 from ..schedules import Uniform
@@ -119,7 +117,7 @@ def weights_fit(weights: Weights, design: Design) -> bool:
     return shapes in (_shapes(design), without_scale)
 
 
-def weights_from(tensors: dict[str, Tensor]) -> Weights:
+def weights_from(tensors: dict[str, Any]) -> Weights:
     """The weights with these names, as :meth:`Weights.tensors` gives them; anything that does not fit is refused."""
     parts: dict[str, dict[str, Tensor]] = {"scheduler": {}, "projector": {}, "clip": {}}
     rate = None

@@ -11,19 +11,21 @@ import hashlib
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save as to_bytes
-from torch import Tensor
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
 
 from ...atomic import write_atomically
+from ...late import Tensor, torch
 from ...losses import LOSSES
 from ..protector import Protector
 from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights
@@ -45,9 +47,13 @@ class OutsideRange(UserWarning):
 class Learned:
     """A protector with its papers."""
 
-    weights: Weights
+    stored: Weights  # tensors, or arrays as they are read: papers are checked where torch is not wanted yet
     design: Design
     header: dict[str, Any]
+
+    @cached_property
+    def weights(self) -> Weights:
+        return weights_from({name: torch.as_tensor(weight) for name, weight in self.stored.tensors().items()})
 
     @property
     def name(self) -> str:
@@ -80,19 +86,19 @@ class Learned:
         return reasons
 
 
-def digest(tensors: dict[str, Tensor]) -> str:
+def digest(tensors: Mapping[str, Tensor | NDArray[Any]]) -> str:
     """SHA-256 over names, shapes and values."""
     total = hashlib.sha256()
     for name in sorted(tensors):
-        weight = tensors[name].detach().contiguous()
-        total.update(f"{name}{tuple(weight.shape)}".encode())
-        total.update(weight.numpy().astype("<f4").tobytes())
+        weight = np.asarray(tensors[name])
+        total.update(f"{name}{weight.shape}".encode())
+        total.update(weight.astype("<f4").tobytes())
     return total.hexdigest()
 
 
 def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
     """Write a protector; the file appears whole or not at all."""
-    tensors = {name: weight.detach().float().contiguous() for name, weight in weights.tensors().items()}
+    tensors = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(complete)}))
     return Learned(weights_from(tensors), design, complete)
@@ -121,7 +127,7 @@ def _read(written: bytes) -> Learned:
         raise ValueError("it was made by an earlier noisewise, whose steps had another meaning; train it again")
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"its header is not of format {FORMAT}")
-    if any(weight.dtype != torch.float32 for weight in tensors.values()) or digest(tensors) != header["sha256"]:
+    if any(weight.dtype != np.float32 for weight in tensors.values()) or digest(tensors) != header["sha256"]:
         raise ValueError("the weights do not match their hash")
     for name in RANGES:
         low, high = header["ranges"][name]

@@ -1,0 +1,87 @@
+"""What a fit is refused for is decided before torch is there; once it is, everybody holds the real one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from noisewise.methods import registry
+
+CHECKS = """
+import sys
+import numpy as np
+from noisewise.budget import Budget
+from noisewise.data.encode import Encoder
+from noisewise.data.preprocess import Scaling
+from noisewise.data.schema import Column, Schema
+from noisewise.fitting.fit import Fit, classes_for, classifier_loss, model_for
+from noisewise.methods import registry
+
+classes = np.array([0, 1])
+encoder = Encoder(Schema((Column("a", "number", -1, 1), Column("b", "number", -1, 1))))
+for name, kind in registry().items():
+    outcomes = []
+    for adjacency in ("add_remove", "replace_one"):
+        for hidden in ("linear", "mlp"):
+            loss = classifier_loss("auto", kind(), classes)
+            labels = classes_for(classes, loss)
+            scaling, budget = Scaling(-np.ones(2), np.ones(2), True), Budget(1.0, 1e-6, adjacency=adjacency)
+            fit = Fit(budget, kind(), model_for(hidden, 3, loss, labels), scaling, labels, encoder)
+            try:
+                fit.check(public=True, records=2000)
+                outcomes.append("right")
+            except ValueError:
+                outcomes.append("refused")
+    print(name, *outcomes, *[heavy for heavy in ("torch", "sklearn") if heavy in sys.modules])
+"""
+LINEAR_ALONE = {"objective_perturbation", "output_perturbation", "pnsgd", "sufficient_statistics"}
+
+
+def told(code: str) -> list[list[str]]:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_checking_a_fit_of_any_method_needs_neither_torch_nor_scikit_learn():
+    wanted = {name: ["right", "refused" if name in LINEAR_ALONE else "right"] * 2 for name in registry()}
+    wanted |= {name: ["refused", "refused", "right", "right"] for name in ("projected_sgd", "sgd_adv")}
+    wanted |= {"sgd_ma": ["right", "right", "refused", "refused"], "pnsgd": ["refused", "refused", "right", "refused"]}
+    assert {name: outcomes for name, *outcomes in told(CHECKS)} == wanted
+
+
+FIRST_USES = {
+    "unobserved": "with desk.unobserved(): pass",
+    "bare": """
+class Mine(torch.Tensor):
+    cpu = None
+assert question.bare(torch.ones(2).as_subclass(Mine)).tolist() == [1.0, 1.0]
+""",
+    "plain": "assert question.plain(torch.ones(2)).tolist() == [1.0, 1.0]",
+    "rows": "assert len(grid.lay_out(torch.ones(2, 3), torch.ones(2), columns=3, classes=None)) == 2",
+}
+
+
+@pytest.mark.parametrize("use", FIRST_USES)
+def test_at_the_first_use_everybody_holds_the_real_torch(use):
+    code = f"""
+import sys
+from noisewise.curator import desk, question
+from noisewise.records import grid
+print("torch" in sys.modules)
+import torch
+{FIRST_USES[use]}
+from noisewise.protect import sets  # who comes later, too
+assert sets.torch is desk.torch is torch and sets.Tensor is question.Tensor is grid.Tensor is torch.Tensor
+held = {{"torch": torch, "Tensor": torch.Tensor}}
+ours = [module for name, module in sys.modules.items() if name.startswith("noisewise")]
+print(*[(module, name) for module in ours for name in held if vars(module).get(name, held[name]) is not held[name]])
+"""
+    assert told(code) == [["False"], []]
+
+
+def test_who_has_imported_torch_before_gets_it_at_once():
+    assert told(
+        "import torch\nfrom noisewise import late\nprint(late.torch is torch, late.Tensor is torch.Tensor)"
+    ) == [["True", "True"]]
