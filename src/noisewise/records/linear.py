@@ -161,6 +161,13 @@ class LinearRecords:
         for here in self.parts(drawn):
             yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]
 
+    def row_sum(self, drawn: Drawn) -> IntegerTotal:
+        """Sum of x, rows cut to norm 1."""
+        total = np.zeros(self.columns, np.int64)
+        for rows, _, _ in self.unit_rows(drawn):
+            total += rows.sum(0).astype(np.int64)  # integers below 2^53: exact
+        return IntegerTotal(total, ROW, 1.0)
+
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records: scores, labels, who is alive."""
         for here in self.parts(drawn):
@@ -214,12 +221,15 @@ class LinearRecords:
             yield here if drawn.rows is None else drawn.rows[here]
 
 
-def in_parallel(add: Callable[..., None], arguments: tuple[Any, ...], n: int, shape: tuple[int, int]) -> Integers:
+def in_parallel(
+    add: Callable[..., None], arguments: tuple[Any, ...], n: int, shape: tuple[int, int], entries: int | None = None
+) -> Integers:
     """Add up records 0 .. n-1 in as many threads as torch has; integers, so the sum is the same for any number.
 
-    ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total.
+    ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total; each has ``entries``, or else
+    as many as the total has columns.
     """
-    threads = torch.get_num_threads() if n * shape[1] >= PARALLEL else 1
+    threads = torch.get_num_threads() if n * (entries or shape[1]) >= PARALLEL else 1
     if threads == 1:
         alone: Integers = np.zeros(shape, np.int64)
         add(0, n, alone, *arguments)

@@ -117,6 +117,10 @@ class PerceptronRecords:
         """Chunks of records, as for a linear model."""
         return self._plain.unit_rows(drawn)
 
+    def row_sum(self, drawn: Drawn) -> IntegerTotal:
+        """Sum of x, as for a linear model."""
+        return self._plain.row_sum(drawn)
+
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Scores, labels, who is alive; scores of one that is not are NaN."""
         for here in self._plain.parts(drawn, CHUNK):

@@ -9,14 +9,6 @@ from .protocol import HeldRecords
 from .totals import Drawn, Floats, Integers
 
 
-def row_sum(records: HeldRecords, drawn: Drawn) -> Integers:
-    """Sum of x, in units of 1/ROW."""
-    total = np.zeros(records.columns, np.int64)
-    for rows, _, _ in records.unit_rows(drawn):
-        total += rows.sum(0).astype(np.int64)  # integers below 2^53: exact
-    return total
-
-
 def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of ||x||^2, in units of 1/ROW^2."""
     total = np.zeros(1, np.int64)

@@ -13,7 +13,7 @@ from ...facts import Answer, Facts
 from ...late import torch
 from ...records.linear import LABEL, ROW
 from ...records.protocol import HeldRecords
-from ...records.sums import cross_moment_sum, row_sum, second_moment_sum, squared_length_sum
+from ...records.sums import cross_moment_sum, second_moment_sum, squared_length_sum
 from ...records.totals import Drawn, Floats, IntegerTotal
 from ..question import HowAsked, Sum, always, between, itself, question
 
@@ -42,7 +42,7 @@ class FirstMoment(Sum):
     cases = classmethod(itself)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return IntegerTotal(row_sum(records, drawn), ROW, 1.0)
+        return records.row_sum(drawn)
 
 
 @question
