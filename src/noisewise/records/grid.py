@@ -151,8 +151,9 @@ def _laid_out(
     reach, squares, most = np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n, np.int16)
     alive = np.zeros(n, np.bool_)
     lay = arithmetic().lay_out_rows
-    for start in range(0, n, CHUNK):
-        here = slice(start, min(start + CHUNK, n))
+    height = min(CHUNK, max((1 << 25) // max(columns, 1), 256))
+    for start in range(0, n, height):
+        here = slice(start, min(start + height, n))
         numbers, scale = part(start, here.stop - start)
         lay(numbers, scale, usable[here], X[here], reach[here], squares[here], most[here], alive[here])
     return GridRows(X, reach, squares, most, np.where(alive, labels, labels.dtype.type(0)), alive, columns)
