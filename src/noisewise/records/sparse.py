@@ -145,8 +145,9 @@ class SparseRecords(LinearRecords):
             shape = (1, rows.columns)
             return in_parallel(kernel.sum_one, (*laid, *drawn, *options), n, shape, entries)
         per_class = np.array(weights or (1.0,) * self.outputs)
-        shape = (rows.columns, self.outputs)
-        return in_parallel(kernel.sum_classes, (*laid, *drawn, per_class), n, shape, entries * self.outputs).T
+        shape = (rows.columns, -(-self.outputs // 8) * 8)
+        total = in_parallel(kernel.sum_classes, (*laid, *drawn, per_class), n, shape, entries * self.outputs)
+        return total[:, : self.outputs].T
 
     def row_sum(self, drawn: Drawn) -> IntegerTotal:
         """Sum of x, rows cut to norm 1: w (x_q - m_q) with w = round(reach M) cut to W, of norm at most M in integers."""

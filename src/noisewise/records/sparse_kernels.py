@@ -8,10 +8,14 @@ passed as unsigned numbers, so that no index is taken from the end.
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .. import kernels
 from ..plain_compiled import exp_of
-from .compiled import on_grid, options
+from .compiled import EIGHT, WIDE, WORD, _data, _vector, on_grid, options
 from .grid import BOUND, DIRECTION, LONGEST
 from .sparse_reference import MOST, SHORTER
 
@@ -19,6 +23,57 @@ __all__ = ["lay_out_entries", "measure", "options", "products", "sum_classes", "
 
 ROWS = 64
 i4, i8 = np.int32, np.int64
+LONG_EIGHT = ir.VectorType(WIDE, 8)
+
+
+def _spread(builder, number, kind):
+    """A vector of eight times the same number."""
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(WORD, 0))
+    return builder.shuffle_vector(one, one, ir.Constant(EIGHT, [0] * 8))
+
+
+def _entry(builder, values, places, at, padded, b):
+    """An entry in 32 bits, and where the eight outputs from b on begin at its place."""
+    place = builder.zext(builder.load(builder.gep(places, [at])), WIDE)
+    x = builder.sext(builder.load(builder.gep(values, [at])), WORD)
+    return x, builder.add(builder.mul(place, padded), b)
+
+
+@intrinsic
+def _eight_products(typing, values, places, begin, entries, theta, padded, b, out):
+    """out[b : b + 8] = the sum of x theta[place, b : b + 8] over the entries from ``begin`` on."""
+
+    def codegen(context, builder, signature, args):
+        values, places, theta, out = (_data(context, builder, signature, args, k) for k in (0, 1, 4, 7))
+        begin, entries, padded, b = args[2], args[3], args[5], args[6]
+        total = cgutils.alloca_once_value(builder, ir.Constant(EIGHT, [0] * 8))
+        builder.store(ir.Constant(EIGHT, [0] * 8), total)
+        with cgutils.for_range(builder, entries) as loop:
+            x, at = _entry(builder, values, places, builder.add(begin, loop.index), padded, b)
+            line = builder.load(_vector(builder, theta, at, EIGHT), align=4)
+            product = builder.mul(_spread(builder, x, EIGHT), line)
+            builder.store(builder.add(builder.load(total), product), total)
+        builder.store(builder.load(total), _vector(builder, out, b, EIGHT), align=4)
+
+    return types.void(values, places, begin, entries, theta, padded, b, out), codegen
+
+
+@intrinsic
+def _add_to_eight(typing, values, places, begin, entries, w, first, out, padded, b):
+    """out[place, b : b + 8] += x w[first + b : first + b + 8] for every entry from ``begin`` on."""
+
+    def codegen(context, builder, signature, args):
+        values, places, w, out = (_data(context, builder, signature, args, k) for k in (0, 1, 4, 6))
+        begin, entries, first, padded, b = args[2], args[3], args[5], args[7], args[8]
+        weights = builder.load(_vector(builder, w, builder.add(first, b), EIGHT), align=4)
+        weights = builder.sext(weights, LONG_EIGHT)
+        with cgutils.for_range(builder, entries) as loop:
+            x, at = _entry(builder, values, places, builder.add(begin, loop.index), padded, b)
+            product = builder.mul(builder.sext(_spread(builder, x, EIGHT), LONG_EIGHT), weights)
+            there = _vector(builder, out, at, LONG_EIGHT)
+            builder.store(builder.add(builder.load(there, align=8), product), there, align=8)
+
+    return types.void(values, places, begin, entries, w, first, out, padded, b), codegen
 
 
 @kernels.jit
@@ -190,50 +245,70 @@ def sum_one(
 
 @kernels.jit
 def sum_classes(start, stop, out, places, values, reach, squares, most, y, centre, rows, whole, matrix, gain, weights):
-    (columns, outputs), entries = out.shape, values.shape[1]
+    """Outputs are padded to a multiple of eight, in ``out`` as here, so that those of one entry lie side by side."""
+    (columns, padded), (outputs, _), entries = out.shape, matrix.shape, values.shape[1]
     narrow, grid = on_grid(matrix, columns)
-    theta = np.ascontiguousarray(narrow.T).astype(np.int32)
-    middle, everything = np.zeros(outputs, np.int64), np.zeros(outputs, np.int64)
+    theta = np.zeros((columns, padded), np.int32)
+    theta[:, :outputs] = narrow.T
+    middle, everything = np.zeros(padded, np.int64), np.zeros(padded, np.int64)
     for j in range(columns):
         for o in range(outputs):
             middle[o] += centre[j] * i8(theta[j, o])
-    score, w = np.zeros(outputs, np.int32), np.zeros(outputs, np.int64)
-    z, half = np.zeros(outputs), 0.5 * np.sqrt(np.float64(outputs))
-    for i in range(start, stop):
-        k = i if whole else rows[i]
-        label, norm, far, gained = y[k], i8(squares[k]), reach[k] * grid, reach[k] * gain
-        score[:] = 0
-        for j in range(entries):
-            x, place = i4(values[k, j]), places[k, j]
+    at, label, norm = np.zeros(ROWS, np.int64), np.zeros(ROWS, np.int64), np.zeros(ROWS, np.int64)
+    score, w = np.zeros(padded, np.int32), np.zeros((ROWS, padded), np.int32)
+    z, far, gained, z_most = np.zeros((outputs, ROWS)), np.zeros(ROWS), np.zeros(ROWS), np.zeros(ROWS)
+    for first in range(start, stop, ROWS):
+        count = min(ROWS, stop - first)
+        for i in range(count):
+            k = first + i if whole else rows[first + i]
+            at[i], label[i], norm[i], far[i], gained[i] = k, y[k], squares[k], reach[k] * grid, reach[k] * gain
+            for b in range(0, padded, 8):
+                _eight_products(values, places, k * entries, entries, theta, padded, b, score)
+            z_most[i] = -np.inf
             for o in range(outputs):
-                score[o] += x * theta[place, o]
-        most_z = -np.inf
-        for o in range(outputs):
-            z[o] = np.float64(i8(score[o]) - middle[o]) * far
-            most_z = max(most_z, z[o])
-        total = 0.0
-        for o in range(outputs):
-            z[o] = exp_of(z[o] - most_z)
-        for o in range(outputs):
-            total = total + z[o]
-        square = 0.0
-        for o in range(outputs):
-            z[o] = ((z[o] / total - (1.0 if o == label else 0.0)) * weights[label]) * gained
-            square = square + z[o] * z[o]
-        length, limit = np.sqrt(square), min(BOUND / np.sqrt(np.float64(max(norm, 1))) - half, np.float64(MOST))
-        factor = limit / max(length, limit) if length > limit else 1.0
-        whole_square = i8(0)
-        for o in range(outputs):
-            w[o] = i8(np.rint(z[o] * factor))
-            whole_square += w[o] * w[o]
-        if whole_square * norm > BOUND * BOUND or norm == 0:
-            w[:] = 0
-        for o in range(outputs):
-            everything[o] += w[o]
-        for j in range(entries):
-            x, place = i8(values[k, j]), places[k, j]
+                z[o, i] = np.float64(i8(score[o]) - middle[o]) * far[i]
+                z_most[i] = max(z_most[i], z[o, i])
+        softmax_slopes(z, z_most, label, weights, gained)
+        whole_weights(z, norm, w)
+        for i in range(count):
             for o in range(outputs):
-                out[place, o] += w[o] * x
+                everything[o] += w[i, o]
+            for b in range(0, padded, 8):
+                _add_to_eight(values, places, at[i] * entries, entries, w, i * padded, out, padded, b)
     for j in range(columns):
         for o in range(outputs):
             out[j, o] -= everything[o] * centre[j]
+
+
+@kernels.jit
+def softmax_slopes(z, most, label, weights, gained):
+    """Scores z (outputs, rows) become c, by the steps of the loss."""
+    total = np.zeros(ROWS)
+    for o in range(len(z)):
+        for i in range(ROWS):
+            z[o, i] = exp_of(z[o, i] - most[i])
+            total[i] = total[i] + z[o, i]
+    for o in range(len(z)):
+        for i in range(ROWS):
+            z[o, i] = ((z[o, i] / total[i] - (1.0 if o == label[i] else 0.0)) * weights[label[i]]) * gained[i]
+
+
+@kernels.jit
+def whole_weights(c, norm, w):
+    """w = c shortened and rounded, for each row; zero if it is too long in integers, or the row is in the centre."""
+    outputs, half = len(c), 0.5 * np.sqrt(np.float64(len(c)))
+    length, square = np.zeros(ROWS), np.zeros(ROWS, np.int64)
+    for o in range(outputs):
+        for i in range(ROWS):
+            length[i] = length[i] + c[o, i] * c[o, i]
+    for i in range(ROWS):
+        far = np.sqrt(length[i])
+        limit = min(BOUND / np.sqrt(np.float64(max(norm[i], 1))) - half, np.float64(MOST))
+        length[i] = limit / max(far, limit) if far > limit else 1.0
+    for i in range(ROWS):
+        for o in range(outputs):
+            v = i8(np.rint(c[o, i] * length[i]))
+            square[i] += v * v
+            w[i, o] = v
+        if square[i] * norm[i] > BOUND * BOUND or norm[i] == 0:
+            w[i, :] = 0
