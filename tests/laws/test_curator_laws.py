@@ -26,9 +26,22 @@ from noisewise.models import MLP, Linear
 from noisewise.noise import Stream
 from noisewise.records import records_of
 from noisewise.records.columns import ColumnRecords
+from noisewise.records.sparse import SparseRecords, lay_out_sparse
 from noisewise.records.totals import Drawn, IntegerTotal
 
 FEATURES, SIGMA, SIZE = 3, 2.5, 4.0
+
+
+class Sparse(Linear):
+    """A linear model whose records are sparse rows, as laid out or less a public centre."""
+
+    centre: tuple[float, ...] | None = None
+
+
+class Centred(Sparse):
+    centre = (0.3, -0.2, 0.1)
+
+
 MODELS = {
     "logistic": Linear(FEATURES, Logistic()),
     "hinge": Linear(FEATURES, Hinge()),
@@ -37,6 +50,14 @@ MODELS = {
     "weighted": Linear(FEATURES, ClassWeighted(Logistic(), (0.25, 3.0))),
     "softmax": Linear(FEATURES, Softmax(), 4),
     "weighted softmax": Linear(FEATURES, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3),
+    "sparse": Sparse(FEATURES, Logistic()),
+    "sparse huber": Sparse(FEATURES, HuberHinge()),
+    "sparse squared": Sparse(FEATURES, Squared()),
+    "sparse softmax": Sparse(FEATURES, Softmax(), 4),
+    "centred": Centred(FEATURES, ClassWeighted(Logistic(), (0.25, 3.0))),
+    "centred hinge": Centred(FEATURES, Hinge()),
+    "centred squared": Centred(FEATURES, Squared()),
+    "centred softmax": Centred(FEATURES, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3),
     "perceptron": MLP((FEATURES, 3, 1), Logistic(), "tanh"),
     "relu perceptron": MLP((FEATURES, 3, 3), Softmax(), "relu"),
 }
@@ -84,7 +105,20 @@ def kept(kind, model, records):
     X, y = tensors(model, records)
     if kind.__name__ == "Histograms":
         return ColumnRecords(lambda: [X.numpy() / LONG], FEATURES)
-    return records_of(model, X, y)
+    return sparse(model, X, y) if isinstance(model, Sparse) else records_of(model, X, y)
+
+
+def sparse(model, X, y):
+    """Rows as entries in some order of the columns, which is another for some rows."""
+
+    def part(start, length):
+        numbers = X.numpy()[start : start + length]
+        places = np.array([[2, 0, 1], [0, 1, 2]])[(numbers[:, 0] > 0).astype(int)]
+        return places, np.take_along_axis(numbers, places, 1)
+
+    rows = lay_out_sparse(part, y, entries=FEATURES, width=FEATURES, classes=model.classes)
+    records = SparseRecords(rows, model.loss, model.outputs)
+    return records if model.centre is None else records.centred(np.array(model.centre), 1.7)
 
 
 def terms(adjacency, sampling):

@@ -158,7 +158,7 @@ def test_what_cannot_be_laid_out_is_refused():
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("centre", CENTRES)
+@pytest.mark.parametrize("centre", ["none", "a row", "far"])
 def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, shape, centre):
     records, n = records_for(name, shape, centre), shape[0]
     chosen = np.sort(np.random.default_rng(3).choice(n, n // 2, replace=False)) if n else None
@@ -213,8 +213,8 @@ def test_rare_questions_are_bounded_and_add_up(monkeypatch, name, centre):
         {"scale": 10 ** rng.uniform(-6, 6, d), "basis": None},
         {"scale": None, "basis": np.linalg.qr(rng.normal(size=(d, 5)))[0]},
     ]
-    for theta in thetas(d):
-        for clip in (1e-4, 0.7, 1e12):
+    for theta in thetas(d)[1::2]:
+        for clip in (1e-4, 0.7):
             asked = [(records.short, (theta, clip), {}), (records.losses, ([theta], clip), {})]
             asked += [(method, (theta, clip), way) for way in seen for method in (records.vectors, records.short)]
             for method, arguments, options in asked:
@@ -318,3 +318,23 @@ def test_a_loss_without_a_kernel_goes_through_the_reference(monkeypatch):
     theirs = SparseRecords(ours.rows, Foreign())
     theta = np.random.default_rng(9).normal(size=17)
     assert np.array_equal(*(records.gradients(Drawn(), theta, 0.5).values for records in (ours, theirs)))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_loss_that_is_not_finite_moves_nothing_by_more_than_the_bound(value, outputs):
+    class Broken(Logistic):
+        """Not finite where a score is positive."""
+
+        def row_slope(self, z, y):
+            return np.where(z > 0, value, 1.0)
+
+    places, values, y = table(40, 5, 19, outputs)
+    records = moved(SparseRecords(laid_out(places, values, y, outputs, 19), Broken(), outputs), "middle")
+    theta = np.random.default_rng(10).normal(size=19 * outputs)
+    with np.errstate(all="ignore"):
+        for i in range(40):
+            drawn = Drawn(np.array([i]))
+            assert square(records.gradients(drawn, theta, 0.5).values) <= BOUND**2
+            assert square(records.vectors(drawn, theta, 0.5, scale=np.ones(19 * outputs), basis=None).values) <= FINE**2
+            assert abs(int(records.short(drawn, theta, 0.5).values[0])) <= FINE
