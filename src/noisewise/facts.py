@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from .budget import Budget
 from .late import Tensor
-from .models import Model
+from .models import Additive, Model
+from .prepare.columns import TableColumn
 from .trace import Released as Released
 
 
@@ -31,6 +32,8 @@ class Facts:
     coordinates: bool = False
     typical_clip: float = 1.0
     typical_norm: float = 1.0
+    learning: float = 1.0
+    table: tuple[TableColumn, ...] = ()  # what is declared of a table's columns
 
 
 def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
@@ -52,6 +55,8 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         coordinates=model.coordinates,
         typical_clip=model.loss.typical_clip,
         typical_norm=model.loss.typical_norm,
+        learning=model.loss.learning,
+        table=model.columns if isinstance(model, Additive) else (),
     )
 
 

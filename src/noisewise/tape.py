@@ -17,6 +17,7 @@ from .curator import Answer, Asking, Curator, Facts
 from .events import FULL, Sampling
 from .late import Tensor, torch
 from .models import Model
+from .prepare.features import Features
 from .trace import Released
 
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
@@ -59,6 +60,8 @@ class Trained:
     steps: int
     arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
     tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
+    features: Features | None = None  # what rows of a table were made of at the end
+    spread: Tensor | None = None  # the deviation of the noise on theta, where the method knows it
 
 
 class Recording(Asking):
@@ -103,6 +106,13 @@ class Recording(Asking):
     def change_basis(self, matrix: Tensor) -> None:
         self.__curator.change_basis(matrix)
         self._keep("change_basis", Answer(matrix.detach(), 0.0))
+
+    def prepare(self, features: Features) -> None:
+        self.__curator.prepare(features)
+        self._keep("prepare", Answer(torch.zeros(0), 0.0))
+
+    def centre(self, centre: Tensor, scale: float) -> None:
+        self.__curator.centre(centre, scale)
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         return self.__curator.in_first_basis(theta)

@@ -19,7 +19,7 @@ from .late import Tensor, torch
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
-from .models import Model
+from .models import Additive, Model
 from .records.grid import Store, in_memory
 from .tape import MOST, Recording
 from .tape import Trained as Trained
@@ -98,11 +98,16 @@ def _private_run(
     )
     for event in size_noise(curator.facts):
         curator.release_size(noise_multiplier=event.noise_multiplier)
-    private = Recording(curator, most=MOST if model.linear else 0)
+    private = Recording(curator, most=MOST if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
+    features, spread = curator.features, method.spread(state)
+    if features is not None and isinstance(model, Additive):
+        model = model.of_width(features.width)
     theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
-    return Trained(theta, curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic, tape)
+    noise = None if spread is None else _plain(spread, model)
+    answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
+    return Trained(theta, *answered, tape, features, noise)
 
 
 def _plain(theta: Tensor, model: Model) -> Tensor:

@@ -19,8 +19,10 @@ from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, Sampling, plain_sampling
 from ..facts import Answer, Facts, Released, facts_of
 from ..late import Tensor, torch
-from ..models import Model
+from ..models import Additive, Model
 from ..noise import Stream
+from ..prepare.features import Features
+from ..prepare.features import rebuilt as features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
 from .asking import Asking
@@ -43,7 +45,7 @@ class Curator(Asking):
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
     """
 
-    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__model", "__store")
+    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__store")
 
     def __init__(
         self,
@@ -67,11 +69,13 @@ class Curator(Asking):
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
         with unobserved():  # a method has named its terms by now, and may have left something behind
-            if X.ndim != 2 or X.shape[1] != model.features or y.ndim != 1 or len(X) != len(y):
-                raise ValueError(f"X must be 2-d with {model.features} columns and y 1-d, as long as X has rows")
+            columns = len(model.columns) if isinstance(model, Additive) else model.features
+            if X.ndim != 2 or X.shape[1] != columns or y.ndim != 1 or len(X) != len(y):
+                raise ValueError(f"X must be 2-d with {columns} columns and y 1-d, as long as X has rows")
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
+        self.__features: Features | None = None
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound))
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
@@ -182,6 +186,40 @@ class Curator(Asking):
             basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
             self.__desk.records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
+
+    @property
+    def features(self) -> Features | None:
+        """What rows of a table are made of: a copy of what was asked for last."""
+        return None if self.__features is None else features_anew(self.__features)
+
+    def prepare(self, features: Features) -> None:
+        """From now on rows are made of the table's cells by ``features``; theta has as many entries as they are wide.
+
+        *Sensitivity*: nothing is released. Features are frozen data that was public or released before, made anew from
+        plain numbers, and applied to each row by itself; what is asked later is clipped anew.
+        """
+        if not isinstance(self.__model, Additive):
+            raise TypeError("there is no table to make features of; train on a table with declared columns")
+        own = features_anew(features)
+        own.check(self.__facts.table)
+        model = self.__model.of_width(own.width)
+        with self.__desk.closed():
+            self.__desk.records = self.__desk.records.prepared(own, self.__store)
+            self.__model, self.__features, self.__basis = model, own, None
+            sizes = replace(self.__facts, features=own.width, dimension=model.dimension, groups=model.groups)
+            self.__facts = replace(sizes, row_bound=1.0)
+
+    def centre(self, centre: Tensor, scale: float) -> None:
+        """From now on every row x of a table is scale (x - centre), both public; x as it was prepared.
+
+        *Sensitivity*: nothing is released; see :meth:`prepare`.
+        """
+        if not isinstance(self.__model, Additive):
+            raise TypeError("rows can be centred when they are made of a table; use change_basis for others")
+        middle, times = np.asarray(plain(centre), np.float64), float(plain(scale))
+        with self.__desk.closed():
+            self.__desk.records = self.__desk.records.centred(middle, times, self.__store)
+            self.__facts = replace(self.__facts, row_bound=times * (2 + 2.0**-10))
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""

@@ -6,12 +6,15 @@ import math
 from copy import deepcopy
 from typing import Unpack
 
+import numpy as np
+
 from ..events import FULL, Sampling
 from ..facts import Answer
 from ..late import Tensor, torch
-from ..models import Model, RowSource, leading_subspace
+from ..models import Linear, Model, RowSource, leading_subspace
 from ..models.batches import in_new_basis
 from ..noise import Stream
+from ..prepare.features import Features
 from .asking import GradientOptions
 from .question import CLIPS
 from .questions.gradient import Gradient
@@ -23,7 +26,8 @@ class PublicCurator:
 
     def __init__(self, X: Tensor | RowSource, y: Tensor, *, model: Model, seed: int | None = None) -> None:
         self.model = deepcopy(model)  # methods hold it, and nothing that they do to it may reach another run
-        self.batch = self.model.lay_out(X, y)
+        self.cells = X if self.model.table else None
+        self.batch = self.model.lay_out(torch.ones(len(y), 1) if self.model.table else X, y)
         self.stream = Stream(seed)
 
     @property
@@ -71,6 +75,16 @@ class PublicCurator:
     def in_basis(self, matrix: Tensor) -> PublicCurator:
         """The same public records with every row x replaced by x @ matrix."""
         return PublicCurator(in_new_basis(self.model.rows, self.batch, matrix), self.batch.y, model=self.model)
+
+    def prepared(self, features: Features, centre: Tensor, scale: float) -> PublicCurator:
+        """Public rows of a table as rows of features, less a centre, times a scale."""
+        cells, model = np.asarray(self.cells, np.float64), self.model
+        places, values = features(cells)
+        rows = np.zeros((len(cells), features.width))
+        rows[np.arange(len(cells))[:, None], places] = values
+        X = torch.from_numpy(scale * (rows - centre.double().numpy())).float()
+        y = self.batch.y if model.classes else self.batch.y.float()
+        return PublicCurator(X, y, model=Linear(features.width, model.loss, model.outputs))
 
     def loss(self, theta: Tensor) -> float:
         """Mean loss at theta."""

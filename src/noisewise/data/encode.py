@@ -101,6 +101,13 @@ class Encoder:
         with our_words(NOT_ENCODED.format("the rows")):
             return np.column_stack([_feature(data, names[column.name], column) for column in self.schema.features])
 
+    def table(self, data: pa.RecordBatch | pd.DataFrame, *, predict: bool = False) -> Floats:
+        """The features as they are, a column each: numbers, and positions among the categories; NaN where one is missing."""
+        names = _columns_of(data)
+        self.check(names, predict=predict, target=False)
+        with our_words(NOT_ENCODED.format("the rows")):
+            return np.column_stack([_cell(data, names[column.name], column) for column in self.schema.features])
+
     def labels(self, data: pa.RecordBatch | pd.DataFrame, *, clamp: bool = True) -> NDArray[Any]:
         """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds."""
         target, names = self._target, _columns_of(data)
@@ -218,12 +225,27 @@ def _feature(data: Any, place: int, column: Column) -> Floats:
         return _encoded(_cells(data, place, column.name), column)
 
 
+def _cell(data: Any, place: int, column: Column) -> Floats:
+    with our_words(NOT_ENCODED.format(f"column {column.name!r}")):
+        cells = _cells(data, place, column.name)
+        if column.kind == "number":
+            numbers = numbers_of(cells, column)
+            return numbers if column.missing is None else np.where(np.isnan(numbers), column.missing, numbers)
+        codes = _known_codes(cells, column)
+        return np.where(codes < 0, np.nan, codes)
+
+
 def _encoded(cells: pa.Array, column: Column) -> Floats:
     if column.kind == "number":
         numbers = numbers_of(cells, column)
         return np.where(np.isnan(numbers), column.middle if column.missing is None else column.missing, numbers)[
             :, None
         ]
+    return (_known_codes(cells, column)[:, None] == np.arange(len(column.categories))).astype(np.float64)
+
+
+def _known_codes(cells: pa.Array, column: Column) -> Codes:
+    """Positions among the categories, negative for what is missing and stays so."""
     codes = _codes(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():
         raise Refusal(
@@ -232,8 +254,7 @@ def _encoded(cells: pa.Array, column: Column) -> Floats:
         )
     keys = [key(value) for value in column.categories]
     absent = MISSING if column.missing is None else keys.index(key(column.missing))
-    codes = np.where(codes < 0, absent, codes)
-    return (codes[:, None] == np.arange(len(keys))).astype(np.float64)
+    return np.where(codes < 0, absent, codes)
 
 
 def numbers_of(cells: pa.Array, column: Column) -> Floats:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
+from ..prepare.columns import TableColumn
 
 Floats = NDArray[np.float64]
 WAYS_OUT = (
@@ -34,6 +35,7 @@ class Scaling:
     low: Floats
     high: Floats
     unit_rows: bool
+    cells: ClassVar[bool] = False  # whether rows are cells of a table, from which a method makes its features
 
     @property
     def features(self) -> int:
@@ -51,6 +53,24 @@ class Scaling:
         rows[:, -1] = 1.0
         rows /= plain.lengths(rows)[:, None] if self.unit_rows else math.sqrt(self.features)
         return rows
+
+
+@dataclass(frozen=True)
+class Cells(Scaling):
+    """A table's cells as they came, for a method that makes features of its ``columns``: their scales clamp and place them.
+
+    ``low`` and ``high`` are those of :class:`Scaling`, which a run folder keeps for every model.
+    """
+
+    columns: tuple[TableColumn, ...] = ()
+    cells: ClassVar[bool] = True
+
+    @property
+    def features(self) -> int:
+        return len(self.columns)
+
+    def __call__(self, X: Floats) -> Floats:
+        return X
 
 
 def declared_bounds(

@@ -52,6 +52,14 @@ def in_single_precision(rows: NDArray[np.float64]) -> Singles:
     return (rows * SHRINK).astype(np.float32)
 
 
+def single_rows(encoder: Encoder, scaling: Scaling, piece: Any, *, predict: bool = False) -> Singles:
+    """Rows of a piece of a table as a model takes them: scaled, or its cells."""
+    if scaling.cells:
+        with np.errstate(over="ignore"):  # beyond single precision is beyond all bounds
+            return encoder.table(piece, predict=predict).astype(np.float32)
+    return in_single_precision(scaling(encoder(piece, predict=predict)))
+
+
 def read_rows(
     paths: Paths,
     encoder: Encoder,
@@ -76,7 +84,7 @@ def read_rows(
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache) as store:
         for piece in _pieces(source, encoder, predict, progress):
-            store.append(in_single_precision(scaling(encoder(piece, predict=predict))))
+            store.append(single_rows(encoder, scaling, piece, predict=predict))
             if not predict:
                 labels.append(encoder.labels(piece))
         return Rows(store.matrix(), None if predict else np.concatenate(labels))

@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from .values import key
 FORMAT = "noisewise-schema/1"
 KINDS = ("number", "category", "ignore")
 UNKNOWN = ("refuse", "missing")
-FIELDS = {"kind", "low", "high", "categories", "missing", "unknown"}
+FIELDS = {"kind", "low", "high", "categories", "missing", "unknown", "scale", "knots", "rare"}
+SCALES = ("linear", "log")
 Scalar = str | bool | int | float
 
 
@@ -24,7 +26,9 @@ Scalar = str | bool | int | float
 class Column:
     """One column: ``kind`` is "number", "category", "ignore" or, while nobody has said, empty.
 
-    ``note`` is a comment for whoever fills the schema in; it is written, never read back.
+    ``scale`` ("linear" or "log") says how a number is spread between its bounds, ``knots`` where its effect may bend;
+    ``rare`` names categories that share one coordinate. ``note`` is a comment for whoever fills the schema in; it is
+    written, never read back.
     """
 
     name: str
@@ -35,8 +39,13 @@ class Column:
     missing: Scalar | None = None
     unknown: str = "refuse"
     note: str = field(default="", compare=False)
+    scale: str = "linear"
+    knots: tuple[float, ...] = ()
+    rare: tuple[Scalar, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rare", tuple(_plain(self.name, value) for value in self.rare))
+        object.__setattr__(self, "knots", tuple(_number(self.name, "knots", value) for value in self.knots))
         object.__setattr__(self, "categories", tuple(_plain(self.name, value) for value in self.categories))
         for end in ("low", "high"):
             if getattr(self, end) is not None:
@@ -205,7 +214,21 @@ def _column(name: Any, fields: Any) -> Column:
         raise ValueError(f"{who}: kind must be a text, one of {', '.join(KINDS)}")
     if not isinstance(categories, list | tuple):
         raise ValueError(f'{who}: categories must be a list, e.g. ["no", "yes"]')
-    return Column(name, kind, fields.get("low"), fields.get("high"), tuple(categories), fields.get("missing"), unknown)
+    knots, rare = (fields.get(name, []) for name in ("knots", "rare"))
+    if not isinstance(knots, list | tuple) or not isinstance(rare, list | tuple):
+        raise ValueError(f"{who}: knots and rare must be lists")
+    return Column(
+        name,
+        kind,
+        fields.get("low"),
+        fields.get("high"),
+        tuple(categories),
+        fields.get("missing"),
+        unknown,
+        scale=fields.get("scale", "linear"),
+        knots=tuple(knots),
+        rare=tuple(rare),
+    )
 
 
 def _keys(who: str, data: Any, allowed: set[str]) -> None:
@@ -261,11 +284,40 @@ def _check(column: Column) -> None:
         raise ValueError(f"{who} is a category; low and high are for numbers, remove them")
     if column.low is not None and column.high is not None and not 0 < column.high - column.low < math.inf:
         raise ValueError(f"{who}: low is {column.low:g} and high is {column.high:g}; low must be below high")
+    _check_shape(column, who)
     keys = [key(value) for value in column.categories]
     if repeated := [value for i, value in enumerate(column.categories) if keys[i] in keys[:i]]:
         raise ValueError(f"{who}: category {repeated[0]!r} is there twice (1, 1.0 and '1' are the same); list it once")
     if column.missing is not None:
         _check_missing(column, who, keys)
+
+
+MOST_CATEGORIES = 10_000
+
+
+def _check_shape(column: Column, who: str) -> None:
+    """Refuse a scale, knots or rare categories that the rest of the column does not bear out."""
+    if column.scale not in SCALES:
+        raise ValueError(f"{who}: scale is {column.scale!r}; pass one of {', '.join(SCALES)}")
+    if column.kind != "number" and (column.scale != "linear" or column.knots):
+        raise ValueError(f"{who}: scale and knots are for numbers, remove them")
+    if column.kind != "category" and column.rare:
+        raise ValueError(f"{who}: rare is for categories, remove it")
+    if column.scale == "log" and column.low is not None and column.low <= 0:
+        raise ValueError(f"{who}: scale is log but low is {column.low:g}; set low above 0, or scale to linear")
+    if column.knots:
+        low, high = column.low, column.high
+        inside = (low is None or column.knots[0] >= low) and (high is None or column.knots[-1] <= high)
+        if not inside or len(column.knots) < 2 or any(b <= a for a, b in pairwise(column.knots)):
+            raise ValueError(f"{who}: knots must be at least two growing numbers from low to high")
+    if len(column.categories) > MOST_CATEGORIES:
+        raise ValueError(
+            f"{who} has {len(column.categories)} categories; an id tells nothing about others: set kind to ignore, or "
+            f"declare at most {MOST_CATEGORIES}"
+        )
+    known = {key(value) for value in column.categories}
+    if strange := [value for value in column.rare if key(value) not in known]:
+        raise ValueError(f"{who}: {strange[0]!r} is called rare but is not among the categories; add it there")
 
 
 def _check_missing(column: Column, who: str, keys: list[str]) -> None:
@@ -285,7 +337,9 @@ def _declared(column: Column) -> dict[str, Any]:
     fields |= {end: getattr(column, end) for end in ("low", "high") if getattr(column, end) is not None}
     fields |= {"categories": list(column.categories)} if column.categories else {}
     fields |= {"missing": column.missing} if column.missing is not None else {}
-    return fields | ({"unknown": column.unknown} if column.unknown != "refuse" else {})
+    fields |= {"unknown": column.unknown} if column.unknown != "refuse" else {}
+    fields |= {"scale": column.scale} if column.scale != "linear" else {}
+    return fields | {name: list(getattr(column, name)) for name in ("knots", "rare") if getattr(column, name)}
 
 
 def _lines(column: Column, target: bool) -> Iterator[str]:

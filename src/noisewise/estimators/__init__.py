@@ -21,11 +21,12 @@ from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
 from ..data.refusal import our_words
 from ..data.schema import Schema
+from ..fitting.auto import AUTO, method_for
 from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Target
 from ..losses import Loss
-from ..methods import RECOMMENDED, Method, method_named
+from ..methods import Method
 from .base import Origin as Origin
 from .base import Prepared, PrivateEstimator
 
@@ -39,7 +40,7 @@ def _has_probabilities(estimator: Any) -> bool:
     if fitted is not None:
         return fitted.likely
     try:
-        loss = classifier_loss(estimator.loss, method_named(estimator.method), BINARY)
+        loss = classifier_loss(estimator.loss, method_for(estimator.method, estimator.model, 1), BINARY)
     except ValueError:
         return False
     return classes_for(BINARY, loss).likely
@@ -51,9 +52,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     Parameters
     ----------
     epsilon, delta : the budget of one ``fit``. Two fits on the same records spend it twice.
-    method : name of a method (``noisewise.methods.registry()``) or a configured method object.
+    method : "auto" (effects of columns and pairs for a table, descent for other models), a name
+        (``noisewise.methods.registry()``), or a configured method object.
     loss : "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
-    model : "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
+    model : "auto" (left to the method), "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
     adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
     bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
         :class:`Schema` with categories too. Declared by you; values outside are clamped. Never read from private rows.
@@ -80,9 +82,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        method: str | Method = RECOMMENDED,
+        method: str | Method = AUTO,
         loss: str | Loss = "auto",
-        model: str | tuple[int, ...] = "linear",
+        model: str | tuple[int, ...] = AUTO,
         adjacency: str = "add_remove",
         bounds: Any = None,
         schema: Mapping[str, Any] | Schema | None = None,
@@ -112,10 +114,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             raise ValueError(
                 "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
             )
-        method = self._method()
+        method = self._method(prepared.width)
         loss = classifier_loss(self.loss, method, values, self.class_weight)
         labels = classes_for(values, loss)
-        model = model_for(self.model, prepared.scaling.features, loss, labels)
+        model = model_for(self.model, prepared.scaling, loss, labels)
         return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
 
     def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
@@ -181,9 +183,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-6,
         *,
-        method: str | Method = RECOMMENDED,
+        method: str | Method = AUTO,
         loss: str | Loss = "squared",
-        model: str | tuple[int, ...] = "linear",
+        model: str | tuple[int, ...] = AUTO,
         adjacency: str = "add_remove",
         bounds: Any = None,
         schema: Mapping[str, Any] | Schema | None = None,
@@ -208,8 +210,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":
             raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
-        labels, method, loss = Target(*self._target_bounds()), self._method(), regression_loss(self.loss)
-        model = model_for(self.model, prepared.scaling.features, loss, labels)
+        labels, loss = Target(*self._target_bounds()), regression_loss(self.loss)
+        method = self._method(prepared.width)
+        model = model_for(self.model, prepared.scaling, loss, labels)
         # an origin says where all bounds come from
         assumed = None if prepared.origin is not None else "bounds of the target, declared"
         return self._fit_of(prepared, method, model, labels, assumed)

@@ -22,14 +22,16 @@ from ..data.checks import names_of, private_labels, private_rows, public_pair
 from ..data.classes import same_length
 from ..data.encode import Encoder
 from ..data.files import Paths, Share
-from ..data.preprocess import Scaling, declared_bounds
+from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
+from ..data.tables import columns_of, number_columns
+from ..fitting.auto import method_for
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
-from ..methods import Method, method_named
+from ..methods import Method
 from ..models import Model
 from ..records.grid import Mapped, in_memory
 from ..statement import Statement
@@ -60,6 +62,11 @@ class Prepared:
     assumed: tuple[str, ...]
     origin: Origin | None = None  # where a file's bounds come from
 
+    @property
+    def width(self) -> int:
+        """How many columns the table has."""
+        return len(self.scaling.low) if self.encoder is None else len(self.encoder.schema.features)
+
 
 class PrivateEstimator(BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
@@ -81,12 +88,17 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._budget()
         fresh = self._fresh()
         encoder = Encoder(self.schema) if isinstance(self.schema, Schema) else None
-        rows, y = fresh._checked(X if encoder is None else encoder(X), y)
+        cells = X
+        if encoder is not None:
+            table = self._method(len(encoder.schema.features)).table
+            cells = encoder.table(X) if table else encoder(X)
+        rows, y = fresh._checked(cells, y)
         prepared = fresh._prepared(rows.shape[1], encoder)
         known = None
         if public is not None:
             if encoder is not None and isinstance(public, tuple | list) and len(public) == 2:
-                public = (encoder(public[0]), public[1])
+                given = encoder.table(public[0]) if prepared.scaling.cells else encoder(public[0])
+                public = (given, public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
         with unobserved():
             asked = fresh._asked(prepared, y)
@@ -137,8 +149,14 @@ class PrivateEstimator(BaseEstimator, ABC):
             )
         origin, encoder = origin or Origin(), Encoder(self.schema)
         assumed = (origin.words, SETTINGS, CHECKED)
-        scaling = Scaling(encoder.low, encoder.high, self._unit_rows)
-        return self._asked(Prepared(scaling, encoder, _names(encoder), assumed, origin), None)
+        return self._asked(Prepared(self._scaling(encoder), encoder, _names(encoder), assumed, origin), None)
+
+    def _scaling(self, encoder: Encoder) -> Scaling:
+        """How rows of a schema are made: scaled, or cells for a method that makes features of them."""
+        columns = columns_of(encoder.schema)
+        if self._method(len(columns)).table:
+            return Cells(encoder.low, encoder.high, self._unit_rows, columns)
+        return Scaling(encoder.low, encoder.high, self._unit_rows)
 
     def _fresh(self) -> Self:
         return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))
@@ -163,12 +181,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         if encoder is not None:
             names = _names(encoder)
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
-            scaling = Scaling(encoder.low, encoder.high, self._unit_rows)
-            return Prepared(scaling, encoder, names, (Origin().words, SETTINGS))
+            return Prepared(self._scaling(encoder), encoder, names, (Origin().words, SETTINGS))
         known = getattr(self, "feature_names_in_", None)
         low, high = declared_bounds(columns, known, bounds=self.bounds, schema=self.schema)
         named = None if known is None else tuple(known)
-        return Prepared(Scaling(low, high, self._unit_rows), None, named, (DECLARED, SETTINGS))
+        scaling = Scaling(low, high, self._unit_rows)
+        if self._method(columns).table:
+            scaling = Cells(low, high, self._unit_rows, number_columns(low, high, named))
+        return Prepared(scaling, None, named, (DECLARED, SETTINGS))
 
     @abstractmethod
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
@@ -209,8 +229,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
 
-    def _method(self) -> Method:
-        method = method_named(self.method)
+    def _method(self, columns: int) -> Method:
+        method = method_for(self.method, self.model, columns)
         if self.max_grad_norm is not None:
             method = method.with_settings(max_grad_norm=self.max_grad_norm)
         return method
@@ -238,8 +258,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Rows to predict, scaled."""
         check_is_fitted(self, "fitted_")
         fitted = self.fitted_
-        matrix = self._rows(X, reset=False) if fitted.encoder is None else fitted.encoder(X, predict=True)
-        return _scaled(fitted.scaling, matrix)
+        if fitted.encoder is None:
+            return _scaled(fitted.scaling, self._rows(X, reset=False))
+        if fitted.scaling.cells:
+            return fitted.encoder.table(X, predict=True)
+        return _scaled(fitted.scaling, fitted.encoder(X, predict=True))
 
     def _scores(self, X: Any) -> Array:
         rows = self._scaled_rows(X)

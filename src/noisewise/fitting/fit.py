@@ -18,12 +18,12 @@ from ..curator.desk import unobserved
 from ..curator.question import bare
 from ..data.classes import class_weights
 from ..data.encode import Encoder
-from ..data.preprocess import Scaling
+from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
-from ..models import MLP, Linear, Model
+from ..models import MLP, Additive, Linear, Model
 from ..records.grid import Store, in_memory
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
@@ -80,6 +80,8 @@ class Fit:
         method, loss = self.method, self.model.loss
         if method.needs_public and not public:
             raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+        if method.table and not self.scaling.cells:
+            raise ValueError(f"{method.name} makes features of a table's columns; pass schema= or bounds=")
         if method.private and loss.name not in method.losses:
             raise ValueError(
                 f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}: pass one of them as loss, or "
@@ -130,27 +132,37 @@ class Fit:
         return self._fitted(run, self._stated(run, assumed), known)
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
+        known = None if run.spread is None else bare(run.spread).astype(np.float64)
+        spread = Spread(partial(_errors, self.method, run.tape, public)) if known is None else Spread.known(known)
         return Fitted(
             bare(run.theta),
-            network_of(self.model),
+            self._network(run),
             self.scaling,
             self.labels,
             statement,
             run.trace,
             max(run.steps, 1),
             run.facts.size,
-            Spread(partial(_errors, self.method, run.tape, public)),
+            spread,
             self.settings,
             self.encoder,
             self.columns,
+            run.features,
         )
+
+    def _network(self, run: Trained) -> Network:
+        """The model at the end of a run, which may have made features of its own."""
+        model = self.model
+        if run.features is not None and isinstance(model, Additive):
+            model = model.of_width(run.features.width)
+        return network_of(model)
 
     def _stated(self, run: Trained, assumed: list[str]) -> Statement:
         return make_statement(
             method=self.method.name,
             settings=self.method.settings(),
             run=run,
-            model=network_of(self.model).to_dict(),
+            model=self._network(run).to_dict(),
             assumed=assumed,
             preparation=self.preparation,
             arithmetic=run.arithmetic,
@@ -211,10 +223,16 @@ def regression_loss(loss: str | Loss) -> Loss:
     return chosen
 
 
-def model_for(asked: Any, features: int, loss: Loss, labels: Labels) -> Model:
+def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: Labels) -> Model:
     """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
-    outputs = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1
-    if isinstance(asked, str) and asked == "linear":
+    outputs, features = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1, scaling.features
+    if isinstance(scaling, Cells):
+        if asked not in ("auto", "linear"):
+            raise ValueError(
+                f"model is {asked!r}; a method that makes features of columns has its own, leave model out"
+            )
+        return Additive(1, loss, outputs, columns=scaling.columns)
+    if isinstance(asked, str) and asked in ("auto", "linear"):
         return Linear(features, loss, outputs)
     hidden = (20,) if isinstance(asked, str) and asked == "mlp" else asked
     sizes = hidden if isinstance(hidden, tuple | list) else ()

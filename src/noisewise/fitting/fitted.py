@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.encode import Encoder
-from ..data.preprocess import Scaling
+from ..data.preprocess import Cells, Scaling
+from ..data.tables import columns_of, number_columns
 from ..losses import loss_named
+from ..prepare.features import Features
 from ..statement import Statement
 from ..trace import Released
 from .labels import Classes, Labels, Target, labels_from
-from .network import Network
+from .network import CHUNK, Network
 from .spread import Spread
 
 Array = NDArray[Any]
@@ -42,6 +44,7 @@ class Fitted:
     settings: Mapping[str, Any]
     encoder: Encoder | None = None
     columns: tuple[str, ...] | None = None
+    made: Features | None = None  # what rows of a table are made of
 
     @property
     def classes(self) -> Array | None:
@@ -59,8 +62,15 @@ class Fitted:
         return str((None if self.encoder is None else self.encoder.schema.target) or "y")
 
     def scores(self, rows: Array) -> Array:
-        """Scores of scaled rows."""
-        return self.network.scores(self.theta, rows)
+        """Scores of scaled rows, or of a table's cells."""
+        if self.made is None:
+            return self.network.scores(self.theta, rows)
+        theta, parts = (
+            self.theta.astype(np.float64).reshape(self.network.outputs, -1),
+            range(0, max(len(rows), 1), CHUNK),
+        )
+        scores = np.concatenate([self.made.scores(theta, rows[at : at + CHUNK].astype(np.float64)) for at in parts])
+        return scores[:, 0] if self.network.outputs == 1 else scores
 
     def predictions(self, rows: Array) -> Array:
         """The predicted class or number of each scaled row."""
@@ -86,6 +96,8 @@ class Fitted:
 
     def features(self) -> list[str]:
         """Names of the scaled columns, the intercept last."""
+        if self.made is not None and isinstance(self.scaling, Cells):
+            return self.made.words(self.scaling.columns)
         plain = self.columns if self.columns is not None else [f"x{i}" for i in range(len(self.scaling.low))]
         return [*map(str, plain if self.encoder is None else self.encoder.feature_names), "(intercept)"]
 
@@ -107,6 +119,7 @@ class Fitted:
                 "high": self.scaling.high.tolist(),
                 "unit_rows": self.scaling.unit_rows,
                 "target_bounds": bounds,
+                **({} if self.made is None else {"features": self.made.to_dict()}),
             },
             "model": self.network.to_dict(),
             "steps": self.steps,
@@ -142,12 +155,26 @@ class Fitted:
         if not (low.ndim == 1 and low.shape == high.shape and bool((low < high).all())):
             raise ValueError("its bounds are not pairs of numbers with low < high")
         _check_settings(document["settings"], network)
-        if network.features != len(low) + 1 or theta.shape != (network.dimension,) or not np.isfinite(theta).all():
+        made = None if saved.get("features") is None else Features.from_dict(saved["features"])
+        if (made is None) != (network.kind != "Additive"):
+            raise ValueError("its features do not go with its model")
+        if (
+            network.features != (len(low) + 1 if made is None else made.width)
+            or theta.shape != (network.dimension,)
+            or not np.isfinite(theta).all()
+        ):
             raise ValueError("the model's parameters do not fit its description")
+        names = None if saved["columns"] is None else tuple(map(str, saved["columns"]))
+        encoder = None if saved["schema"] is None else Encoder.from_dict(saved["schema"])
+        scaling = Scaling(low, high, bool(saved["unit_rows"]))
+        if made is not None:
+            known = number_columns(low, high, names) if encoder is None else columns_of(encoder.schema)
+            made.check(known)
+            scaling = Cells(low, high, bool(saved["unit_rows"]), known)
         fitted = cls(
             theta,
             network,
-            Scaling(low, high, bool(saved["unit_rows"])),
+            scaling,
             labels_from(document, network.outputs),
             statement,
             trace,
@@ -155,9 +182,10 @@ class Fitted:
             document.get("size"),
             Spread.known(_saved_errors(document["coefficients"])),
             dict(document["settings"]),
-            columns=None if saved["columns"] is None else tuple(map(str, saved["columns"])),
+            columns=names,
+            made=made,
         )
-        return fitted if saved["schema"] is None else fitted._with_encoder(Encoder.from_dict(saved["schema"]))
+        return fitted if encoder is None else fitted._with_encoder(encoder)
 
     def _with_encoder(self, encoder: Encoder) -> Fitted:
         """With a schema, if it goes with the rest of the run."""
@@ -171,7 +199,9 @@ class Fitted:
 
 def _check_settings(settings: Mapping[str, Any], network: Network) -> None:
     """Refuse settings that cannot have led to the model."""
-    hidden = {"linear": (), "mlp": (20,)}.get(settings["model"]) if isinstance(settings["model"], str) else None
+    hidden = (
+        {"auto": (), "linear": (), "mlp": (20,)}.get(settings["model"]) if isinstance(settings["model"], str) else None
+    )
     asked = tuple(settings["model"]) if hidden is None and isinstance(settings["model"], list | tuple) else hidden
     if asked != network.sizes[1:-1] or settings["loss"] not in ("auto", network.loss_name):
         raise ValueError("its settings do not go with its model")

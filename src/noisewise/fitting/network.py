@@ -31,7 +31,7 @@ class Network:
 
     @property
     def linear(self) -> bool:
-        return self.kind == "Linear"
+        return self.kind in ("Linear", "Additive")
 
     @property
     def loss_name(self) -> str:

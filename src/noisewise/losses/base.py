@@ -31,6 +31,7 @@ class Loss(ABC):
     lipschitz: float = math.inf
     kernel: int | None = None
     typical_norm: float = 11.0  # of theta at the end of a run on unit rows
+    learning: float = 1.0  # how long a walk on a table's effects is, relative to the logistic loss
     protector: str | None = None  # the learned one that was trained for slopes like these, if any was
     has_probabilities: bool = False
 

@@ -12,7 +12,7 @@ class Squared(Loss):
     signs: bool = False
 
     name, kernel, smoothness = "squared", 3, 2.0
-    typical_norm, protector = 5.5, "squared"
+    typical_norm, protector, learning = 5.5, "squared", 0.2
 
     @property
     def task(self) -> str:

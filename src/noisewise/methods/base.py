@@ -34,6 +34,7 @@ class Method(ABC):
     needs_public: ClassVar[bool] = False
     adaptive: ClassVar[bool] = False
     private: ClassVar[bool] = True
+    table: ClassVar[bool] = False  # whether it makes features of a table's columns
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -64,6 +65,10 @@ class Method(ABC):
         """The released parameters; by default where the last step led."""
         theta: Tensor = state.theta
         return theta
+
+    def spread(self, state: Any) -> Tensor | None:
+        """The deviation of the privacy noise on each released parameter, if the method knows it by itself."""
+        return None
 
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from .additive import Additive
 from .base import Model, leading_subspace
 from .batches import Batch, RowSource
 from .linear import Linear
 from .perceptron import MLP
 
-__all__ = ["MLP", "Batch", "Linear", "Model", "RowSource", "leading_subspace"]
+__all__ = ["MLP", "Additive", "Batch", "Linear", "Model", "RowSource", "leading_subspace"]

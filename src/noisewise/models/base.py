@@ -21,12 +21,13 @@ class Model(ABC):
 
     What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
     rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
-    other coordinates, divided by a scale or inside a basis.
+    other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are made.
     """
 
     loss: Loss
     linear: ClassVar[bool] = False
     coordinates: ClassVar[bool] = False
+    table: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # fields here, properties there
 

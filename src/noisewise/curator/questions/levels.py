@@ -1,0 +1,57 @@
+"""How the values of columns are spread: dyadic counts, from which quantiles follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...facts import Facts
+from ...records.totals import Drawn, IntegerTotal
+from ..question import HowAsked, Sum, between, question
+
+Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
+MOST_LEVELS = 20
+
+
+@question
+@dataclass(frozen=True)
+class ColumnLevels(Sum):
+    """How many values of each scale (a column of the table, points, ranks) lie in each of its 2, 4, .. 2^levels equal parts.
+
+    *Sensitivity*: for each of K scales and L levels a record with a value there is in one part and counts 1, one without
+    is in none; so adding or removing it moves all counts together by at most sqrt(K L), and replacing it moves at most
+    2 K L of them by 1, which is sqrt(2 K L).
+    """
+
+    scales: tuple[Scale, ...]
+    levels: float
+    name: ClassVar[str] = "column levels"
+    words: ClassVar[str] = "how values of columns are spread"
+    shape: ClassVar[tuple[int, ...]] = (-1,)
+
+    def __post_init__(self) -> None:
+        between("levels", self.levels, 1, MOST_LEVELS)
+        if not self.scales or self.levels != int(self.levels):
+            raise ValueError("scales are missing, or levels is no whole number; pass at least one scale")
+        for column, points, ranks in self.scales:
+            growing = len(points) == len(ranks) > 1 and (np.diff(points) > 0).all() and (np.diff(ranks) > 0).all()
+            if not growing or not np.isfinite(points).all() or (ranks[0], ranks[-1]) != (0.0, 1.0) or column < 0:
+                raise ValueError("a scale is a column, points that grow, and as many ranks that grow from 0 to 1")
+
+    def check(self, facts: Facts) -> None:
+        if any(column >= len(facts.table) or not facts.table[int(column)].number for column, _, _ in self.scales):
+            raise ValueError("scales name a column that is no number column of a table; ask about those alone")
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        cells = len(self.scales) * self.levels
+        return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
+
+    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return IntegerTotal(records.levels(self.scales, int(self.levels)).reshape(-1), 1, 1.0)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[ColumnLevels]:
+        return [cls(((0.0, (-1.0, 0.0, 1.0), (0.0, 0.3, 1.0)),), 3.0)]

@@ -1,0 +1,290 @@
+"""Effects of columns, and of a few pairs: noisewise's own method for tables.
+
+    1. ranks    noisy dyadic counts put each number column on a scale of its quantiles: bounds may be loose
+    2. hats     each number through k hats and a few coarse ones, each category as it is
+    3. moment   the mean row is bought; it gives the frequency p_j of each coordinate, which is then centred and balanced,
+                x_j <- (x_j - p_j) / sqrt(p_j + p_0): rare values learn as fast as frequent ones
+    4. effects  full-batch heavy ball with equal noise, a share of the budget
+    5. pairs    products of hats for all pairs of the columns whose effects are largest, with coordinates of their own,
+                balanced in the same way; heavy ball goes on from where it was, with the rest; the mean of the second
+                half of the iterates is released
+
+Noise is even over coordinates and a row has few entries, so a score feels the noise of few of them, however many there
+are. Steps times rate grow with n mu, so that noise moves a score by about 1 at every budget, up to where sampling would.
+
+*Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so that everything may depend on what was released.
+Features are released or declared data, applied to each row by itself.
+
+Polyak 1964 (heavy ball); Hay et al. 2010 (consistent dyadic counts).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from .. import _validate
+from ..accounting.choose import choose_terms
+from ..budget import Terms
+from ..curator import Curator, Facts, FirstMoment, PublicCurator
+from ..curator.questions.levels import ColumnLevels
+from ..late import Tensor, torch
+from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
+from ..prepare.features import Block, Features, even
+from ..prepare.ranks import quantile_points
+from ..prepare.scale import Floats
+from ..protect.signal import worth
+from .base import Method
+from .nonprivate import warm_start
+
+BETA = 0.9
+LEVELS = 16
+RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
+MOMENT_SHARE = 0.05  # of a stage, for the mean row
+FIRST_STAGE = 0.3  # of the budget, for effects alone, when pairs follow
+ENOUGH_FOR_PAIRS = 1500.0  # n mu
+CLIP = 0.5
+LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss at that clip
+SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
+STEPS = 150
+PAIR_WEIGHT = 0.3  # of the squared length of rows
+WARM_START_L2 = 0.01
+
+
+class Stage(NamedTuple):
+    """Features, where their rows are put, how heavy ball goes on them, and the noise that was there before it."""
+
+    number: int
+    parts: tuple[Frequencies, ...]
+    features: Features
+    placed: Placed
+    steps: int
+    rate: float
+    noise_multiplier: float
+    variance: Floats  # on theta, before the stage
+
+
+class State(NamedTuple):
+    """``theta``: a row for each output, of rows as they are placed. What would be released now stands at the end."""
+
+    facts: Facts
+    stage: Stage | None
+    step: int
+    theta: Floats
+    velocity: Floats
+    tail_sum: Floats
+    variance: Floats
+    released: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class AdditiveDescent(Method):
+    """Effects of columns and pairs; settings left at None follow from public or released facts.
+
+    ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether quantiles are
+    bought; None leaves it to their price.
+    """
+
+    steps: int | None = None
+    max_grad_norm: float | None = None
+    knots: int | None = None
+    pairs: int | None = None
+    ranks: bool | None = None
+
+    name: ClassVar[str] = "additive"
+    summary: ClassVar[str] = "tables: effects of columns and of a few pairs, by hats on bought ranks"
+    paper: ClassVar[str] = "noisewise"
+    adaptive: ClassVar[bool] = True
+    table: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "knots"):
+            if getattr(self, name) is not None:
+                _validate.whole(**{name: getattr(self, name)})
+        _validate.positive_or_none(max_grad_norm=self.max_grad_norm)
+        if self.pairs is not None:
+            _validate.not_negative(pairs=self.pairs)
+
+    def terms(self, facts: Facts) -> Terms:
+        return choose_terms(facts.budget, adaptive=True)
+
+    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+        if not facts.table:
+            raise ValueError(
+                "additive needs a table with declared columns; pass schema= or bounds=, or method='descent'"
+            )
+        none, nothing = np.zeros((facts.outputs, 1)), torch.zeros(facts.outputs)
+        return State(facts, None, 0, none, none, none, none, nothing, nothing)
+
+    def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if state.stage is None:
+            state = self._effects(private, public)
+        elif state.step == state.stage.steps:
+            state = self._pairs(state, state.stage, private)
+        assert state.stage is not None
+        return self._onward(state, state.stage, private)
+
+    def done(self, state: State) -> bool:
+        return (
+            state.stage is not None and state.step >= state.stage.steps and not self._paired(state.facts, state.stage)
+        )
+
+    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+        return state.released
+
+    def spread(self, state: State) -> Tensor | None:
+        return state.noise
+
+    def total_steps(self) -> int | None:
+        return None
+
+    def _paired(self, facts: Facts, stage: Stage | None = None) -> bool:
+        """Whether a stage with pairs is still to come: decided from released facts."""
+        if (stage is not None and stage.number > 1) or len(facts.table) < 2:
+            return False
+        return _clarity(facts) >= ENOUGH_FOR_PAIRS if self.pairs is None else self.pairs >= 2
+
+    def _effects(self, private: Curator, public: PublicCurator | None) -> State:
+        """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
+        facts = private.facts
+        scales = self._scales(private)
+        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts))
+        share = FIRST_STAGE if self._paired(facts) else 1.0
+        parts = (self._frequencies(private, blocks, share),)
+        stage = self._stage(
+            private, 1, parts, (1.0,), share, round((self.steps or STEPS) * (1 / 3 if share < 1 else 1))
+        )
+        theta = np.zeros((facts.outputs, stage.features.width))
+        if public is not None:
+            seen = public.prepared(stage.features, torch.from_numpy(stage.placed.centre), stage.placed.scale)
+            theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
+        return _set_out(facts, stage, theta)
+
+    def _scales(self, private: Curator) -> list[Scale]:
+        """The declared scale of every column, or the ranks that are bought instead."""
+        table = private.facts.table
+        scales = scales_of(table)
+        asked = [i for i, column in enumerate(table) if column.number and column.knots is None]
+        if not asked or self.ranks is False:
+            return scales
+        share = 8 * LEVELS * len(asked) / (RANK_NOISE * _clarity(private.facts)) ** 2
+        question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(LEVELS))
+        noise = private.meter.noise_for(min(share, RANK_SHARE))
+        counts = private.statistic(question, noise_multiplier=noise).value.numpy().reshape(len(asked), -1)
+        for row, i in zip(counts, asked, strict=True):
+            levels = np.split(row, np.cumsum([2**level for level in range(1, LEVELS)]))
+            scales[i] = quantile_points(levels, *scales[i])
+        return scales
+
+    def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
+        """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""
+        features = even(blocks)
+        private.prepare(features)
+        answer = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(share * MOMENT_SHARE))
+        per_record = features.gains[:-1] * (private.facts.size or 1.0)
+        shares = np.clip(answer.value.double().numpy()[:-1] / per_record, 0.0, 1.0)
+        return Frequencies(blocks, shares, answer.noise_std / per_record)
+
+    def _stage(
+        self,
+        private: Curator,
+        number: int,
+        parts: tuple[Frequencies, ...],
+        weights: tuple[float, ...],
+        share: float,
+        steps: int,
+    ) -> Stage:
+        """Lay out balanced features; the steps on them take ``share`` of the budget, as far as it is left."""
+        features, placed = balanced(parts, weights)
+        private.prepare(features)
+        private.centre(torch.from_numpy(placed.centre), placed.scale)
+        facts = private.facts
+        left = share * (1 - MOMENT_SHARE) / (1 - share * MOMENT_SHARE) if number == 1 else 1.0
+        walked = LEARNT * facts.learning * _clarity(facts) / math.hypot(1.0, worth(facts) / SAMPLING)
+        own_share = share if number == 1 else 1 - FIRST_STAGE
+        rate = walked * own_share / (10 * steps) * (CLIP / self._clip())
+        noise = private.meter.noise_for(left / steps)
+        return Stage(number, parts, features, placed, steps, rate, noise, np.zeros((facts.outputs, features.width)))
+
+    def _pairs(self, state: State, stage: Stage, private: Curator) -> State:
+        """Go on with pairs of the columns whose effects are largest, from where effects alone have led."""
+        facts, effects, intercept = state.facts, *_effects_of(stage, _mean(state, stage))
+        shares = stage.placed.shares[:-1]
+        blocks = pair_blocks(facts.table, stage.features, effects, shares, _clarity(facts), self.pairs)
+        parts = (*stage.parts, self._frequencies(private, blocks, 1.0))
+        steps = (self.steps or STEPS) - stage.steps
+        later = self._stage(private, 2, parts, (1 - PAIR_WEIGHT, PAIR_WEIGHT), 1.0, max(steps, 1))
+        gains, scale = later.features.gains, later.placed.scale
+        theta, variance = np.zeros((2, facts.outputs, later.features.width))
+        width = effects.shape[1]
+        theta[:, :width] = effects / (gains[:width] * scale)
+        constant = intercept + theta[:, :-1] @ later.placed.centre[:-1] * scale
+        theta[:, -1] = constant / (gains[-1] * scale)
+        before = stage.features.gains * stage.placed.scale
+        variance[:, :width] = state.variance[:, :-1] * (before[:-1] / (gains[:width] * scale)) ** 2
+        variance[:, -1] = state.variance[:, -1] * (before[-1] / (gains[-1] * scale)) ** 2
+        return _set_out(facts, later._replace(variance=variance), theta)
+
+    def _onward(self, state: State, stage: Stage, private: Curator) -> State:
+        """One step of heavy ball, and what would be released now."""
+        theta = torch.from_numpy(state.theta.ravel().astype(np.float32))
+        answer = private.gradient(theta, clip=self._clip(), noise_multiplier=stage.noise_multiplier)
+        velocity = BETA * state.velocity + answer.value.double().numpy().reshape(state.theta.shape)
+        now, step = state.theta - stage.rate * velocity, state.step + 1
+        tail_sum = state.tail_sum + now if step > stage.steps // 2 else state.tail_sum
+        variance = stage.variance + _variance(stage, answer.noise_std, step)
+        state = state._replace(step=step, theta=now, velocity=velocity, tail_sum=tail_sum, variance=variance)
+        effects, intercept = _effects_of(stage, _mean(state, stage))
+        released = np.concatenate(
+            [effects / stage.features.gains[:-1], (intercept / stage.features.gains[-1])[:, None]], 1
+        )
+        noise = np.sqrt(variance) * stage.placed.scale
+        return state._replace(released=_tensor(released), noise=_tensor(noise))
+
+    def _clip(self) -> float:
+        return self.max_grad_norm or CLIP
+
+
+def _clarity(facts: Facts) -> float:
+    """n mu: what the budget lets through of a mean over all records."""
+    return (facts.size or 1.0) * worth(facts)
+
+
+def _set_out(facts: Facts, stage: Stage, theta: Floats) -> State:
+    none, nothing = np.zeros_like(theta), torch.zeros(theta.size)
+    return State(facts, stage, 0, theta, none, none, stage.variance, nothing, nothing)
+
+
+def _mean(state: State, stage: Stage) -> Floats:
+    """The mean of the iterates in the second half of a stage; before it, the last one."""
+    later = state.step - stage.steps // 2
+    return state.tail_sum / later if later > 0 else state.theta
+
+
+def _effects_of(stage: Stage, theta: Floats) -> tuple[Floats, Floats]:
+    """What theta says of the coordinates themselves, without gains, centre and scale: effects, and the intercept."""
+    scale, gains = stage.placed.scale, stage.features.gains
+    constant = scale * (gains[-1] * theta[:, -1] - theta[:, :-1] @ stage.placed.centre[:-1])
+    return scale * theta[:, :-1] * gains[:-1], constant
+
+
+def _variance(stage: Stage, noise_std: float, step: int) -> float:
+    """The variance that the noise of so many steps leaves on the mean iterate, if the loss were flat: an upper estimate.
+
+    A step's noise moves the k-th later iterate by rate (1 + b + .. + b^k); averaging over the tail is linear.
+    """
+    later = step - stage.steps // 2
+    ages = np.arange(step)  # 0 for the last step's noise
+    moved = (1 - BETA ** (ages + 1)) / (1 - BETA)
+    if later > 0:
+        sums = np.cumsum(moved)
+        moved = (sums - np.concatenate([np.zeros(min(later, step)), sums])[:step]) / later
+    return float((stage.rate * noise_std) ** 2 * (moved**2).sum())
+
+
+def _tensor(numbers: Floats) -> Tensor:
+    return torch.from_numpy(numbers.ravel().astype(np.float32))

@@ -1,0 +1,269 @@
+"""Rows of a table as few entries of many coordinates: hats of numbers, categories, and products of two of them.
+
+Hats are linear B-splines: a number at place u between knots j and j+1 has the entries 1-f at j and f at j+1. Neighbouring
+hats share records, so that a coordinate is rarely empty. A missing value has a coordinate of its own: what to make of it is
+learned. All of it is frozen data; a row's entries follow from that row alone, by + - * on single values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import TableColumn
+from .scale import Floats, positions
+
+Places = NDArray[np.int64]
+MOST_KNOTS = 1024
+WIDEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Hats:
+    """A number column seen through ``knots`` hats that are evenly spaced on its scale, from points to ranks."""
+
+    column: int
+    points: tuple[float, ...]
+    ranks: tuple[float, ...]
+    knots: int
+
+    roundness = 2 / 3  # the mean of f^2 + (1-f)^2, if values lie anywhere between knots
+
+    def __post_init__(self) -> None:
+        points, ranks = np.asarray(self.points, float), np.asarray(self.ranks, float)
+        if points.ndim != 1 or len(points) < 2 or points.shape != ranks.shape:
+            raise ValueError("points and ranks of hats must be as many, at least two")
+        if not (np.isfinite(points).all() and (np.diff(points) > 0).all() and (np.diff(ranks) > 0).all()):
+            raise ValueError("points and ranks of hats must grow")
+        if ranks[0] != 0 or ranks[-1] != 1 or not 2 <= self.knots <= MOST_KNOTS:
+            raise ValueError(f"ranks of hats go from 0 to 1, and there are 2 to {MOST_KNOTS} knots")
+
+    @property
+    def width(self) -> int:
+        return self.knots + 1
+
+    @property
+    def entries(self) -> int:
+        return 2
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.column,)
+
+    def __call__(self, table: Floats) -> tuple[Places, Floats]:
+        place = positions(table[:, self.column], *self._scale) * (self.knots - 1)
+        missing = np.isnan(place)
+        known = np.where(missing, 0.0, place)
+        first = np.minimum(np.floor(known), self.knots - 2).astype(np.int64)
+        rest = known - first
+        places = np.stack([np.where(missing, self.knots, first), np.where(missing, 0, first + 1)], axis=1)
+        return places, np.stack([np.where(missing, 1.0, 1.0 - rest), np.where(missing, 0.0, rest)], axis=1)
+
+    @cached_property
+    def _scale(self) -> tuple[Floats, Floats]:
+        return np.asarray(self.points, float), np.asarray(self.ranks, float)
+
+    def knot_values(self) -> Floats:
+        """Where the knots are, in the column's own unit."""
+        return np.interp(np.linspace(0, 1, self.knots), self.ranks, self.points)
+
+    def words(self, columns: Sequence[TableColumn]) -> list[str]:
+        name = columns[self.column].name
+        return [*(f"{name}~{value:.6g}" for value in self.knot_values()), f"{name} missing"]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A category column: ``groups`` has the coordinate of each category; those of one group share it."""
+
+    column: int
+    groups: tuple[int, ...]
+
+    roundness = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.groups or sorted({*self.groups}) != list(range(max(self.groups) + 1)):
+            raise ValueError("groups must number the coordinates of the categories from 0 on, without a gap")
+
+    @property
+    def width(self) -> int:
+        return max(self.groups) + 2
+
+    @property
+    def entries(self) -> int:
+        return 1
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.column,)
+
+    def __call__(self, table: Floats) -> tuple[Places, Floats]:
+        codes = table[:, self.column]
+        known = (codes >= 0) & (codes < len(self.groups))  # false for NaN
+        coordinates = np.array([*self.groups, self.width - 1], dtype=np.int64)
+        places = coordinates[np.where(known, codes, len(self.groups)).astype(np.int64)]
+        return places[:, None], np.ones((len(codes), 1))
+
+    def words(self, columns: Sequence[TableColumn]) -> list[str]:
+        column, names = columns[self.column], []
+        for group in range(self.width - 1):
+            members = [word for word, of in zip(column.words, self.groups, strict=False) if of == group]
+            names.append(f"{column.name}={'|'.join(members) or group}")
+        return [*names, f"{column.name} missing"]
+
+
+@dataclass(frozen=True)
+class Product:
+    """Two columns at once: a coordinate for each pair of theirs."""
+
+    first: Hats | Codes
+    second: Hats | Codes
+
+    @property
+    def roundness(self) -> float:
+        return self.first.roundness * self.second.roundness
+
+    @property
+    def width(self) -> int:
+        return self.first.width * self.second.width
+
+    @property
+    def entries(self) -> int:
+        return self.first.entries * self.second.entries
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.first.column, self.second.column)
+
+    def __call__(self, table: Floats) -> tuple[Places, Floats]:
+        (p, v), (q, w) = self.first(table), self.second(table)
+        places = (p[:, :, None] * self.second.width + q[:, None, :]).reshape(len(table), -1)
+        return places, (v[:, :, None] * w[:, None, :]).reshape(len(table), -1)
+
+    def words(self, columns: Sequence[TableColumn]) -> list[str]:
+        return [f"{a} x {b}" for a in self.first.words(columns) for b in self.second.words(columns)]
+
+
+Block = Hats | Codes | Product
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Blocks side by side, and an intercept last; ``gains`` multiply the coordinates, one each."""
+
+    blocks: tuple[Block, ...]
+    gains: Floats
+
+    def __post_init__(self) -> None:
+        if self.gains.shape != (self.width,) or not bool((np.isfinite(self.gains) & (self.gains > 0)).all()):
+            raise ValueError(f"gains must be {self.width} finite positive numbers, one for each coordinate")
+
+    @cached_property
+    def width(self) -> int:
+        width = sum(block.width for block in self.blocks) + 1
+        if width > WIDEST:
+            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {WIDEST}")
+        return width
+
+    @property
+    def entries(self) -> int:
+        return sum(block.entries for block in self.blocks) + 1
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Where the coordinates of each block are."""
+        ends = np.cumsum([0, *(block.width for block in self.blocks)]).tolist()
+        return tuple(slice(start, end) for start, end in pairwise(ends))
+
+    def __call__(self, table: Floats) -> tuple[Places, Floats]:
+        """Places and values of the entries of each row."""
+        places, values = np.empty((len(table), self.entries), np.int64), np.empty((len(table), self.entries))
+        at = 0
+        for block, span in zip(self.blocks, self.spans, strict=True):
+            where, what = block(table)
+            places[:, at : at + block.entries], values[:, at : at + block.entries] = where + span.start, what
+            at += block.entries
+        places[:, -1], values[:, -1] = self.width - 1, 1.0
+        return places, values * self.gains[places]
+
+    def scores(self, theta: Floats, table: Floats) -> Floats:
+        """The score of each row of a table, or one column per row of theta."""
+        matrix = np.atleast_2d(theta)
+        places, values = self(table)
+        scores: Floats = np.stack([(values * row[places]).sum(1) for row in matrix], axis=1)
+        return scores[:, 0] if theta.ndim == 1 else scores
+
+    def words(self, columns: Sequence[TableColumn]) -> list[str]:
+        """A name for each coordinate, the intercept's last."""
+        return [*(word for block in self.blocks for word in block.words(columns)), "(intercept)"]
+
+    def check(self, columns: Sequence[TableColumn]) -> None:
+        """Refuse blocks of columns that the table does not have, or of the other kind."""
+        for block in self.blocks:
+            for part in (block.first, block.second) if isinstance(block, Product) else (block,):
+                known = 0 <= part.column < len(columns) and columns[part.column].number == isinstance(part, Hats)
+                if not known or (isinstance(part, Codes) and len(part.groups) != len(columns[part.column].groups)):
+                    raise ValueError("features name a column that the table does not have, or has as another kind")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {"blocks": [_block_dict(block) for block in self.blocks], "gains": self.gains.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Features:
+        """What :meth:`to_dict` wrote; anything else is refused."""
+        return cls(tuple(_block_from(block) for block in data["blocks"]), np.asarray(data["gains"], dtype=float))
+
+
+def even(blocks: Sequence[Block]) -> Features:
+    """Every block with the same gain, rows of norm at most 1, and a faint intercept."""
+    gain = np.sqrt((1 - 2.0**-8) / max(len(blocks), 1))
+    return Features(tuple(blocks), np.append(np.full(sum(block.width for block in blocks), gain), 2.0**-4))
+
+
+def rebuilt(features: object) -> Features:
+    """The same features made anew of plain numbers; a subclass, whose function would be run on rows, is refused."""
+    if type(features) is not Features:
+        raise TypeError(f"{type(features).__name__} is no description of features; pass noisewise.prepare.Features")
+    gains = np.array(np.asarray(features.gains), dtype=np.float64)
+    return Features(tuple(_rebuilt(block) for block in tuple(features.blocks)), gains)
+
+
+def _rebuilt(block: object) -> Block:
+    if type(block) is Hats:
+        points, ranks = (tuple(float(end) + 0.0 for end in ends) for ends in (block.points, block.ranks))
+        return Hats(int(block.column), points, ranks, int(block.knots))
+    if type(block) is Codes:
+        return Codes(int(block.column), tuple(int(group) for group in block.groups))
+    if type(block) is Product:
+        first, second = _rebuilt(block.first), _rebuilt(block.second)
+        if isinstance(first, Product) or isinstance(second, Product):
+            raise TypeError("a product is of two plain blocks, hats or codes")
+        return Product(first, second)
+    raise TypeError(f"{type(block).__name__} is no block of features; pass Hats, Codes or Product")
+
+
+def _block_dict(block: Block) -> dict[str, Any]:
+    if isinstance(block, Hats):
+        return {"hats": block.column, "points": list(block.points), "ranks": list(block.ranks), "knots": block.knots}
+    if isinstance(block, Codes):
+        return {"codes": block.column, "groups": list(block.groups)}
+    return {"product": [_block_dict(block.first), _block_dict(block.second)]}
+
+
+def _block_from(data: Mapping[str, Any]) -> Block:
+    if "hats" in data:
+        points, ranks = (tuple(float(end) for end in data[name]) for name in ("points", "ranks"))
+        return Hats(int(data["hats"]), points, ranks, int(data["knots"]))
+    if "codes" in data:
+        return Codes(int(data["codes"]), tuple(int(group) for group in data["groups"]))
+    first, second = (_block_from(part) for part in data["product"])
+    if isinstance(first, Product) or isinstance(second, Product):
+        raise ValueError("a product is of two plain blocks")
+    return Product(first, second)

@@ -1,0 +1,57 @@
+"""From noisy dyadic counts of a column to the points at its quantiles: everything here is post-processing.
+
+Level l counts the records in each of 2^l equal parts of the declared scale. Counts of a part and of its halves are two
+answers to one question; the best of both, weighted by their noise, is found from the bottom up and then from the top down
+(Hay et al. 2010, Boosting the accuracy of differentially private histograms through consistency).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .scale import Floats, values_at
+
+POINTS = 65
+SPIKE = 0.02  # of all records: the most that one value may take of the ranks
+FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
+
+
+def consistent(levels: Sequence[Floats]) -> Floats:
+    """The counts of the finest level, from noisy counts of all levels, coarse first, each with the same noise."""
+    upward, variance = [levels[-1]], 1.0
+    for counts in levels[-2::-1]:
+        halves, of_halves = upward[-1].reshape(-1, 2).sum(1), 2 * variance
+        weight = of_halves / (of_halves + 1)
+        upward.append(weight * counts + (1 - weight) * halves)
+        variance = of_halves / (of_halves + 1)
+    best = upward[-1]
+    for counts in upward[-2::-1]:
+        halves = counts.reshape(-1, 2)
+        best = (halves + ((best - halves.sum(1)) / 2)[:, None]).ravel()
+    return best
+
+
+def quantile_points(
+    levels: Sequence[Floats], points: Sequence[float], ranks: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Points at the quantiles of a column whose scale went from ``points`` to ``ranks``, and their ranks."""
+    below = np.concatenate([[0.0], np.cumsum(consistent(levels))])
+    growing = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
+    parts = np.maximum(np.diff(growing), 0.0)
+    parts = np.minimum(parts, SPIKE * max(float(parts.sum()), 1.0))
+    even = np.linspace(0.0, 1.0, len(parts) + 1)
+    share = np.concatenate([[0.0], np.cumsum(parts)]) / max(float(parts.sum()), 1e-9)
+    rank = (1 - FLOOR) * share + FLOOR * even
+    rank = rank / rank[-1]
+    at = np.linspace(0.0, 1.0, POINTS)
+    places = np.interp(at, rank, even)
+    values = values_at(places, np.asarray(points, float), np.asarray(ranks, float))
+    values[0], values[-1] = points[0], points[-1]
+    keep = np.concatenate([[True], np.diff(values) > 0])
+    keep[0] = True
+    if not keep[-1]:  # the last point stays, whatever lies on it
+        keep[np.flatnonzero(keep)[-1]], keep[-1] = False, True
+        keep[0] = True
+    return tuple(values[keep].tolist()), tuple(at[keep].tolist())

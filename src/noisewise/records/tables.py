@@ -1,0 +1,74 @@
+"""Private rows of a table, kept as they came, from which rows of features are laid out as often as a method asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..late import Tensor
+from ..prepare.features import Features, even
+from ..prepare.scale import Floats, positions
+from .grid import CHUNK, Integers, Store, in_memory
+from .sparse import SparseRecords, SparseRows, lay_out_sparse
+
+Map = tuple[float, tuple[float, ...], tuple[float, ...]]  # a column, points and ranks of its scale
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Table:
+    """Numbers and category codes, a row per record, NaN where one is missing, and labels."""
+
+    cells: NDArray[Any]
+    labels: Tensor
+    classes: int | None
+
+    def rows(self, features: Features, store: Store) -> SparseRows:
+        """Every record's row of features, from its own cells alone."""
+
+        def part(start: int, length: int) -> tuple[NDArray[Any], Floats]:
+            return features(self.cells[start : start + length].astype(np.float64))
+
+        sizes = {"entries": features.entries, "width": features.width}
+        return lay_out_sparse(part, self.labels, classes=self.classes, store=store, **sizes)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TableRecords(SparseRecords):
+    """Rows of features, and the table that they are made of."""
+
+    table: Table | None = None
+
+    def prepared(self, features: Features, store: Store = in_memory) -> TableRecords:
+        """The same records as rows of other features."""
+        assert self.table is not None
+        return TableRecords(self.table.rows(features, store), self.loss, self.outputs, self.table)
+
+    def levels(self, maps: Sequence[Map], levels: int) -> Integers:
+        """For each scale and level l = 1 .. levels: how many values lie in each of the 2^l equal parts of the scale."""
+        assert self.table is not None
+        cells, counts = 1 << levels, np.zeros((len(maps), 1 << levels), np.int64)
+        for start in range(0, len(self), CHUNK):
+            piece = self.table.cells[start : start + CHUNK]
+            for row, (column, points, ranks) in zip(counts, maps, strict=True):
+                values = piece[:, int(column)].astype(np.float64)
+                places = positions(values, np.array(points), np.array(ranks))[~np.isnan(values)]
+                row += np.bincount(np.minimum(places * cells, cells - 1).astype(np.int64), minlength=cells)
+        coarser = [counts.reshape(len(maps), 1 << level, -1).sum(2) for level in range(1, levels + 1)]
+        return np.concatenate(coarser, axis=1)
+
+
+def table_records(
+    cells: Tensor, labels: Tensor, loss: Any, outputs: int, classes: int | None, store: Store
+) -> TableRecords:
+    """A table behind exact totals, with an intercept as its only feature so far."""
+    own = np.array(cells.detach().as_subclass(Tensor).numpy(), dtype=np.float32) if store is in_memory else None
+    if own is None:
+        plain = cells.detach().as_subclass(Tensor).numpy()
+        own = store(len(plain), plain.shape[1], np.float32)
+        own[:] = plain
+    table = Table(own, labels.detach().clone(), classes)
+    return TableRecords(table.rows(even(()), store), loss, outputs, table)
