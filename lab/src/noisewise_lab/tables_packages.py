@@ -92,7 +92,7 @@ DEV = {
             "religimp": (1, 4),
             "churchatd": (1, 6),
             "prayerfreq": (1, 7),
-            **{name: (1, 5) for name in SCALES},
+            **dict.fromkeys(SCALES, (1, 5)),
         },
         other=(0, 1),
         drop=("rownames", "uid", "lrelig", "lcograc", "lemprac"),
@@ -239,7 +239,9 @@ def _stops(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def _wages(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     codes = ["race", "ind_code", "occ_code"]
-    return frame.assign(**{code: frame[code].map(lambda value: None if value != value else f"c{value:.0f}") for code in codes})
+    return frame.assign(
+        **{code: frame[code].map(lambda value: None if value != value else f"c{value:.0f}") for code in codes}
+    )
 
 
 def three(rng: np.random.Generator) -> tuple[pd.DataFrame, Schema]:
@@ -252,7 +254,7 @@ def three(rng: np.random.Generator) -> tuple[pd.DataFrame, Schema]:
     tint = np.where(label[:, None], np.array([-0.5, 0.0, 0.5]), rng.normal(size=(n, 3)) * 0.4)
     value = np.sqrt(share) * light[:, None] + np.sqrt(1 - share) * own * np.where(label, 0.6, 1.0)[:, None] + tint
     frame = pd.DataFrame(np.clip(120 + 55 * value, 0, 255).round(), columns=["b", "g", "r"]).assign(y=label.astype(int))
-    return frame, _schema(frame, {name: (0, 255) for name in "bgr"})
+    return frame, _schema(frame, dict.fromkeys("bgr", (0, 255)))
 
 
 def heavy(rng: np.random.Generator) -> tuple[pd.DataFrame, Schema]:

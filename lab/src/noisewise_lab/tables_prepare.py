@@ -53,7 +53,7 @@ SOURCES = {
         "ipums_br.parquet",
         "y",
         {
-            **{name: (1, 2) for name in ("x6", "x8", "x14", "x19", "x51")},
+            **dict.fromkeys(("x6", "x8", "x14", "x19", "x51"), (1, 2)),
             "x7": (0, 6),
             "x9": (1, 30),
             "x10": (1, 27),
