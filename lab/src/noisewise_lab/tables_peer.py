@@ -66,10 +66,9 @@ def ebm(table: Table, job: dict[str, Any]) -> tuple[Any, Any, Any]:
 
     def rows(part: tuple[Any, Any]) -> Any:
         numbers, codes = part
-        columns = np.empty((len(numbers), len(names)), dtype=object)
-        columns[:, : len(table.low)] = table.filled(numbers)
-        columns[:, len(table.low) :] = np.char.add("v", codes.astype(str))  # "v-1": missing, a category of its own
-        return columns
+        texts = np.char.add("v", codes.astype(str))  # "v-1": missing, a category of its own
+        columns = [np.ascontiguousarray(column) for column in (*table.filled(numbers).T, *texts.T)]
+        return dict(zip(names, columns))  # noqa: B905
 
     settings: dict[str, Any] = {
         "feature_names": names,
