@@ -224,7 +224,12 @@ def test_scores_are_those_of_scikit_learn():
 
 
 def test_a_way_needs_a_gap(folder):
-    assert way(0.9, 0.8, 0.8) is None and way(None, 0.7, 0.8) is None and way(0.7, None, 0.8) is None
+    assert (
+        way(0.9, 0.8, 0.8) is None
+        and way(0.9, 0.8, 0.9, 0.03) is None
+        and way(None, 0.7, 0.8) is None
+        and way(0.7, None, 0.8) is None
+    )
     plan = Asked(listed(folder, ["people"]), ["descent"], ["logistic", "boosting"], [1.0])
     found = [("logistic", None, 0.7), ("boosting", None, 0.9), ("descent", 1.0, 0.75), ("descent", 1.0, 0.85)]
     results = [

@@ -32,7 +32,10 @@ from .tables_workers import PEERS, Missing, Workers
 
 DEFAULT = "noisewise"  # a face of noisewise with nothing set but budget and schema
 PROTOCOL = 1  # of the peers: raise it when they are used in another way
-SMALLEST_GAP = 0.002  # from logistic regression to boosting, below which a share of it says nothing
+SMALLEST_GAP, ERRORS = (
+    0.002,
+    4,
+)  # a smaller way to boosting, or one of few standard errors, has no share that means much
 SCORES = ("accuracy", "roc_auc", "rmse", "r2")
 
 
@@ -228,10 +231,11 @@ def summary(results: Sequence[Row], asked: Asked) -> list[Row]:
     rows = [_mean_row(*key, group, regression[key[0]]) for key, group in groups.items()]
     order = [table.name for table in asked.tables]
     rows.sort(key=lambda row: (order.index(row["table"]), row["epsilon"] or 0.0, asked.names.index(row["method"])))
-    reference = {(row["table"], row["method"]): row[measure(row)] for row in rows if row["epsilon"] is None}
+    reference = {(row["table"], row["method"]): row for row in rows if row["epsilon"] is None}
     for row in rows:
-        ends = [reference.get((row["table"], name)) for name in ("logistic", "boosting")]
-        row["way"] = way(row[measure(row)], *ends)
+        start, end = (reference.get((row["table"], name)) for name in ("logistic", "boosting"))
+        if start is not None and end is not None:
+            row["way"] = way(row[measure(row)], start[measure(row)], end[measure(row)], end["se"])
     return rows
 
 
@@ -240,13 +244,13 @@ def measure(row: Row) -> str:
     return "r2" if row["task"] == "regression" else "roc_auc"
 
 
-def way(value: float | None, start: float | None, end: float | None) -> float | None:
-    """The share of the way from start to end, None where it says nothing.
+def way(value: float | None, start: float | None, end: float | None, error: float | None = 0.0) -> float | None:
+    """The share of the way from start to end; None where that is too short, also for the ``error`` of its end.
 
-    >>> way(0.75, 0.7, 0.8), way(0.75, 0.8, 0.8)
-    (0.5, None)
+    >>> way(0.75, 0.7, 0.8), way(0.75, 0.8, 0.8), way(0.75, 0.7, 0.8, 0.1)
+    (0.5, None, None)
     """
-    if value is None or start is None or end is None or end - start < SMALLEST_GAP:
+    if value is None or start is None or end is None or end - start < max(SMALLEST_GAP, ERRORS * (error or 0.0)):
         return None
     return round((value - start) / (end - start), 6)
 
