@@ -13,8 +13,8 @@ from noisewise.cli.main import app
 from noisewise_lab.commands import bench
 
 COMMANDS = [
-    "speed", "accounting", "audit-power", "figure2", "figure3", "figure4", "large", "transfer", "ablation", "protector",
-    "table2", "ppsgd-figures",
+    "speed", "accounting", "audit-power", "figure2", "figure3", "figure4", "large", "tables", "tables-prepare",
+    "transfer", "ablation", "protector", "table2", "ppsgd-figures",
 ]  # fmt: skip
 
 

@@ -36,6 +36,12 @@ def _key(cell: object) -> str:
     return repr(cell).replace(type(cell).__name__, "Cell", 1)
 
 
+def unfinished(cells: Sequence[C], out: Path) -> list[C]:
+    """Those of the cells that are not in the file ``out``."""
+    done = read_rows(out)
+    return [cell for cell in cells if _key(cell) not in done]
+
+
 def run_cells(cells: Sequence[C], work: Callable[[C], Row], *, out: Path, jobs: int, report: Report) -> list[Row]:
     """``work(cell)`` of every cell, in the order of ``cells``; those in the file ``out`` are not run again.
 
