@@ -20,8 +20,19 @@ Array = NDArray[Any]
 ABOUT_95 = 1.96
 BINS = 15  # of equal mass, for the calibration error
 CLEAR = 3.0  # standard deviations of its noise that a count must be, to be divided by
-CLASSES = ("accuracy", "baseline_accuracy", "balanced_accuracy", "roc_auc", "log_loss", "calibration_error")
-NAMES = (*CLASSES, "rmse", "mae", "r2")
+WORDS = {
+    "accuracy": "accuracy",
+    "baseline_accuracy": "always answering the same",
+    "balanced_accuracy": "balanced accuracy",
+    "roc_auc": "ROC AUC",
+    "log_loss": "log loss",
+    "calibration_error": "calibration error",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "r2": "R\N{SUPERSCRIPT TWO}",
+}
+NAMES = tuple(WORDS)
+SHARES = ("accuracy", "baseline_accuracy", "balanced_accuracy")  # shown as percentages
 LEAST = np.finfo(np.float64).eps  # a smaller probability counts as this one
 
 
