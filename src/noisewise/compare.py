@@ -246,7 +246,9 @@ def _score(estimator: Any, X: Array, y: Array, task: str) -> float:
 
 def _metrics(estimator: Any, X: Array, y: Array) -> dict[str, float]:
     """All figures of held-out rows that there are."""
-    labels = estimator.fitted_.labels
+    labels = getattr(getattr(estimator, "fitted_", None), "labels", None)
+    if labels is None:
+        return {}
     if isinstance(labels, Classes):
         scores = estimator.decision_function(X)
         if not np.isfinite(scores).all():

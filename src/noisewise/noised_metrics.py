@@ -236,6 +236,7 @@ def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric
     n, unit = source.size, high - low
     means = np.minimum(np.maximum(source.values / n + 0.5, 0.0), 1.0)
     a, square, fourth, y, around = (float(mean) for mean in means)
+    square = max(square, a * a)  # as it is for any errors
 
     def noise(gradient: Sequence[float]) -> float:
         slopes = np.array(gradient)
