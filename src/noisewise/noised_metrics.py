@@ -33,8 +33,8 @@ INSIDE = np.linspace(0.025, 0.975, 20)  # places in a bin that figures of it are
 BEYOND = 1.0  # how far the outermost bins are taken to reach, in log-odds
 GRIDS = (  # (records per unit of noise from which it pays, positive edges of log-odds)
     (0.0, (1.0, 2.0, 3.0, 5.0)),
-    (400.0, (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)),
-    (2000.0, (*np.arange(1, 13) / 4, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0)),
+    (1000.0, (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)),
+    (4000.0, (*np.arange(1, 13) / 4, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0)),
 )
 
 

@@ -64,7 +64,7 @@ def _one(place: int, row: Mapping[str, Any]) -> Markup:
             aside(
                 table(("figure", "value", "95 % range"), lines, numeric=(1, 2)), note, _confusion(row.get("confusion"))
             ),
-            _calibration(place, row.get("calibration")),
+            _calibration(place, row.get("calibration"), row.get("confusion")),
         ),
     )
 
@@ -85,7 +85,9 @@ def _shown(name: str, value: float | None) -> str:
     return "-" if value is None else percent(value) if name in SHARES and 0 <= value <= 1 else number(value, 3)
 
 
-def _calibration(place: int, points: Sequence[Mapping[str, float]] | None) -> Markup | None:
+def _calibration(
+    place: int, points: Sequence[Mapping[str, float]] | None, confusion: Mapping[str, Any] | None
+) -> Markup | None:
     if not points:
         return None
     curve = [(point["predicted"], point["observed"]) for point in points]
@@ -105,8 +107,10 @@ def _calibration(place: int, points: Sequence[Mapping[str, float]] | None) -> Ma
         show=percent,
         show_x=percent,
     )
-    caption = "Of rows with such a probability, so many turned out so; a private curve has noise on every point."
-    return figure("Calibration", chart, caption)
+    classes = [] if confusion is None else confusion["classes"]
+    which = name_of(classes[1]) if len(classes) == 2 else "the most likely class"
+    told = " turned out so. A curve of private rows has noise on every point."
+    return figure("Calibration", chart, join("Of rows with such a probability of ", which, ", this share", told))
 
 
 def _confusion(confusion: Mapping[str, Any] | None) -> Markup | None:
