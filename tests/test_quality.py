@@ -108,7 +108,7 @@ def test_nothing_is_asked_that_is_not_paid_for(classifier, monkeypatch):
 
     monkeypatch.setattr(Curator, "ask", listening)
     private_quality(classifier.fitted_, rows(classifier), LABELS, Budget(1.0, 1e-6))
-    assert seen == [("Count", True), ("Correct", True)]
+    assert seen == [("Count", True), ("ScoreHistogram", True)]
 
 
 def test_tiny_data_and_tiny_budgets_give_a_share(classifier):

@@ -1,7 +1,7 @@
 """How good a model is on private rows, for a budget of its own.
 
-A score that is computed from private rows is a release like any other: the curator counts right answers (or adds up
-squared errors) and adds noise. That budget comes on top of the one the model was trained with.
+A score that is computed from private rows is a release like any other: the curator counts records by score and label (or
+adds up powers of errors) and adds noise; every figure comes from that. The budget comes on top of the training's.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .accounting.choose import choose_terms
 from .budget import Budget
 from .budget.purse import Purse
-from .curator import Correct, Curator, SquaredError
+from .curator import Curator, ErrorMoments, ScoreHistogram
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels
 from .fitting.fitted import Fitted
@@ -23,10 +24,12 @@ from .fitting.labels import Classes, Labels, Target
 from .fitting.network import Network
 from .losses import Logistic, Loss, Softmax, Squared
 from .models import MLP, Linear, Model
-from .quality import Quality, of_a_share, within
+from .noised_metrics import Noised, edges_for, of_histogram, of_moments
+from .quality import Quality
 from .records.grid import Store, in_memory
 
-SIZE_SHARE = 0.4  # of an evaluation's budget, for the number of records when that is private: both err about equally
+MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
+SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums
 
 
 def private_quality(
@@ -40,14 +43,15 @@ def private_quality(
     store: Store = in_memory,
     purse: Purse | None = None,
 ) -> Quality:
-    """The score on private rows, bought with ``budget``; the interval covers the noise and the choice of the rows.
+    """The figures on private rows, bought with ``budget``; intervals cover the noise and the choice of the rows.
 
-    *Guarantee*: a GDP filter over a count of right answers (or a sum of squared errors, clamped to the target's bounds)
-    and, when it is private, the number of records.
+    *Guarantee*: a GDP filter over one histogram of scores and labels (or, for a regression, one vector of sums of errors
+    and targets, clamped to the target's bounds) and, when it is private, the number of records. Bins are chosen from
+    public or released facts before the histogram is asked for; all figures are made of these answers.
     """
     model, theta = scored_by(fitted.network, fitted.labels), tuple(float(entry) for entry in fitted.theta.tolist())
-    public_size = size_is_public or budget.adjacency == "replace_one"
-    if public_size and budget.delta > 1 / len(y):
+    public_size, sorts = size_is_public or budget.adjacency == "replace_one", isinstance(fitted.labels, Classes)
+    if public_size and budget.delta > 1 / max(len(y), 1):
         raise ValueError(
             f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
         )
@@ -57,29 +61,38 @@ def private_quality(
             as_labels(fitted.labels.numbers(y), model),
             model=model,
             meter=part.meter,
-            size=float(len(y)) if public_size else None,
+            size=float(max(len(y), 1)) if public_size else None,
             row_bound=1.0,
             seed=seed,
             store=store,
         )
         size_noise = 0.0
         if not public_size:
-            curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE))
+            curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE[sorts]))
             size_noise = curator.trace[-1].noise_std
-        size, right = curator.facts.size or 1.0, fitted.classes is not None
-        question = Correct(theta) if right else SquaredError(theta)
-        answer = curator.statistic(question, noise_multiplier=curator.meter.noise_for(1.0))
+        size, multiplier = curator.facts.size or 1.0, curator.meter.noise_for(1.0)
+        edges = edges_for(size, multiplier * math.sqrt(max(model.outputs, 1)))
+        question: Any = _histogram(theta, edges, fitted) if sorts else ErrorMoments(theta)
+        answer = curator.statistic(question, noise_multiplier=multiplier)
         events = tuple(to_dict(Repeated(leaf, count)) for leaf, count in curator.meter.events.items())
-    mean = min(max(float(answer.value) / size, -0.5), 0.5)
-    share = mean + 0.5
-    # noise on the sum, noise on the size it is divided by, and the choice of the rows (for errors in [0, 1] at its largest)
-    spread = math.hypot(answer.noise_std / size, mean * size_noise / size, of_a_share(share, size))
-    low, high = within(share, spread, 0, 1)
-    if right:
-        return Quality("accuracy", share, (low, high), budget, events)
-    assert isinstance(fitted.labels, Target)
-    unit = (fitted.labels.high - fitted.labels.low) ** 2
-    return Quality("mean squared error", share * unit, (low * unit, high * unit), budget, events)
+    bought = Noised(answer.value.double().numpy(), answer.noise_std, size, size_noise)
+    if isinstance(fitted.labels, Target):
+        figures, (value, interval) = of_moments(bought, fitted.labels.low, fitted.labels.high)
+    else:
+        figures = of_histogram(bought, edges, fitted.labels.values.tolist(), likely=fitted.likely)
+        value, interval = figures.metrics["accuracy"]
+    assert value is not None and interval is not None
+    return Quality("accuracy" if sorts else "mean squared error", value, interval, budget, figures, events)
+
+
+def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) -> ScoreHistogram:
+    """The question for a histogram with these edges of log-odds: of the score of two classes, of probabilities of more."""
+    classes = len(fitted.labels.values) if isinstance(fitted.labels, Classes) else 2
+    if classes > 2:
+        edges = 1 / (1 + np.exp(-edges))
+    elif not fitted.likely:
+        edges = edges * MARGIN
+    return ScoreHistogram(theta, tuple(edges.tolist()), classes)
 
 
 def scored_by(network: Network, labels: Labels) -> Model:

@@ -25,8 +25,11 @@ from .budget import Budget
 from .comparison import METRICS, Row, ranked
 from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
+from .fitting.labels import Classes
 from .losses import USUAL
 from .methods import RECOMMENDED, registry
+from .metrics import ABOUT_95, NAMES, of_numbers
+from .quality import class_figures
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]
@@ -69,6 +72,7 @@ class Outcome(NamedTuple):
     refused: str | None
     seconds: float
     warnings: tuple[str, ...]
+    metrics: dict[str, float] = {}  # noqa: RUF012 - never changed
 
 
 def compare(
@@ -209,17 +213,18 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
     estimator = _estimator(name, settings, parts.seed)
     given = registry()[name].needs_public and len(parts.public) > 0
     public = (X[parts.public], y[parts.public]) if given else None
-    started = time.perf_counter()
+    started, found = time.perf_counter(), {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             estimator.fit(X[parts.private], y[parts.private], public=public)
             score = _score(estimator, X[parts.test], y[parts.test], settings.task)
             refused = None if math.isfinite(score) else "its predictions are not finite"
+            found = {} if refused else _metrics(estimator, X[parts.test], y[parts.test])
         except ValueError as error:
             score, refused = math.nan, " ".join(str(error).split())
     texts = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts)
+    return Outcome(name, repeat, None if refused else score, refused, time.perf_counter() - started, texts, found)
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
@@ -239,6 +244,32 @@ def _score(estimator: Any, X: Array, y: Array, task: str) -> float:
     return float(np.mean((predicted - y) ** 2))
 
 
+def _metrics(estimator: Any, X: Array, y: Array) -> dict[str, float]:
+    """All figures of held-out rows that there are."""
+    labels = getattr(getattr(estimator, "fitted_", None), "labels", None)
+    if labels is None:
+        return {}
+    if isinstance(labels, Classes):
+        scores = estimator.decision_function(X)
+        if not np.isfinite(scores).all():
+            return {}
+        figures = class_figures(labels, y, scores, estimator.predict_proba(X) if labels.likely else None)
+    else:
+        figures = of_numbers(estimator.predict(X), np.asarray(y, dtype=float))
+    return {metric: one.value for metric, one in figures.metrics.items() if one.value is not None}
+
+
+def _summed(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
+    """Mean and 95 % interval over the repeats of each figure that all of them have."""
+    shared = [metric for metric in NAMES if all(metric in outcome.metrics for outcome in outcomes)]
+    summed: dict[str, dict[str, Any]] = {}
+    for metric in shared:
+        mean, error = _mean_and_error(np.array([outcome.metrics[metric] for outcome in outcomes]))
+        ends = None if error is None else [mean - ABOUT_95 * error, mean + ABOUT_95 * error]
+        summed[metric] = {"value": mean, "interval": ends}
+    return summed
+
+
 def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
     kind = registry()[name]
     seconds = float(np.median([outcome.seconds for outcome in outcomes]))
@@ -246,7 +277,10 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
     scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
     mean, error = (None, None) if refused else _mean_and_error(np.array(scores))
     texts = tuple(dict.fromkeys(text for outcome in outcomes for text in outcome.warnings))
-    return Row(name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=texts)
+    found = {} if refused else _summed(outcomes)
+    return Row(
+        name, mean, error, refused, kind.needs_public, kind.private, seconds, scores, warnings=texts, metrics=found
+    )
 
 
 def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 METRICS = {"classification": "accuracy", "regression": "mean squared error"}
 
@@ -15,7 +16,8 @@ class Row:
 
     ``worse`` is how much worse it is than training without privacy, on the same rows of each repeat, which cancels what
     the splits have in common; None when nothing was trained without privacy. ``public`` says that the method needs
-    public rows, ``private`` that it makes a promise at all; ``seconds`` is the median time of one training.
+    public rows, ``private`` that it makes a promise at all; ``seconds`` is the median time of one training. ``metrics`` are
+    the other figures, each a mean (``value``) with a 95 % ``interval`` over the repeats.
     """
 
     method: str
@@ -29,6 +31,7 @@ class Row:
     worse: float | None = None
     worse_error: float | None = None
     warnings: tuple[str, ...] = ()
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def ranked(rows: Iterable[Row], task: str) -> list[Row]:
@@ -39,6 +42,14 @@ def ranked(rows: Iterable[Row], task: str) -> list[Row]:
         return row.private, row.mean is None, 0.0 if row.mean is None else sign * row.mean
 
     return sorted(rows, key=place)
+
+
+def no_better(row: Row) -> bool:
+    """Whether one answer for all does as well: the most frequent class, or the mean."""
+    found = {
+        name: row.metrics[name]["value"] for name in ("accuracy", "baseline_accuracy", "r2") if name in row.metrics
+    }
+    return bool(found.get("r2", 1.0) <= 0 or found.get("accuracy", 1.0) <= found.get("baseline_accuracy", 0.0))
 
 
 def unit_of(rows: Sequence[Row], metric: str) -> tuple[float, str]:

@@ -10,39 +10,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .budget import Budget
+from .data.classes import class_codes
 from .fitting.fitted import Fitted
+from .fitting.labels import Classes
+from .metrics import ABOUT_95, Figures, of_a_share, of_numbers, of_predictions, within
 
-ABOUT_95 = 1.96
+__all__ = ["ABOUT_95", "Quality", "of_a_share", "public_quality", "within"]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """A score with a 95 % interval for what the model would score on endlessly many such rows."""
+    """A score with a 95 % interval for what the model would score on endlessly many such rows, and the other figures."""
 
     metric: str
     value: float
     interval: tuple[float, float]
     budget: Budget | None
+    figures: Figures
     events: tuple[dict[str, Any], ...] = ()
 
 
 def public_quality(fitted: Fitted, X: NDArray[Any], y: NDArray[Any]) -> Quality:
     """The score on public rows: scaled rows and labels as ``fit`` takes them."""
-    predicted = fitted.predictions(X)
-    if fitted.classes is not None:
-        share = float(np.mean(predicted == y))
-        return Quality("accuracy", share, within(share, of_a_share(share, len(y)), 0, 1), None)
-    errors = np.square(predicted - y)
-    mean = float(errors.mean())
-    return Quality("mean squared error", mean, within(mean, float(errors.std()) / math.sqrt(len(y)), 0, math.inf), None)
+    if not len(y):
+        raise ValueError("there are no rows to score; pass some")
+    if not isinstance(fitted.labels, Classes):
+        predicted, targets = fitted.predictions(X), np.asarray(y, dtype=float)
+        errors = np.square(predicted - targets)
+        mean = float(errors.mean())
+        interval = within(mean, float(errors.std()) / math.sqrt(len(y)), 0, math.inf)
+        return Quality("mean squared error", mean, interval, None, of_numbers(predicted, targets))
+    figures = class_figures(fitted.labels, y, fitted.scores(X), fitted.probabilities(X) if fitted.likely else None)
+    accuracy = figures.metrics["accuracy"]
+    assert accuracy.value is not None and accuracy.interval is not None
+    return Quality("accuracy", accuracy.value, accuracy.interval, None, figures)
 
 
-def of_a_share(share: float, size: float) -> float:
-    """Standard error of a share; two successes and two failures are added, or none of a few would seem certain."""
-    p = (share * size + 2) / (size + 4)
-    return math.sqrt(p * (1 - p) / (size + 4))
-
-
-def within(value: float, error: float, least: float, most: float) -> tuple[float, float]:
-    """A 95 % interval, cut to what is possible."""
-    return max(value - ABOUT_95 * error, least), min(value + ABOUT_95 * error, most)
+def class_figures(
+    labels: Classes, y: NDArray[Any], scores: NDArray[Any], probabilities: NDArray[Any] | None
+) -> Figures:
+    """Figures of scores on rows whose classes are known."""
+    decisions = labels.decisions(scores)
+    predicted = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+    truth = class_codes(labels.values, y)
+    ranked = decisions if decisions.ndim == 1 or probabilities is None else probabilities
+    return of_predictions(truth, predicted, ranked, probabilities, labels.values.tolist())

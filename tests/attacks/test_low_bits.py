@@ -80,6 +80,8 @@ QUESTIONS = {
     "cross": (lambda: room.CrossMoment(1.0), None), "eigenvalue": (lambda: room.MinEigenvalue(), None),
     "norms": (lambda: room.NormAtMost(0.5, (0.1,) * 5), None), "correct": (lambda: room.Correct((0.1,) * 5), None),
     "errors": (lambda: room.SquaredError((0.1,) * 5), lambda: Linear(5, Squared())),
+    "scores": (lambda: room.ScoreHistogram((0.1,) * 5, (-0.5, 0.0, 0.5)), None),
+    "powers": (lambda: room.ErrorMoments((0.1,) * 5), lambda: Linear(5, Squared())),
 }  # fmt: skip
 
 

@@ -136,3 +136,70 @@ def test_a_folder_does_not_choose_a_large_delta_for_private_rows(run, shell):
     refused = shell("evaluate", run, "public.csv", "--epsilon", 1)
     assert refused.code == 2 and "pass --delta" in refused.err
     assert shell("evaluate", run, "public.csv", "--epsilon", 1, "--delta", 1e-6, "--seed", 1).code == 0
+
+
+FIGURES = {"accuracy", "baseline_accuracy", "balanced_accuracy", "roc_auc", "log_loss", "calibration_error"}
+NUMBERS = {"rmse", "mae", "r2"}
+
+
+def known(entry):
+    for one in entry["metrics"].values():
+        assert (
+            one["interval"] is None
+            if one["value"] is None
+            else one["interval"][0] <= one["value"] <= one["interval"][1]
+        )
+    return {name for name, one in entry["metrics"].items() if one["value"] is not None}
+
+
+def test_all_figures_are_told_beside_the_accuracy(run, shell):
+    people(4000, 8).to_csv("held-out.csv", index=False)
+    free = json.loads(shell("evaluate", run, "held-out.csv", "--public-test", "--json").out)
+    paid = json.loads(shell("evaluate", run, "held-out.csv", "--epsilon", 3, "--json").out)
+    for entry in (free, paid):
+        assert {*entry["metrics"]} == FIGURES | NUMBERS and known(entry) == FIGURES and entry["verdict"] is None
+        assert entry["metrics"]["accuracy"] == {"value": entry["value"], "interval": entry["interval"]}
+        assert np.shape(entry["confusion"]["counts"]) == (2, 2) and entry["calibration"]
+    for name in FIGURES:
+        assert paid["metrics"][name]["value"] == pytest.approx(free["metrics"][name]["value"], abs=0.06), name
+    told = shell("evaluate", run, "held-out.csv", "--public-test").out
+    for words in (
+        "always answering the same (",
+        "balanced accuracy: ",
+        "ROC AUC: ",
+        "log loss: ",
+        "calibration error: ",
+    ):
+        assert words in told
+    assert "label   predicted 'high'  'low'" in told
+    page = Path("run/report.html").read_text()
+    assert "All figures, " in page and "calibration-2-title" in page and "Labels and predictions" in page
+    check_seal(run)
+
+
+def test_a_model_that_is_no_better_than_one_answer_says_so(run, shell):
+    table = people(2000, 9)
+    table.assign(income=np.where(np.arange(2000) % 20 == 0, "low", "high")).to_csv("useless.csv", index=False)
+    told = shell("evaluate", run, "useless.csv", "--public-test").out
+    assert told.rstrip().splitlines()[-1].startswith("No better than always answering 'high', which is right 95.0%")
+    bought = json.loads(shell("evaluate", run, "useless.csv", "--epsilon", 2, "--json").out)
+    assert bought["verdict"].startswith("No better than always answering 'high'")
+    assert "No better than always answering" in Path("run/report.html").read_text()
+
+
+def test_a_regression_has_errors_and_r2(desk, shell):
+    schema = Path("schema.toml").read_text()
+    number = 'kind = "number"\nlow = 0\nhigh = 200'
+    Path("schema.toml").write_text(schema.replace('kind = "category"\ncategories = ["low", "high"]', number))
+    table = people(4000, 3)
+    income = table["age"] + table["hours"] + np.random.default_rng(0).normal(0, 15, 4000)
+    table.assign(income=income).to_csv("private.csv", index=False)
+    assert shell("train", "private.csv", *OPTIONS).code == 0
+    free = json.loads(shell("evaluate", "run", "private.csv", "--public-test", "--json").out)
+    paid = json.loads(shell("evaluate", "run", "private.csv", "--epsilon", 20, "--json").out)
+    for entry in (free, paid):
+        assert known(entry) == NUMBERS and entry["confusion"] is entry["calibration"] is None
+        assert entry["metrics"]["rmse"]["value"] ** 2 == pytest.approx(entry["value"])
+    for name in NUMBERS:
+        assert paid["metrics"][name]["value"] == pytest.approx(free["metrics"][name]["value"], rel=0.1), name
+    assert "R\N{SUPERSCRIPT TWO}: " in shell("evaluate", "run", "private.csv", "--public-test").out

@@ -433,6 +433,8 @@ UNITS = {  # (under add_remove, under replace_one) on a full batch
     "Gradient": (0.5, 0.5),
     "GradientNorm": (0.5, 0.5),
     "Histograms": (math.sqrt(3), math.sqrt(1.5)),
+    "ScoreHistogram": (1, math.sqrt(0.5)),
+    "ErrorMoments": (math.sqrt(5) / 2, math.sqrt(5) / 2),
 }
 
 

@@ -362,3 +362,34 @@ def test_bad_input_is_one_line_and_exit_code_2(ready, tmp_path, monkeypatch, cap
 
 def test_help_has_an_example():
     assert "Example: noisewise report" in CliRunner().invoke(app, ["report", "--help"]).output
+
+
+def figured(rows):
+    """Evaluations with figures, hostile ones among them."""
+    metrics = {"accuracy": {"value": 0.8, "interval": [0.7, 0.9]}, "roc_auc": {"value": None, "interval": None}}
+    more = {"log_loss": {"value": 0.4, "interval": [0.3, 0.5]}, "not a figure": {"value": 1.0, "interval": None}}
+    curve = [{"predicted": 0.1, "observed": 0.2, "share": 0.5}, {"predicted": 0.9, "observed": 0.8, "share": 0.5}]
+    confusion = {"classes": [HOSTILE[0], "b"], "counts": [[5, 1], [2, 7]]}
+    told = {"metrics": metrics | more, "verdict": HOSTILE[1], "confusion": confusion, "calibration": curve}
+    return [row | told for row in rows]
+
+
+def test_all_figures_of_an_evaluation_are_shown_and_escaped(changed):
+    page = report_page(changed("evaluation.json", figured))
+    assert page.count("calibration-0-title") == page.count("calibration-1-title") == 2  # the latest, and the one before
+    assert "Not to be had from these rows or this budget: ROC AUC." in page and "not a figure" not in page
+    assert "80\xa0% to" not in page and "70\xa0% to 90\xa0%" in page and "predicted 10\xa0%, observed 20\xa0%" in page
+    assert HOSTILE[0] not in page and HOSTILE[1] not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("metrics", [1]), ("metrics", {"accuracy": 3}), ("metrics", {"accuracy": {"value": 1.0, "interval": [1.0]}}),
+        ("verdict", 3), ("confusion", {"classes": ["a"], "counts": [[1, 2]]}), ("confusion", {"classes": ["a"], "counts": 3}),
+        ("calibration", [{"predicted": "x", "observed": 0.1, "share": 1.0}]),
+    ],
+)  # fmt: skip
+def test_figures_of_another_kind_are_refused(changed, name, value):
+    with pytest.raises(ValueError, match=r"evaluation\.json"):
+        report_page(changed("evaluation.json", lambda rows: [row | {name: value} for row in figured(rows)]))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..fitting.fitted import Fitted
     from ..quality import Quality
 
+WIDE = 60  # letters of class names that a table shows side by side
 LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
 
 
@@ -116,7 +117,9 @@ def evaluate(
 ) -> None:
     """Score a model on public rows for free, or on private rows for a budget of its own.
 
-    Accuracy on private rows is a release too. Its budget comes on top of the training's, and both are in the report.
+    Beside accuracy: that of one answer for all, balanced accuracy, ROC AUC, log loss and calibration; of a regression RMSE,
+    MAE and R^2. On private rows all of them are one release. Its budget comes on top of the training's, and both are in the
+    report.
 
     Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
     """
@@ -157,6 +160,8 @@ def evaluate(
     price = "public rows, free" if budget is None else f"private rows, for ({budget.epsilon:g}, {budget.delta:g}) more"
     note = "; a simulation, NOT private" if seed is not None else ""
     typer.echo(f"{quality.metric} {shown}, {price}{note}")
+    for line in _lines(quality):
+        typer.echo(line)
 
 
 @contextmanager
@@ -201,8 +206,40 @@ def _entry(quality: Quality, data: list[Path]) -> dict[str, Any]:
         "rows": "public" if budget is None else "private",
         "epsilon": None if budget is None else budget.epsilon, "delta": None if budget is None else budget.delta,
         "when": datetime.now(UTC).isoformat(timespec="seconds"), "file": ", ".join(path.name for path in data),
-        "events": list(quality.events),
+        "events": list(quality.events), **quality.figures.to_dict(),
     }  # fmt: skip
+
+
+def _lines(quality: Quality) -> Iterator[str]:
+    """The other figures, one line each, and in words whether one answer for all would do as well."""
+    from ..metrics import SHARES, WORDS
+
+    figures = quality.figures
+    for name, words in WORDS.items():
+        value, interval = figures.metrics.get(name, (None, None))
+        if name == quality.metric or value is None or interval is None:
+            continue
+        form = ".2%" if name in SHARES else ".4g"
+        told = f" ({figures.answer})" if name == "baseline_accuracy" else ""
+        yield f"  {words}{told}: {value:{form}} (95 %: {interval[0]:{form}} to {interval[1]:{form}})"
+    if figures.confusion is not None:
+        yield from _table(figures.confusion)
+    if figures.verdict is not None:
+        yield f"{figures.verdict}."
+
+
+def _table(confusion: dict[str, Any]) -> Iterator[str]:
+    """Labels and predictions, for as many classes as fit side by side."""
+    names = [repr(name) for name in confusion["classes"]]
+    if sum(map(len, names)) > WIDE:
+        return
+    width = max(len(str(count)) for counts in confusion["counts"] for count in counts)
+    first, widths = max(map(len, ("label", *names))), [max(len(name), width) for name in names]
+    heads = "  ".join(f"{name:>{room}}" for name, room in zip(names, widths, strict=True))
+    yield f"  {'label':<{first}}  predicted {heads}"
+    for name, counts in zip(names, confusion["counts"], strict=True):
+        cells = "  ".join(f"{count:>{room}}" for count, room in zip(counts, widths, strict=True))
+        yield f"  {name:<{first}}            {cells}"
 
 
 def _encoder(fitted: Fitted, run: Path) -> Encoder:

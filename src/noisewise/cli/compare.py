@@ -147,14 +147,18 @@ def _names(methods: str | None) -> list[str] | None:
 
 
 def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
-    from ..comparison import unit_of
+    from ..comparison import no_better, unit_of
 
     console = Console()
     console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
     console.print(_table(rows, summary["metric"]))
+    if any(row.metrics for row in rows):
+        console.print(_others(rows, summary["metric"]))
     for row in rows:
         if row.refused is not None:
             console.print(f"{row.method} refused: {row.refused}", highlight=False, markup=False)
+        elif no_better(row):
+            console.print(f"{row.method} is no better than one answer for all", highlight=False, markup=False)
         for warning in row.warnings:
             console.print(f"{row.method}: {warning}", highlight=False, markup=False)
     unit, _ = unit_of(rows, summary["metric"])
@@ -192,6 +196,24 @@ def _table(rows: list[Row], metric: str) -> Table:
             style="bold" if best else "dim" if row.mean is None else None,
             end_section=not row.private,
         )
+    return table
+
+
+def _others(rows: list[Row], metric: str) -> Table:
+    """The other figures, without their errors, which the JSON has."""
+    from ..metrics import NAMES, SHARES, WORDS
+
+    shown_above = (metric, "baseline_accuracy")
+    names = [name for name in NAMES if name not in shown_above and any(name in row.metrics for row in rows)]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("other figures", no_wrap=True)
+    for name in names:
+        table.add_column(WORDS[name].replace(" ", "\n", 1) + (", %" if name in SHARES else ""), justify="right")
+    for row in rows:
+        if row.metrics:
+            values = [(name, row.metrics[name]["value"] if name in row.metrics else None) for name in names]
+            shown = ["" if v is None else f"{100 * v:.1f}" if name in SHARES else f"{v:.4g}" for name, v in values]
+            table.add_row(row.method, *shown, end_section=not row.private)
     return table
 
 

@@ -12,6 +12,7 @@ from .public import PublicCurator
 from .questions import QUESTIONS
 from .questions.at_theta import Correct, NormAtMost, SquaredError
 from .questions.choice import Choice
+from .questions.finished import ErrorMoments, ScoreHistogram
 from .questions.gradient import Gradient
 from .questions.gradient_norm import GradientNorm
 from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
@@ -19,4 +20,4 @@ from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, S
 __all__ = ["Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
 __all__ += ["QUESTIONS", "Choice", "Descent", "Gradient", "GradientNorm", "NoisyWalk", "OnePass", "PerturbedObjective"]
 __all__ += ["Count", "CrossMoment", "FirstMoment", "MinEigenvalue", "SecondMoment", "SquaredLength"]
-__all__ += ["Correct", "NormAtMost", "SquaredError"]
+__all__ += ["Correct", "ErrorMoments", "NormAtMost", "ScoreHistogram", "SquaredError"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..statement import text as statement_text
 from . import words
+from .about_quality import compared, figures
 from .charts import Interval, interval_chart
 from .markup import Markup, aside, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
@@ -121,6 +122,7 @@ def quality(folder: RunFolder) -> Markup | None:
     return section(
         "How good the model is",
         table(("measure", "value", "95 % range", "rows", "when"), lines, numeric=(1, 2), wide=True),
+        figures(rows),
         _total_text(folder),
     )
 
@@ -202,6 +204,7 @@ def comparison(folder: RunFolder) -> Markup | None:
                 else None,
             ),
         ),
+        compared(done, metric),
     )
 
 

@@ -39,6 +39,13 @@ EVALUATION = {
     "when": str,
     "file": str,
 }
+FIGURES = {  # of an evaluation; older ones have none
+    "metrics": dict,
+    "verdict": Nullable(str),
+    "confusion": Nullable({"classes": [str], "counts": [[float]]}),
+    "calibration": Nullable([{"predicted": float, "observed": float, "share": float}]),
+}
+METRIC = {"value": Nullable(float), "interval": Nullable([float])}
 COMPARISON = {
     "epsilon": float,
     "delta": float,
@@ -113,10 +120,13 @@ def read_run(path: Path) -> RunFolder:
     if comparison is not None:
         _check_fields(comparison, COMPARISON, path / "comparison.json")
         _check_rows(comparison["rows"], METHOD, f"{path / 'comparison.json'}: rows")
+        for row in comparison["rows"]:
+            _check_metrics(row.get("metrics", {}), path / "comparison.json")
     evaluations = _document(path, contents, "evaluation.json", list, missing=[])
     _check_rows(evaluations, EVALUATION, path / "evaluation.json")
     for row in evaluations:
         _check_cost(row, path / "evaluation.json")
+        _check_figures(row, path / "evaluation.json")
     audits = _document(path, contents, "audit.json", list, missing=[])
     _check_rows(audits, AUDIT, path / "audit.json")
     return RunFolder(path, run, statement, verdict, trace, evaluations, comparison, audits)
@@ -133,6 +143,27 @@ def _check_cost(row: Mapping[str, Any], file: Path) -> None:
         raise ValueError(
             f"{file}: an evaluation on private rows does not say what it cost; evaluate again with --epsilon"
         )
+
+
+def _check_figures(row: Mapping[str, Any], file: Path) -> None:
+    """What an evaluation says beside its score, if it says anything, is of its kind."""
+    if "metrics" not in row:
+        return
+    _check_fields(row, FIGURES, file)
+    _check_metrics(row["metrics"], file)
+    confusion = row["confusion"]
+    if confusion is not None and any(
+        len(counts) != len(confusion["classes"]) for counts in (confusion["counts"], *confusion["counts"])
+    ):
+        raise ValueError(f"{file}: its table of labels and predictions is not square")
+
+
+def _check_metrics(metrics: Any, file: Path) -> None:
+    _check(metrics, dict, f"{file}: metrics")
+    for name, metric in metrics.items():
+        _check(metric, METRIC, f"{file}: {name}")
+        if metric["interval"] is not None and len(metric["interval"]) != 2:
+            raise ValueError(f"{file}: the interval of {name} is not a pair of numbers")
 
 
 def _is_number(value: Any) -> bool:
