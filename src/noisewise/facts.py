@@ -31,9 +31,12 @@ class Facts:
     coordinates: bool = False
     typical_clip: float = 1.0
     typical_norm: float = 1.0
+    rows_per_unit: int | None = None  # how many rows of a person count at most; None: what is protected is a row
 
 
-def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
+def facts_of(
+    model: Model, budget: Budget, *, size: float | None, row_bound: float, rows_per_unit: int | None = None
+) -> Facts:
     """The facts of a run before anything is released."""
     return Facts(
         size=None if size is None else float(size),
@@ -52,6 +55,7 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         coordinates=model.coordinates,
         typical_clip=model.loss.typical_clip,
         typical_norm=model.loss.typical_norm,
+        rows_per_unit=rows_per_unit,
     )
 
 
