@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .persons import Persons, persons_of
 from .values import key
 
 FORMAT = "noisewise-schema/1"
 KINDS = ("number", "category", "ignore")
 UNKNOWN = ("refuse", "missing")
+TOP = {"format", "target", "unit", "rows_per_unit", "columns"}
 FIELDS = {"kind", "low", "high", "categories", "missing", "unknown"}
 Scalar = str | bool | int | float
 
@@ -52,15 +54,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns in the order of the file, and which of them is to be predicted (None while nobody has said)."""
+    """The columns in the order of the file, and which of them is to be predicted (None while nobody has said).
+
+    ``unit``: the column that says whose row it is, if a person may have several; at most ``rows_per_unit`` of a person's
+    rows count. It is ignored as a feature, and need not be among the columns.
+    """
 
     columns: tuple[Column, ...]
     target: str | None = None
+    unit: str | None = None
+    rows_per_unit: int | None = None
 
     def __post_init__(self) -> None:
         names = Counter(column.name for column in self.columns)
         if repeated := [name for name, times in names.items() if times > 1]:
             raise ValueError(f"column {repeated[0]!r} is there twice; name every column once")
+        self._check_unit()
         if self.target is None:
             return
         if self.target not in names:
@@ -72,6 +81,25 @@ class Schema:
             raise ValueError(f"target {label.name!r} has missing or unknown set; a label is never made up, remove it")
         if label.kind == "category" and len(label.categories) == 1:
             raise ValueError(f"target {label.name!r} has one category; a classifier needs at least two")
+
+    def _check_unit(self) -> None:
+        if self.persons is None:
+            return
+        assert self.unit is not None
+        if self.unit == self.target:
+            raise ValueError(f"unit and target are both {self.unit!r}; unit is the column that says whose row it is")
+        ids = Column(self.unit, "ignore")
+        if self.unit not in self:
+            object.__setattr__(self, "columns", (*self.columns, ids))
+        elif self[self.unit].kind in ("number", "category"):
+            raise ValueError(f'unit {self.unit!r} says whose row it is and is no feature; set its kind = "ignore"')
+        else:
+            object.__setattr__(self, "columns", self.with_columns(ids))
+
+    @property
+    def persons(self) -> Persons | None:
+        """Whose rows these are, where what is protected is a person."""
+        return persons_of(self.unit, self.rows_per_unit)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
@@ -89,20 +117,25 @@ class Schema:
 
     def with_column(self, column: Column) -> Schema:
         """The same schema with one column declared anew."""
-        return replace(self, columns=tuple(column if old.name == column.name else old for old in self.columns))
+        return replace(self, columns=self.with_columns(column))
+
+    def with_columns(self, column: Column) -> tuple[Column, ...]:
+        """The columns with one of them declared anew."""
+        return tuple(column if old.name == column.name else old for old in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON; what is not declared is left out."""
         return {
             "format": FORMAT,
             "target": self.target,
+            **({} if self.unit is None else {"unit": self.unit, "rows_per_unit": self.rows_per_unit}),
             "columns": [{"name": column.name, **_declared(column)} for column in self.columns],
         }
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
         """The schema that ``to_dict`` wrote; anything else is refused."""
-        _keys("the schema", data, {"format", "target", "columns"})
+        _keys("the schema", data, TOP)
         columns = data.get("columns")
         if not isinstance(columns, Sequence) or isinstance(columns, str):
             raise ValueError("columns of the schema must be a list of columns")
@@ -118,6 +151,8 @@ class Schema:
         lines.append(f"format = {_text(FORMAT)}")
         todo = "" if self.target is not None else "  # the column to predict"
         lines.append(f"target = {_text(self.target or '')}{todo}")
+        if self.unit is not None:
+            lines += [f"unit = {_text(self.unit)}", f"rows_per_unit = {self.rows_per_unit}"]
         for column in self.columns:
             lines += ["", f"[columns.{_bare_or_quoted(column.name)}]", *_lines(column, column.name == self.target)]
         return "\n".join(lines) + "\n"
@@ -177,11 +212,11 @@ def read_schema(path: str | Path) -> Schema:
     except ValueError as error:
         raise ValueError(f"{path}: is not TOML: {_one_line(str(error))}") from None
     try:
-        _keys("the schema", data, {"format", "target", "columns"})
+        _keys("the schema", data, TOP)
         columns = data.get("columns", {})
         if not isinstance(columns, dict):
             raise ValueError("columns must be tables, [columns.NAME]")
-        return _made({**data, "target": data.get("target") or None}, list(columns.items()))
+        return _made({**data, **{name: data.get(name) or None for name in ("target", "unit")}}, list(columns.items()))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -192,7 +227,8 @@ def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
     target = data.get("target")
     if target is not None and not isinstance(target, str):
         raise ValueError("target must be the name of a column, as a text")
-    return Schema(tuple(_column(name, fields) for name, fields in columns), target)
+    unit = data.get("unit"), data.get("rows_per_unit")
+    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *unit)
 
 
 def _column(name: Any, fields: Any) -> Column:
