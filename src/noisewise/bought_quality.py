@@ -39,17 +39,21 @@ def private_quality(
     seed: int | None = None,
     store: Store = in_memory,
     purse: Purse | None = None,
+    rows_per_unit: int | None = None,
+    table: int | None = None,
 ) -> Quality:
     """The score on private rows, bought with ``budget``; the interval covers the noise and the choice of the rows.
 
     *Guarantee*: a GDP filter over a count of right answers (or a sum of squared errors, clamped to the target's bounds)
-    and, when it is private, the number of records.
+    and, when it is private, the number of records. ``rows_per_unit``: what is protected is a person, of whom at most so
+    many rows are here, out of ``table`` rows.
     """
     model, theta = scored_by(fitted.network, fitted.labels), tuple(float(entry) for entry in fitted.theta.tolist())
-    public_size = size_is_public or budget.adjacency == "replace_one"
-    if public_size and budget.delta > 1 / len(y):
+    public_size = size_is_public or (budget.adjacency == "replace_one" and (rows_per_unit or 1) == 1)
+    known = max(len(y) if table is None or not size_is_public else table, 1)
+    if public_size and budget.delta > 1 / known:
         raise ValueError(
-            f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
+            f"delta is {budget.delta!r}, above 1/size = {1 / known:.3g}, which allows publishing a record; pass a smaller one"
         )
     with (purse or Purse(budget)).part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
@@ -57,10 +61,11 @@ def private_quality(
             as_labels(fitted.labels.numbers(y), model),
             model=model,
             meter=part.meter,
-            size=float(len(y)) if public_size else None,
+            size=float(known) if public_size else None,
             row_bound=1.0,
             seed=seed,
             store=store,
+            rows_per_unit=rows_per_unit,
         )
         size_noise = 0.0
         if not public_size:

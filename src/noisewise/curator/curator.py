@@ -62,7 +62,7 @@ class Curator(Asking):
     ) -> None:
         model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
-        if size is None and meter.budget.adjacency == "replace_one" and rows_per_person(rows_per_unit) == 1:
+        if rows_per_person(rows_per_unit) == 1 and size is None and meter.budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not 1 <= size <= 1e15:
             raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")

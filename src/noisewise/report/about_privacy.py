@@ -41,7 +41,7 @@ def promised(folder: RunFolder) -> Markup:
         tag(
             "p",
             f"Think of any one {who}, and of an attacker who sees everything that was released, knows all other {who}s "
-            "and has unlimited computing power. What they can find out about {secret} is limited: their odds change by "
+            f"and has unlimited computing power. What they can find out about {secret} is limited: their odds change by "
             f"a factor of at most e^epsilon = {words.factor(epsilon)}, up or down.",
         ),
         charts(_belief_table(epsilon, delta), _trade_off(folder, epsilon, delta)),
