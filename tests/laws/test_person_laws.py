@@ -116,3 +116,15 @@ def test_one_row_per_person_is_what_it_was(kind, model):
                 whole = [(total.values.tolist(), total.ones, total.one, total.step) for total in totals]
                 ends.append((whole, noise.stds, noise.scales, case.noise_std(how)))
             assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_a_clip_is_a_persons(adjacency):
+    """However many rows count, noise is made for the clip norm, which is what they reach together."""
+    one, three = (how_many(rows, adjacency) for rows in (1, 3))
+    for kind in ("Gradient", "GradientNorm"):
+        case = QUESTIONS[kind].cases(FEATURES)[0]
+        assert case.unit(three) == pytest.approx(case.unit(one)) == pytest.approx(case.clip)
+        assert case.noise_std(three) == pytest.approx(case.noise_std(one))
+    reached = worst("Gradient", "logistic", 3, three)
+    assert 0.9 < reached <= 1
