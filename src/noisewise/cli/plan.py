@@ -51,6 +51,7 @@ def plan(
         budget, size=records, features=columns, steps=counts, clip=clip, rates=shares, rows_per_unit=rows_per_unit
     )
     words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
+    persons = {"unit": unit_of(rows_per_unit), "rows_per_unit": rows_per_unit, "row_clip": clip / (rows_per_unit or 1)}
     needs = records_needed(rows, size=records)
     examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
     title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
@@ -64,9 +65,8 @@ def plan(
             {
                 "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "features": columns,
                 "parameters": columns + 1, "clip": clip, "examples": examples, "rows": [_plain(row) for row in rows],
-                "records_needed": [_plain(need) for need in needs], "words": words, "unit": unit_of(rows_per_unit),
-                "rows_per_unit": rows_per_unit, "row_clip": clip / (rows_per_unit or 1),
-            }
+                "records_needed": [_plain(need) for need in needs], "words": words,
+            } | ({} if rows_per_unit is None else persons)
         )  # fmt: skip
     else:
         _show(rows, needs, title, words, examples)

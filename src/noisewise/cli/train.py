@@ -262,10 +262,11 @@ def _show_plan(
     kinds = ", ".join(
         f"{sum(column['kind'] == kind for column in columns)} {kind}" for kind in ("number", "category", "ignore")
     )
+    unit = "" if resolved.schema.unit is None else f", the unit is {document['unit']}"
     bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
     Console().print(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
-        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}, the unit is {document['unit']}. Columns: {kinds}. "
+        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys.",
         highlight=False,
