@@ -29,6 +29,7 @@ ORDER = (
         "arithmetic",
         "shapes",
         "show",
+        "units",
     ),
     # prices and promises, without torch
     *("accounting", "budget"),

@@ -17,13 +17,13 @@ from .accounting.choose import choose_terms
 from .budget import Budget
 from .budget.purse import Purse
 from .curator import Curator, ErrorMoments, ScoreHistogram
+from .data.preprocess import Cells
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels
 from .fitting.fitted import Fitted
-from .fitting.labels import Classes, Labels, Target
-from .fitting.network import Network
+from .fitting.labels import Classes, Target
 from .losses import Logistic, Loss, Softmax, Squared
-from .models import MLP, Linear, Model
+from .models import MLP, Additive, Linear, Model
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
 from .quality import Quality
 from .records.grid import Store, in_memory
@@ -42,18 +42,23 @@ def private_quality(
     seed: int | None = None,
     store: Store = in_memory,
     purse: Purse | None = None,
+    rows_per_unit: int | None = None,
+    table: int | None = None,
 ) -> Quality:
     """The figures on private rows, bought with ``budget``; intervals cover the noise and the choice of the rows.
 
     *Guarantee*: a GDP filter over one histogram of scores and labels (or, for a regression, one vector of sums of errors
     and targets, clamped to the target's bounds) and, when it is private, the number of records. Bins are chosen from
     public or released facts before the histogram is asked for; all figures are made of these answers.
+    ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here, out of ``table`` rows.
     """
-    model, theta = scored_by(fitted.network, fitted.labels), tuple(float(entry) for entry in fitted.theta.tolist())
-    public_size, sorts = size_is_public or budget.adjacency == "replace_one", isinstance(fitted.labels, Classes)
-    if public_size and budget.delta > 1 / max(len(y), 1):
+    model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
+    sorts = isinstance(fitted.labels, Classes)
+    public_size = size_is_public or (budget.adjacency == "replace_one" and (rows_per_unit or 1) == 1)
+    known = max(len(y) if table is None or not size_is_public else table, 1)
+    if public_size and budget.delta > 1 / known:
         raise ValueError(
-            f"delta is {budget.delta!r}, above 1/size = {1 / len(y):.3g}, which allows publishing a record; pass a smaller one"
+            f"delta is {budget.delta!r}, above 1/size = {1 / known:.3g}, which allows publishing a record; pass a smaller one"
         )
     with (purse or Purse(budget)).part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
@@ -61,11 +66,14 @@ def private_quality(
             as_labels(fitted.labels.numbers(y), model),
             model=model,
             meter=part.meter,
-            size=float(max(len(y), 1)) if public_size else None,
+            size=float(known) if public_size else None,
             row_bound=1.0,
             seed=seed,
             store=store,
+            rows_per_unit=rows_per_unit,
         )
+        if fitted.made is not None:
+            curator.prepare(fitted.made)
         size_noise = 0.0
         if not public_size:
             curator.release_size(noise_multiplier=curator.meter.noise_for(SIZE_SHARE[sorts]))
@@ -90,16 +98,19 @@ def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) ->
     classes = len(fitted.labels.values) if isinstance(fitted.labels, Classes) else 2
     if classes > 2:
         edges = 1 / (1 + np.exp(-edges))
-    elif not fitted.likely:
-        edges = edges * MARGIN
+    else:
+        edges = fitted.uncalibrated(edges) if fitted.likely else edges * MARGIN
     return ScoreHistogram(theta, tuple(edges.tolist()), classes)
 
 
-def scored_by(network: Network, labels: Labels) -> Model:
+def scored_by(fitted: Fitted) -> Model:
     """A model with the same scores, to count right answers with; its loss says what labels are, and is not used."""
     loss: Loss = Squared()
+    labels, network = fitted.labels, fitted.network
     if isinstance(labels, Classes):
         loss = Softmax() if labels.numbered else Logistic()
+    if isinstance(fitted.scaling, Cells):
+        return Additive(1, loss, network.outputs, columns=fitted.scaling.columns)
     return (
         Linear(network.features, loss, network.outputs) if network.linear else MLP(network.sizes, loss, network.between)
     )

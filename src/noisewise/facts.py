@@ -34,9 +34,12 @@ class Facts:
     typical_norm: float = 1.0
     learning: float = 1.0
     table: tuple[TableColumn, ...] = ()  # what is declared of a table's columns
+    rows_per_unit: int | None = None  # how many rows of a person count at most; None: what is protected is a row
 
 
-def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float) -> Facts:
+def facts_of(
+    model: Model, budget: Budget, *, size: float | None, row_bound: float, rows_per_unit: int | None = None
+) -> Facts:
     """The facts of a run before anything is released."""
     return Facts(
         size=None if size is None else float(size),
@@ -57,6 +60,7 @@ def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: flo
         typical_norm=model.loss.typical_norm,
         learning=model.loss.learning,
         table=model.columns if isinstance(model, Additive) else (),
+        rows_per_unit=rows_per_unit,
     )
 
 

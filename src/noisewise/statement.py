@@ -19,22 +19,18 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
-from .events import Gaussian, Leaf, Repeated, from_dict, leaves, to_dict
+from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
 from .shapes import check_shape
+from .units import relation, rows_of_unit, unit_of
 
 if TYPE_CHECKING:
     from .tape import Trained
 
 FORMAT = "noisewise-statement/2"
-UNIT = "one record"
 HYPER_PARAMETERS = (
     "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
     "no tuning on the private records was charged, and none is covered"
 )
-RELATIONS = {
-    "add_remove": "with or without any one record",
-    "replace_one": "with any one record replaced by any other",
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ def make_statement(
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
     data: dict[str, Any] = {
         "format": FORMAT,
-        "promise": _promise(run.facts.budget, preparation) if private else None,
+        "promise": _promise(run.facts.budget, preparation, run.facts.rows_per_unit) if private else None,
         "simulation": run.simulation,
         "meter": None if run.meter is None else run.meter.describe(),
         "events": events,
@@ -122,12 +118,12 @@ def make_statement(
     return Statement(data | derived_words(data))
 
 
-def _promise(training: Budget, preparation: Mapping[str, Any] | None) -> dict[str, Any]:
+def _promise(training: Budget, preparation: Mapping[str, Any] | None, rows: int | None) -> dict[str, Any]:
     """The budget of training and what was spent before it, by basic composition; rounded up."""
     total = {"epsilon": training.epsilon, "delta": training.delta}
     if preparation is not None:
         total = {name: _total(value, preparation[name]) for name, value in total.items()}
-    return {**total, "adjacency": training.adjacency, "unit": UNIT}
+    return {**total, "adjacency": training.adjacency, "unit": unit_of(rows)}
 
 
 def _total(later: float, earlier: float) -> float:
@@ -165,9 +161,10 @@ def training_budget(total: Budget, preparation: Mapping[str, Any]) -> Budget:
 def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
     promise, preparation = data["promise"], data["preparation"]
+    persons = None if promise is None else rows_of_unit(promise["unit"])
     covers = ["the trained parameters", "every answer on the way to them, as listed in the trace"]
     if data["size"] == "bought":
-        covers.append("the noisy number of records")
+        covers.append(f"the noisy number of {'records' if persons is None else 'rows that count'}")
     if preparation is not None:
         covers.append(f"what was bought before training: {preparation['what']}")
     return {
@@ -175,21 +172,23 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         "guarantee": "none"
         if promise is None
         else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
-        + RELATIONS[promise["adjacency"]],
-        "accounting": None if promise is None else _accounting(data["meter"], data["events"]),
+        + relation(promise),
+        "accounting": None if promise is None else _accounting(data["meter"], data["events"], persons),
         "covers": [] if promise is None else covers,
         "does_not_cover": [
             "what is assumed to be public",
             "choosing settings by trial runs on the private records",
             "evaluations on private records, which are charged on top",
-            "people with several records: k records get k times the effect",
+            "people with several records: k records get k times the effect"
+            if persons is None
+            else "people under several ids: k ids get k times the effect",
             "side channels such as running time",
         ],
         "trusted": "the model and loss named here, and the noisewise curator",
     }
 
 
-def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]], persons: int | None) -> dict[str, Any]:
     """How the price was computed, and what it takes for granted about the run."""
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
@@ -198,7 +197,8 @@ def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -
         "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
         if plan
         else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
-        "every answer was charged before the records were touched, and one record's part of it is bounded",
+        "every answer was charged before the records were touched, and one "
+        f"{'record' if persons is None else 'person'}'s part of it is bounded",
     ]
     if "Poisson" in kinds:
         assumptions.append(
@@ -233,7 +233,7 @@ def text(data: Mapping[str, Any]) -> str:
         )
     lines += [
         f"(epsilon, delta) = ({shown(promise['epsilon'])}, {shown(promise['delta'])}), adjacency {promise['adjacency']}: whatever "
-        f"is computed from this model is almost as likely {RELATIONS[promise['adjacency']]}.",
+        f"is computed from this model is almost as likely {relation(promise)}.",
         f"Setting: {data['setting']}; the unit is {promise['unit']}.",
         f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
         f"Taken for granted: {'; '.join(data['accounting']['assumptions'])}.",
@@ -302,8 +302,10 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     promise, preparation = data["promise"], data["preparation"]
     if promise is None:
         return Verdict(False, "the model was trained without privacy and promises nothing")
-    if promise["unit"] != UNIT:
-        return Verdict(False, f"the unit is {promise['unit']!r}; prices are for {UNIT!r}")
+    try:
+        rows = rows_of_unit(promise["unit"])
+    except ValueError as error:
+        return Verdict(False, str(error))
     if data["meter"] is None:
         return Verdict(False, "there is a promise, but no meter that kept it")
     budget = Budget(promise["epsilon"], promise["delta"], adjacency=promise["adjacency"])
@@ -314,7 +316,7 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
             return Verdict(False, "preparation has a budget, but does not say what was bought with it")
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released")
-    if reason := _odd_size(data["size"], budget, [leaf for leaf, n in meter.events.items() if n == 1]):
+    if reason := _odd_events(data, budget, meter, rows):
         return Verdict(False, reason)
     for name, value in derived_words(data).items():
         if data[name] != value:
@@ -346,11 +348,15 @@ def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
     return meter
 
 
-def _odd_size(size: str, budget: Budget, single: Sequence[Leaf]) -> str | None:
-    """What contradicts the word about the size: it is public, or bought by one full-batch Gaussian."""
+def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int | None) -> str | None:
+    """What contradicts the word about the size (it is public, or bought by one full-batch Gaussian) or about persons."""
+    size, single = data["size"], [leaf for leaf, n in meter.events.items() if n == 1]
+    several = rows is not None and rows > 1
+    if several and not all(isinstance(leaf, Gaussian | BoundedRange) for leaf in meter.events):
+        return "an answer used a batch or a whole run in the room, which has no price for several rows per person"
     if size not in ("public", "bought"):
         return f"the size of the data is {size!r}; it is 'public' or 'bought'"
-    if size == "bought" and budget.adjacency == "replace_one":
+    if size == "bought" and budget.adjacency == "replace_one" and not several:
         return "the size cannot have been bought under replace_one, where it is public"
     if size == "bought" and not any(isinstance(leaf, Gaussian) for leaf in single):
         return "the size was bought, but no event pays for it"

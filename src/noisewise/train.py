@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from .budget import Budget, BudgetExhausted, Meter
+from .budget import Budget, BudgetExhausted, Meter, Terms
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
 from .curator.question import bare
+from .events import FULL, FixedBatch, Poisson, leaves
 from .facts import facts_of
 from .late import Tensor, torch
 from .methods import Method, makes_a_promise
@@ -23,6 +24,7 @@ from .models import Additive, Model
 from .records.grid import Store, in_memory
 from .tape import MOST, Recording
 from .tape import Trained as Trained
+from .units import rows_per_person
 
 Progress = Callable[[int, int | None, float], None]
 
@@ -36,6 +38,7 @@ class Records:
     size: float | None
     row_bound: float
     store: Store = in_memory
+    rows_per_unit: int | None = None  # what is protected is a person with at most so many of these rows; None: a row
 
     def __repr__(self) -> str:
         return "Records(...)"
@@ -58,7 +61,8 @@ def train(
     All of ``budget`` is reserved in ``purse`` before a record is touched, and settled at the end, whatever that is.
     """
     private_run = makes_a_promise(method)
-    facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound)
+    rows = records.rows_per_unit
+    facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, rows_per_unit=rows)
     start = model.start() if theta is None else theta.detach().float()
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
@@ -70,6 +74,7 @@ def train(
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
     terms = method.terms(replace(facts, budget=replace(budget)))
+    refuse_batches(method, terms, rows)
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     with (purse or Purse(budget)).part(terms, budget, what="training") as part:  # settled whatever happens
@@ -95,6 +100,7 @@ def _private_run(
         row_bound=records.row_bound,
         seed=seed,
         store=records.store,
+        rows_per_unit=records.rows_per_unit,
     )
     for event in size_noise(curator.facts):
         curator.release_size(noise_multiplier=event.noise_multiplier)
@@ -108,6 +114,19 @@ def _private_run(
     noise = None if spread is None else _plain(spread, model)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
     return Trained(theta, *answered, tape, features, noise)
+
+
+def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:
+    """Refuse, before anything is reserved, a method that says it will ask batches of rows where a person has several.
+
+    A method that does not say so is refused by the curator when it asks.
+    """
+    if rows_per_unit is None:
+        return
+    for event in leaves(list(terms.events)):
+        if isinstance(event, Poisson | FixedBatch):
+            rows_per_person(rows_per_unit, ("poisson", event.rate))
+    rows_per_person(rows_per_unit, getattr(method, "sampling", None) or FULL)
 
 
 def _plain(theta: Tensor, model: Model) -> Tensor:

@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("src", "tests", "pyproject.toml")
 LAW = "tests/laws/test_curator_laws.py::test_no_record_moves_a_total_further_than_its_noise_allows_for"
+PERSONS = "tests/laws/test_person_laws.py::test_no_person_moves_a_total_further_than_its_noise_allows_for"
 ONE_SHOT = "tests/curator/test_oneshot.py::test_"
 METER = ("tests/laws/test_meter_edges.py", "tests/test_budget.py")
 WIDER = (
@@ -45,6 +46,10 @@ def law(*cases: str) -> tuple[str, ...]:
     return tuple(f"{LAW}[{case}]" for case in cases)
 
 
+def persons(*cases: str) -> tuple[str, ...]:
+    return tuple(f"{PERSONS}[{case}]" for case in cases)
+
+
 def one_shot(*names: str) -> tuple[str, ...]:
     return tuple(ONE_SHOT + name for name in names)
 
@@ -52,8 +57,8 @@ def one_shot(*names: str) -> tuple[str, ...]:
 MUTANTS = (
     Mutant(
         "a replaced record moves a gradient by the clip norm, not twice",
-        "return self.clip, 2 * self.clip",
-        "return self.clip, self.clip",
+        "return terms.row(self.clip), 2 * terms.row(self.clip)",
+        "return terms.row(self.clip), terms.row(self.clip)",
         law("Gradient-logistic"),
         "**/questions/gradient.py",
     ),
@@ -71,8 +76,8 @@ MUTANTS = (
     ),
     Mutant(
         "a choice under replace_one at the scale of add_remove",
-        'totals[0].ones * (2 if terms.adjacency == "replace_one" else 1)',
-        "totals[0].ones * 1",
+        'totals[0].ones * terms.rows * (2 if terms.adjacency == "replace_one" else 1)',
+        "totals[0].ones * terms.rows",
         law("Choice-weighted"),
     ),
     Mutant(
@@ -107,9 +112,33 @@ MUTANTS = (
     ),
     Mutant(
         "a record that joins a Poisson batch is forgotten under replace_one",
-        "return max(added, replaced / 2) if",
-        "return replaced / 2 if",
+        "(max(added, replaced / 2) if",
+        "(replaced / 2 if",
         law("Count-logistic", "SecondMoment-logistic"),
+    ),
+    Mutant(
+        "a person's rows are forgotten in what one adds or removes",
+        "return self.rows * added",
+        "return added",
+        persons("Count-logistic", "Gradient-logistic"),
+    ),
+    Mutant(
+        "a person's rows are forgotten in what one replaces",
+        "return self.rows * (max(added",
+        "return (max(added",
+        persons("FirstMoment-logistic", "SecondMoment-logistic"),
+    ),
+    Mutant(
+        "a person's rows are each clipped to the person's norm, with the noise of one",
+        "return clip / self.rows",
+        "return clip",
+        (f"{PERSONS.rpartition('::')[0]}::test_a_clip_is_a_persons[add_remove]",),
+    ),
+    Mutant(
+        "a choice forgets the rows of a person",
+        "totals[0].ones * terms.rows * (2",
+        "totals[0].ones * (2",
+        persons("Choice-weighted"),
     ),
     Mutant(
         "noise of 0.99 times its deviation",

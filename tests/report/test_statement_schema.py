@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -27,6 +28,13 @@ Y = (X[:, 0] > 0).astype(int)
 
 def stated(method: Any = "descent", **changes: Any) -> dict[str, Any]:
     clf = nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), method=method, **changes).fit(X, Y)
+    data: dict[str, Any] = json.loads(clf.statement_.to_json())
+    return data
+
+
+def for_persons() -> dict[str, Any]:
+    people = pd.DataFrame(X, columns=["a", "b", "c"]).assign(who=np.arange(len(X)) // 2)
+    clf = nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), unit="who", rows_per_unit=3).fit(people, Y)
     data: dict[str, Any] = json.loads(clf.statement_.to_json())
     return data
 
@@ -58,6 +66,7 @@ RUNS = {
     "poisson": stated(DpSgd(steps=3, sampling=("poisson", 0.1))),
     "fixed": stated(DpSgd(steps=3, sampling=("fixed", 0.1)), adjacency="replace_one"),
     "agd": stated("agd"),
+    "persons": for_persons(),
     "objective": stated("objective_perturbation"),
     "regression": regression(),
     "nonprivate": stated("nonprivate"),

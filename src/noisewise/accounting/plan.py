@@ -6,6 +6,9 @@ A step releases the mean of clipped gradients with noise of standard deviation s
     sqrt(p) sigma / (q N),
 
 and that of the average of all T answers is 1 / sqrt(T) of it. Noise from sampling itself is not counted.
+
+Where a person may have k rows that count, C is a person's and a row is clipped to C / k: no mean gradient is longer than
+that, so both ratios are k times as large. Batches are of rows, so there is the full batch only.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from functools import lru_cache
 
 from .. import _validate
 from ..events import FULL, Event, Gaussian, Repeated, Sampling, leaves, sampled
+from ..units import rows_per_person
 from .base import accountant_named, names
 from .calibrate import least_noise
 from .terms import Budget
@@ -39,7 +43,7 @@ class PlanRow:
     batch: float  # expected records a step
     passes: float  # expected times a record is read in the whole run
     noise_std: float  # of every coordinate of one released mean gradient
-    step_ratio: float  # noise norm of a step / clip norm
+    step_ratio: float  # noise norm of a step / clip norm (of a row)
     run_ratio: float  # the same for the average of all steps
 
 
@@ -61,6 +65,7 @@ def plan_rows(
     steps: Sequence[int] = STEPS,
     clip: float = 1.0,
     rates: Sequence[float] = RATES,
+    rows_per_unit: int | None = None,
 ) -> list[PlanRow]:
     """One row for each way of sampling and number of steps; a linear model with ``features`` and an intercept.
 
@@ -77,13 +82,14 @@ def plan_rows(
     for rate in rates:
         _validate.open_unit(rate=rate)
     rows = []
-    for sampling in samplings(budget.adjacency, rates):
+    persons = rows_per_person(rows_per_unit)
+    for sampling in samplings(budget.adjacency, () if persons > 1 else rates):
         share = 1.0 if len(sampling) == 1 else sampling[1]
         for count in sorted(set(steps)):
             accountant, noises = _noises(budget, sampling, count)
             noise = noises[accountant]
             assert noise is not None
-            ratio = math.sqrt(features + 1) * noise / (share * size)
+            ratio = persons * math.sqrt(features + 1) * noise / (share * size)
             others = tuple((name, value) for name, value in noises.items() if name != accountant)
             rows.append(
                 PlanRow(
@@ -152,6 +158,22 @@ def in_words(rows: Sequence[PlanRow]) -> str:
             "A mean gradient is never longer than the clip norm, and shorter near the optimum: aim well below 1."
         )
     return "\n".join(lines)
+
+
+def persons_in_words(rows: Sequence[PlanRow], k: int) -> str:
+    """What it costs that a person may have ``k`` rows that count.
+
+    >>> persons_in_words(plan_rows(Budget(1.0, 1e-6), steps=[10], rates=[], rows_per_unit=3), 3)[:58]
+    'That 3 rows of a person count costs 3 times the noise: bes'
+    """
+    noise = _least_noisy(rows)[FULL].run_ratio
+    if k == 1:
+        return "A person with one row that counts costs what a record costs."
+    return (
+        f"That {k} rows of a person count costs {k} times the noise: beside a row's clip norm, 1/{k} of a person's, it is "
+        f"{noise:.3g} instead of {noise / k:.3g}, and it takes {k} times the records to make up for it. Batches are drawn "
+        "of rows and have no price for persons."
+    )
 
 
 def _ends(rows: Sequence[PlanRow]) -> tuple[PlanRow, PlanRow]:

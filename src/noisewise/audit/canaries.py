@@ -50,6 +50,7 @@ class Neighbours:
     row_bound: float = 1.0
     public: tuple[Tensor, Tensor] | None = None
     start: Tensor | None = None
+    rows_per_unit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,12 @@ def worst_case(
     loss: str | None = None,
     size_is_public: bool = True,
     others: int = 5,
+    rows_per_unit: int | None = None,
 ) -> Neighbours:
-    """The neighbouring data sets for a method, by default with the loss that shows the most."""
+    """The neighbouring data sets for a method, by default with the loss that shows the most.
+
+    ``rows_per_unit``: the canary is a person with so many equal rows, and so is its counterpart.
+    """
     method = method_named(method)
     name = loss or default_loss(method)
     if name not in method.losses:
@@ -81,12 +86,14 @@ def worst_case(
     model = Linear(2, loss_named(name), classes)
     if method.name == "pnsgd":
         others = 0
+    copies = rows_per_unit or 1
+    others = others * copies  # so that a smallest eigenvalue can rise by as many
     rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
     rows, labels, start = _canary(method, model.loss, adjacency)
     flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
     worlds = [(rest, flag)] if adjacency == "add_remove" else []
     worlds += [
-        (torch.cat([rest, row[None]]), torch.cat([flag, label[None].to(flag.dtype)]))
+        (torch.cat([rest, row.repeat(copies, 1)]), torch.cat([flag, label.repeat(copies).to(flag.dtype)]))
         for row, label in zip(rows, labels, strict=True)
     ]
     direction = U if classes == 1 else torch.cat([U, -U]) / math.sqrt(2)
@@ -95,10 +102,11 @@ def worst_case(
         X=(worlds[0][0], worlds[1][0]),
         y=(worlds[0][1], worlds[1][1]),
         common=others,
-        size=float(others + 1) if size_is_public or adjacency == "replace_one" else None,
+        size=float(others + copies) if size_is_public or (adjacency == "replace_one" and copies == 1) else None,
         direction=direction,
         public=_public_rows(method, flag.dtype) if method.needs_public else None,
         start=start,
+        rows_per_unit=rows_per_unit,
     )
 
 

@@ -126,12 +126,14 @@ def epsilon_lower_bound(
     loss: str | None = None,
     size_is_public: bool = True,
     neighbours: Neighbours | None = None,
+    rows_per_unit: int | None = None,
 ) -> Audit:
     """Train ``runs`` times in all, half on each of two neighbouring data sets, and bound epsilon at ``delta`` from below.
 
     The runs are simulations. ``neighbours`` replaces the worst case of :func:`noisewise.audit.canaries.worst_case`;
     ``progress(done, total)`` is called as runs are finished. An alarm is tried on at most four times as many fresh runs,
-    which raise ``total``; without an alarm there are none.
+    which raise ``total``; without an alarm there are none. ``rows_per_unit``: the promise is to a person with so many
+    rows, all of which the canary has.
 
     >>> audit = epsilon_lower_bound("sufficient_statistics", epsilon=0.5, delta=0.25, runs=80)
     >>> audit.violation, audit.claimed, audit.runs
@@ -145,7 +147,9 @@ def epsilon_lower_bound(
     if not 0.5 <= confidence < 1:
         raise ValueError(f"confidence is {confidence!r}; pass a number from 0.5 to below 1, e.g. 0.95")
     budget = Budget(epsilon, delta, adjacency)
-    worlds = neighbours or worst_case(method, adjacency=adjacency, loss=loss, size_is_public=size_is_public)
+    worlds = neighbours or worst_case(
+        method, adjacency=adjacency, loss=loss, size_is_public=size_is_public, rows_per_unit=rows_per_unit
+    )
     half = runs // 4
     prepared = _Prepared(_Plan(method, budget, worlds, seed))
     scores = prepared.scores(0, 2 * half, jobs, progress)
@@ -232,7 +236,8 @@ class _Plan:
 
     def records(self, world: int) -> Records:
         worlds = self.worlds
-        return Records(worlds.X[world], worlds.y[world], worlds.size, worlds.row_bound)
+        rows = worlds.rows_per_unit
+        return Records(worlds.X[world], worlds.y[world], worlds.size, worlds.row_bound, rows_per_unit=rows)
 
 
 class _Prepared:
@@ -241,7 +246,9 @@ class _Prepared:
     def __init__(self, plan: _Plan) -> None:
         self.plan, worlds = plan, plan.worlds
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
-        facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound)
+        facts = facts_of(
+            worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound, rows_per_unit=worlds.rows_per_unit
+        )
         self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
         self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
         self.state = None
@@ -306,7 +313,9 @@ _KEPT: list[tuple[str, _Prepared]] = []
 
 def _prepared(plan: _Plan) -> _Prepared:
     """The prepared plan of this process; a plan that comes a second time is not prepared again."""
-    name = repr((plan.method, plan.budget, plan.seed, plan.worlds.X, plan.worlds.y, plan.worlds.size))
+    name = repr(
+        (plan.method, plan.budget, plan.seed, plan.worlds.X, plan.worlds.y, plan.worlds.size, plan.worlds.rows_per_unit)
+    )
     if not _KEPT or _KEPT[0][0] != name:
         _KEPT[:] = [(name, _Prepared(plan))]
     return _KEPT[0][1]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..events import Adjacency
 from ..methods import Method, registry
+from ..units import rows_of_unit
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Claim:
     adjacency: Adjacency
     loss: str | None
     size_is_public: bool
+    rows_per_unit: int | None = None
 
 
 def claim_of(statement: Mapping[str, Any]) -> Claim:
@@ -44,4 +46,5 @@ def claim_of(statement: Mapping[str, Any]) -> Claim:
         adjacency=promise["adjacency"],
         loss=loss if loss in kind.losses else None,
         size_is_public=statement["size"] == "public",
+        rows_per_unit=rows_of_unit(promise["unit"]),
     )

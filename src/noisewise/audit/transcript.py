@@ -42,6 +42,7 @@ from ..noise import Stream
 from ..records import records_of
 from ..records.totals import Drawn
 from ..records.walks import gradient_sum, rows_of
+from ..units import rows_per_person
 from .canaries import Neighbours
 
 Floats = npt.NDArray[np.float64]
@@ -130,7 +131,8 @@ class Watched(Asking):
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         answer = self._curator.ask(question, noise=noise, sampling=sampling)
         facts, asked = self._curator.facts, rebuilt(question)
-        how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features)
+        rows = rows_per_person(facts.rows_per_unit)
+        how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
         def exact(records: Any) -> Floats:
             return asked.exact(asked.totals(records, Drawn(None, how.size), how), how)
@@ -203,7 +205,8 @@ class Overheard(Method):
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
             counts = self.witness.centres(lambda records: [float(len(records))])
-            self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier)
+            unit = rows_per_person(facts.rows_per_unit) / (2 if facts.budget.adjacency == "replace_one" else 1)
+            self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier * unit)
         return self.method.init(theta, facts, public) if self._state is None else self._state
 
     def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:

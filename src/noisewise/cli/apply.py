@@ -124,6 +124,7 @@ def evaluate(
     Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
     """
     from .. import runs
+    from ..data.files import open_source
     from ..data.rows import read_rows
     from ..report.page import refresh
 
@@ -138,11 +139,14 @@ def evaluate(
     encoder = _encoder(fitted, run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a library says may depend on private values
-        rows = read_rows(data, encoder, fitted.scaling, separator=separator)
+        persons = None if public_test else encoder.schema.persons
+        counted = None if persons is None else persons.in_files(open_source(data, separator=separator), seed=seed)
+        rows = read_rows(data, encoder, fitted.scaling, separator=separator, counted=counted)
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
         with _paid(run, budget, seed) as purse:
-            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse)
+            table = None if counted is None else len(counted)
+            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table)
             entry = _entry(quality, data)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
@@ -175,8 +179,9 @@ def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse 
 
 
 def _quality(
-    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None
-) -> Quality:
+    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None,
+    table: int | None,
+) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
         from ..quality import public_quality
@@ -187,7 +192,11 @@ def _quality(
     from ..records.grid import Mapped, in_memory
 
     store = Mapped(Path(tempfile.gettempdir())) if X.nbytes > IN_MEMORY else in_memory
-    return private_quality(fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse)
+    rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
+    return private_quality(
+        fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse, rows_per_unit=rows,
+        table=table,
+    )  # fmt: skip
 
 
 def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:

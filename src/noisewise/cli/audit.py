@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,9 @@ def audit(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of a method.", show_default="a few")] = None,
     loss: Annotated[str | None, typer.Option(help="Loss of a method.", show_default="the one that shows most")] = None,
+    rows_per_unit: Annotated[
+        int | None, typer.Option(min=1, help="A person is promised this, with so many rows.", show_default="a record")
+    ] = None,
     runs: Annotated[int, typer.Option(min=8, help="Trainings in all, half of them with the canary.")] = 2000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Of the lower bound.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all trainings.")] = 0,
@@ -49,14 +53,14 @@ def audit(
 
     folder = _folder(target)
     if folder is not None:
-        if any(value is not None for value in (epsilon, delta, adjacency, steps, loss)):
+        if any(value is not None for value in (epsilon, delta, adjacency, steps, loss, rows_per_unit)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
         from .. import runs as folders
         from ..audit.of_run import claim_of
 
         claim = claim_of(folders.load(folder).statement.data)
     else:
-        claim = _claim(target, epsilon, delta, adjacency, steps, loss)
+        claim = replace(_claim(target, epsilon, delta, adjacency, steps, loss), rows_per_unit=rows_per_unit)
     with bar(f"auditing {claim.method.name}") as report:
         result = epsilon_lower_bound(
             claim.method,
@@ -70,6 +74,7 @@ def audit(
             progress=lambda done, total: report(done, total, "confirming an alarm" * (total > runs)),
             loss=claim.loss,
             size_is_public=claim.size_is_public,
+            rows_per_unit=claim.rows_per_unit,
         )
     if folder is not None:
         from ..report.page import refresh
@@ -86,7 +91,7 @@ def audit(
     if json_output:
         print_json({**result.to_dict(), "finds_half_the_noise": power})
     else:
-        _tell(result, power, folder, plot)
+        _tell(result, power, folder, plot, claim.rows_per_unit)
     raise typer.Exit(1 if result.violation else 0)
 
 
@@ -138,11 +143,12 @@ KINDS = {
 }
 
 
-def _tell(result: Audit, power: float | None, folder: Path | None, plot: Path | None) -> None:
+def _tell(result: Audit, power: float | None, folder: Path | None, plot: Path | None, rows: int | None) -> None:
     out = Console(highlight=False, soft_wrap=True)
     out.print(result.verdict, style="bold red" if result.violation else "bold")
     wrong = f"{result.false_positives:,} false alarms and {result.false_negatives:,} misses"
-    relation = "with one record more" if result.adjacency == "add_remove" else "with one record replaced"
+    canary = "one record" if rows is None else f"one person of {rows} row{'s' * (rows > 1)}"
+    relation = f"with {canary} {'more' if result.adjacency == 'add_remove' else 'replaced'}"
     out.print(f"{result.method}: {result.runs:,} trainings, half of them {relation}; delta {result.delta:g}")
     out.print(f"told apart by the {result.score}: {wrong} in {result.trials:,} runs each")
     out.print(f"interval: {KINDS[result.interval]}")

@@ -29,6 +29,9 @@ def plan(
     steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "10,50,100,500,1000",
     rates: Annotated[str, typer.Option(help="Shares of the records in a batch, with commas.")] = "0.01,0.1",
     clip: Annotated[float, typer.Option(help="Clip norm of a record's gradient.")] = 1.0,
+    rows_per_unit: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a person that count, where a person is protected.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png.", show_default=False)] = None,
     json_output: JsonFlag = False,
 ) -> None:
@@ -36,17 +39,23 @@ def plan(
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
-    from ..accounting.plan import FEATURES, SIZE, in_words, plan_rows, records_needed
+    from ..accounting.plan import FEATURES, SIZE, in_words, persons_in_words, plan_rows, records_needed
     from ..budget import Budget
     from ..events import Adjacency
+    from ..units import unit_of
 
     budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
     records, columns = size or SIZE, features or FEATURES
     counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
-    rows = plan_rows(budget, size=records, features=columns, steps=counts, clip=clip, rates=shares)
+    rows = plan_rows(
+        budget, size=records, features=columns, steps=counts, clip=clip, rates=shares, rows_per_unit=rows_per_unit
+    )
+    words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
+    persons = {"unit": unit_of(rows_per_unit), "rows_per_unit": rows_per_unit, "row_clip": clip / (rows_per_unit or 1)}
     needs = records_needed(rows, size=records)
     examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
     title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
+    title += "" if rows_per_unit is None else f"; the unit is {unit_of(rows_per_unit)}"
     if plot is not None:
         from .plots import plot_plan
 
@@ -56,11 +65,11 @@ def plan(
             {
                 "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "features": columns,
                 "parameters": columns + 1, "clip": clip, "examples": examples, "rows": [_plain(row) for row in rows],
-                "records_needed": [_plain(need) for need in needs], "words": in_words(rows),
-            }
+                "records_needed": [_plain(need) for need in needs], "words": words,
+            } | ({} if rows_per_unit is None else persons)
         )  # fmt: skip
     else:
-        _show(rows, needs, title, in_words(rows), examples)
+        _show(rows, needs, title, words, examples)
     if plot is not None:
         errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
 

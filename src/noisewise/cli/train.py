@@ -234,7 +234,8 @@ def _show(estimator: Estimator, out: Path, warnings: list[str], json_output: boo
 def _in_short(statement: Statement) -> str:
     """The lines that everybody should read; all of them are in statement.txt."""
     first = ("(", "NOT PRIVATE", "This model", "Arithmetic:", "Method:", "Assumed public:")
-    return "\n".join(line for line in str(statement).splitlines() if line.startswith(first))
+    person = "the unit is one person"  # a record goes without saying
+    return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
 
 
 def _show_plan(
@@ -243,6 +244,7 @@ def _show_plan(
     """What a run would do, from names and declarations alone."""
     from ..data.schema import gaps
     from ..methods import method_named
+    from ..units import unit_of
 
     estimator, method = unfitted(request, resolved.imagined), method_named(request.method)
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
@@ -250,6 +252,7 @@ def _show_plan(
     document = {
         "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
+        "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
         "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out),
     }  # fmt: skip
@@ -259,10 +262,11 @@ def _show_plan(
     kinds = ", ".join(
         f"{sum(column['kind'] == kind for column in columns)} {kind}" for kind in ("number", "category", "ignore")
     )
+    unit = "" if resolved.schema.unit is None else f", the unit is {document['unit']}"
     bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
     Console().print(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
-        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}. Columns: {kinds}. "
+        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys.",
         highlight=False,

@@ -15,6 +15,7 @@ from ..facts import Released
 from ..noise import Stream
 from ..records.columns import ColumnRecords
 from ..records.totals import Floats
+from ..units import rows_per_person
 from .desk import Desk
 from .question import HowAsked, checked_noise, plain, rebuilt
 from .questions.histograms import Histograms
@@ -23,7 +24,7 @@ from .questions.histograms import Histograms
 class ColumnCurator:
     """Holds a way to read the private columns; every answer is charged before it is computed."""
 
-    __slots__ = ("__columns", "__desk")
+    __slots__ = ("__columns", "__desk", "__rows")
 
     def __init__(
         self,
@@ -32,10 +33,11 @@ class ColumnCurator:
         *,
         meter: AdditiveMeter | PlanMeter,
         seed: int | None = None,
+        rows_per_unit: int | None = None,
     ) -> None:
         if columns < 1:
             raise ValueError(f"columns is {columns!r}; pass at least one")
-        self.__columns = columns
+        self.__columns, self.__rows = columns, rows_per_person(rows_per_unit)
         self.__desk = Desk(ColumnRecords(pieces, columns), checked_meter(meter), Stream(seed))
 
     @property
@@ -54,7 +56,8 @@ class ColumnCurator:
         if len(asked.edges) != self.__columns:
             raise ValueError(f"edges must be {self.__columns} rows of at least two finite, growing numbers")
         adjacency, noise = self.__desk.view.budget.adjacency, checked_noise(noise_multiplier)
-        answer = self.__desk.answer(asked, HowAsked(adjacency, FULL, noise, math.nan, self.__columns), None)
+        how = HowAsked(adjacency, FULL, noise, math.nan, self.__columns, self.__rows)
+        answer = self.__desk.answer(asked, how, None)
         return answer.value.numpy(), answer.noise_std
 
     def _refuse(self, *_: object) -> NoReturn:

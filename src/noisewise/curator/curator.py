@@ -25,6 +25,7 @@ from ..prepare.features import Features
 from ..prepare.features import rebuilt as features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
+from ..units import rows_per_person
 from .asking import Asking
 from .desk import Desk, unobserved
 from .objective import PerturbedObjective
@@ -43,6 +44,7 @@ class Curator(Asking):
     ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
+    ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here; None: a row.
     """
 
     __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__store")
@@ -58,10 +60,11 @@ class Curator(Asking):
         row_bound: float = math.inf,
         seed: int | None = None,
         store: Store = in_memory,
+        rows_per_unit: int | None = None,
     ) -> None:
         model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
-        if size is None and meter.budget.adjacency == "replace_one":
+        if rows_per_person(rows_per_unit) == 1 and size is None and meter.budget.adjacency == "replace_one":
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not 1 <= size <= 1e15:
             raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")
@@ -76,7 +79,7 @@ class Curator(Asking):
         self.__model = model
         self.__basis: Tensor | None = None
         self.__features: Features | None = None
-        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound))
+        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
     @property
@@ -123,7 +126,8 @@ class Curator(Asking):
             self.__known_size()
         size = math.nan if self.__facts.size is None else expected_size(plainly, self.__facts.size)
         adjacency, features = self.__facts.budget.adjacency, self.__facts.features
-        how = HowAsked(adjacency, plainly, checked_noise(noise), size, features)
+        rows = rows_per_person(self.__facts.rows_per_unit, plainly)
+        how = HowAsked(adjacency, plainly, checked_noise(noise), size, features, rows)
         answer = self.__desk.answer(asked, how, self.__facts)
         if asked.bounded:
             self.__arithmetic = self.__arithmetic.bounded(asked.bounded)

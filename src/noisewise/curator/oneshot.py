@@ -26,6 +26,7 @@ from ..records import records_of
 from ..records.grid import power_of_two_above
 from ..records.totals import FloatRows, IntegerTotal
 from ..records.walks import descent, one_by_one, rows_of
+from ..units import rows_per_person
 from .question import bare, checked_noise, plain, released
 
 ROUNDING = 1 + 2.0**-20
@@ -161,7 +162,7 @@ def plain_fields(what: object, *names: str) -> None:
 
 def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
-    r = facts.row_bound
+    r, _ = facts.row_bound, rows_per_person(facts.rows_per_unit, walk=True)
     if not facts.linear:
         raise ValueError("model is not linear; its loss is not convex, which these proofs need: pass model='linear'")
     if not 1e-100 <= r <= 1e100:
@@ -210,6 +211,8 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
     if facts.budget.adjacency != "replace_one":
         raise ValueError("one pass needs adjacency='replace_one'; a record more or less would shift all the others")
+    if facts.rows_per_unit is not None:
+        raise ValueError("one pass takes records in their order, which is not one of persons; take another method")
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
     L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))

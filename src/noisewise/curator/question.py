@@ -6,6 +6,14 @@ Gaussian(noise std / C): the most that one record moves the total by under add_r
 does under replace_one. A Poisson batch may hold the record or not, whatever the relation, so there a record's own part
 must not exceed the unit either.
 
+*Persons*. Where a person has up to k rows that count, every unit is k times that of one row, and a clip C of gradients is
+C/k for each row. Proof: which rows of a person count depends on that person's rows and coins alone, so neighbours differ
+in at most k rows, at most k more when the person is replaced. A person's part of a sum is a sum of k parts, of norm at most
+k times that of one, and of two persons twice that (triangle inequality); norms and eigenvalues of sums move no further, and
+parts within [0, 1] add up to [0, k], all in one direction. Parts that have inner products >= 0, as counts in bins and
+x x^T have, add up to such parts: ||A - B||^2 <= ||A||^2 + ||B||^2 <= 2 k^2. So `moves` holds with both its numbers times k.
+Batches are of rows, not of persons, so a batch and k > 1 are refused; whole runs in the room are proved for one row.
+
 A question is answered only if its type is registered here, exactly; it is rebuilt from plain numbers before it is priced,
 and only that copy is used.
 """
@@ -31,19 +39,25 @@ from ..records.totals import Drawn, Floats, IntegerTotal
 
 @dataclass(frozen=True, slots=True)
 class HowAsked:
-    """How a question is asked: the relation, the batch, the noise, how many records are expected, how many columns."""
+    """How a question is asked: the relation, the batch, the noise, how many records are expected, how many columns, and
+    how many rows of one person count at most."""
 
     adjacency: Adjacency
     sampling: Sampling
     noise: float
     size: float
     features: int
+    rows: int = 1
 
     def unit(self, added: float, replaced: float) -> float:
         """The C of Gaussian(noise std / C), from the most that a record added and a record replaced moves a total by."""
         if self.adjacency == "add_remove":
-            return added
-        return max(added, replaced / 2) if self.sampling[0] == "poisson" else replaced / 2
+            return self.rows * added
+        return self.rows * (max(added, replaced / 2) if self.sampling[0] == "poisson" else replaced / 2)
+
+    def row(self, clip: float) -> float:
+        """A row's share of what a person's gradients are clipped to, or measured by."""
+        return clip / self.rows
 
 
 LONG = 4096  # entries of a theta that is copied by torch
@@ -124,7 +138,7 @@ def released(
     """The total with Gaussian noise of standard deviation multiplier * unit, rounded onto a public grid, exactly.
 
     In integers: ``unit`` is unit/one * ones, and what is added has at least multiplier times that as its deviation
-    (the three products round by less than 2^-51, and the last factor is more). ``over``: what the answer is divided by.
+    (the products, and those that made the unit, round by less than 2^-50, and the last factor is more). ``over``: what the answer is divided by.
     """
     std = multiplier * (unit / total.one) * total.ones * (1 + 2.0**-49)
     return stream.released(total.values, std, total.worth / over, dtype)

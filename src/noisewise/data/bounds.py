@@ -28,6 +28,7 @@ from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
 from .encode import NOT_ENCODED, numbers_of
 from .files import Share, Source
+from .persons import Mask
 from .refusal import our_words
 from .schema import Column, Schema, gaps
 
@@ -58,9 +59,11 @@ class Purchase:
         return filled, self._preparation(part.meter)
 
     def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Schema:
-        pieces = partial(_pieces, source, self.columns, progress)
-        other = None if seed is None else seed + OTHER_STREAM
-        curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other)
+        persons = self.schema.persons
+        counted = None if persons is None else persons.in_files(source, seed=seed)
+        pieces = partial(_pieces, source, self.columns, progress, counted)
+        other, rows = None if seed is None else seed + OTHER_STREAM, self.schema.rows_per_unit
+        curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other, rows_per_unit=rows)
         low, high = quantile_bounds(curator, len(self.columns))
         filled = self.schema
         for column, ends in zip(self.columns, zip(low.tolist(), high.tolist(), strict=True), strict=True):
@@ -143,11 +146,18 @@ def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]
     return (float(edges[first]), float(edges[last + 1])) if first <= last else (float(edges[0]), float(edges[-1]))
 
 
-def _pieces(source: Source, columns: tuple[Column, ...], progress: Share | None) -> Iterator[Floats]:
+def _pieces(
+    source: Source, columns: tuple[Column, ...], progress: Share | None, counted: Mask | None = None
+) -> Iterator[Floats]:
+    read = 0
     for batch in source.batches([column.name for column in columns], progress=progress):
         with our_words(NOT_ENCODED.format("a column")):
             pairs = zip(batch.columns, columns, strict=True)
             piece = np.column_stack([numbers_of(_plain(cells), column) for cells, column in pairs])
+        if counted is not None:
+            here = counted[read : read + len(piece)]
+            read += len(piece)
+            piece = piece[: len(here)][here]
         yield piece
 
 

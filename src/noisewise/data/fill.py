@@ -44,7 +44,7 @@ def fill_from_public(
     source = open_source(paths, separator=separator)
     start = skeleton(source, target) if schema is None else _with_target(schema, target)
     _known(source, start.target)
-    missing = [column.name for column in start.columns if column.name not in source.columns]
+    missing = [name for name in _others(start) if name not in source.columns]
     if missing:
         raise Refusal(f"{source.files[0].path}: lacks the column {missing[0]!r} that the schema names")
     wanted = [column.name for column in start.columns if _is_open(column) and not _unusable(source, column.name)]
@@ -177,6 +177,11 @@ def _with_target(schema: Schema, target: str | None) -> Schema:
     return replace(schema, target=target)
 
 
+def _others(schema: Schema) -> list[str]:
+    """The columns but the one that says whose row it is, which public rows need not say."""
+    return [column.name for column in schema.columns if column.name != schema.unit]
+
+
 def _known(source: Source, target: str | None) -> None:
     if target is not None and target not in source.columns:
         raise Refusal(f"{source.files[0].path}: has no column {target!r}; name one of its columns as target")
@@ -184,7 +189,7 @@ def _known(source: Source, target: str | None) -> None:
 
 def same_names(schema: Schema, source: Source) -> list[str]:
     """What is wrong between the columns of files and those of a schema: names and types only."""
-    needed = [column.name for column in schema.columns if column.kind != "ignore"]
+    needed = [column.name for column in schema.columns if column.kind != "ignore" or column.name == schema.unit]
     wrong = [f"the files lack the column {name!r}" for name in needed if name not in source.columns]
     wrong += [
         f'the files have the column {name!r} that the schema does not name; add it with kind = "ignore"'

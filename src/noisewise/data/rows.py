@@ -23,6 +23,7 @@ Singles = NDArray[np.float32]
 CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB
 IN_MEMORY = 200 << 20  # bytes of rows beyond which a file takes them
 NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
+CHANGED = "{}: has changed while it was read; try again"
 SHRINK = 1 - 2.0**-20
 
 
@@ -69,24 +70,33 @@ def read_rows(
     cache: str | Path | None = None,
     progress: Share | None = None,
     predict: bool = False,
+    counted: NDArray[np.bool_] | None = None,
 ) -> Rows:
     """Read, encode and scale files in one pass, a few chunks at a time.
 
     ``cache``: a folder for the rows. They go into a file without a name there (mode 0600, gone with the process even
     after a crash) and are mapped into memory. Without it, rows that take more than 200 MB go to the system's temporary
     folder in the same way. ``progress`` hears the share of bytes read. ``predict``: no labels, other columns ignored.
+    ``counted``: which rows count, for those of persons; the others are checked like all and left out.
     """
     if cache is not None and not Path(cache).is_dir():
         raise Refusal(f"cache is {str(cache)!r}; pass an existing folder")
     if len(scaling.low) != len(encoder.low):
         raise Refusal(f"scaling is for {len(scaling.low)} columns; the schema makes {len(encoder.low)}")
     labels: list[NDArray[Any]] = []
+    read = 0
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache) as store:
         for piece in _pieces(source, encoder, predict, progress):
-            store.append(single_rows(encoder, scaling, piece, predict=predict))
+            here = slice(None) if counted is None else counted[read : read + piece.num_rows]
+            read += piece.num_rows
+            if counted is not None and read > len(counted):
+                raise Refusal(CHANGED.format(source.files[0].path))
+            store.append(single_rows(encoder, scaling, piece, predict=predict)[here])
             if not predict:
-                labels.append(encoder.labels(piece))
+                labels.append(encoder.labels(piece)[here])
+        if counted is not None and read < len(counted):
+            raise Refusal(CHANGED.format(source.files[0].path))
         return Rows(store.matrix(), None if predict else np.concatenate(labels))
 
 
@@ -139,6 +149,8 @@ class RowStore:
         """All rows as one matrix: a mapping of the file, or memory."""
         if self._file is None:
             return np.concatenate(self._chunks)
+        if self._rows == 0:  # nobody's rows count
+            return np.empty((0, self._features), np.float32)
         self._file.flush()
         shape = (self._rows, self._features)
         mapped = np.memmap(

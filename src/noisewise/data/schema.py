@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .values import key
+from .column_checks import KINDS, Scalar, check_column, number_from, plain_value
+from .persons import Persons, persons_of
 
 FORMAT = "noisewise-schema/1"
-KINDS = ("number", "category", "ignore")
-UNKNOWN = ("refuse", "missing")
+TOP = {"format", "target", "unit", "rows_per_unit", "columns"}
 FIELDS = {"kind", "low", "high", "categories", "missing", "unknown", "scale", "knots", "rare"}
-SCALES = ("linear", "log")
-Scalar = str | bool | int | float
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,13 @@ class Column:
     rare: tuple[Scalar, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rare", tuple(_plain(self.name, value) for value in self.rare))
-        object.__setattr__(self, "knots", tuple(_number(self.name, "knots", value) for value in self.knots))
-        object.__setattr__(self, "categories", tuple(_plain(self.name, value) for value in self.categories))
+        object.__setattr__(self, "rare", tuple(plain_value(self.name, value) for value in self.rare))
+        object.__setattr__(self, "knots", tuple(number_from(self.name, "knots", value) for value in self.knots))
+        object.__setattr__(self, "categories", tuple(plain_value(self.name, value) for value in self.categories))
         for end in ("low", "high"):
             if getattr(self, end) is not None:
-                object.__setattr__(self, end, _number(self.name, end, getattr(self, end)))
-        _check(self)
+                object.__setattr__(self, end, number_from(self.name, end, getattr(self, end)))
+        check_column(self)
 
     @property
     def middle(self) -> float:
@@ -61,15 +57,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns in the order of the file, and which of them is to be predicted (None while nobody has said)."""
+    """The columns in the order of the file, and which of them is to be predicted (None while nobody has said).
+
+    ``unit``: the column that says whose row it is, if a person may have several; at most ``rows_per_unit`` of a person's
+    rows count. It is ignored as a feature, and need not be among the columns.
+    """
 
     columns: tuple[Column, ...]
     target: str | None = None
+    unit: str | None = None
+    rows_per_unit: int | None = None
 
     def __post_init__(self) -> None:
         names = Counter(column.name for column in self.columns)
         if repeated := [name for name, times in names.items() if times > 1]:
             raise ValueError(f"column {repeated[0]!r} is there twice; name every column once")
+        self._check_unit()
         if self.target is None:
             return
         if self.target not in names:
@@ -81,6 +84,25 @@ class Schema:
             raise ValueError(f"target {label.name!r} has missing or unknown set; a label is never made up, remove it")
         if label.kind == "category" and len(label.categories) == 1:
             raise ValueError(f"target {label.name!r} has one category; a classifier needs at least two")
+
+    def _check_unit(self) -> None:
+        if self.persons is None:
+            return
+        assert self.unit is not None
+        if self.unit == self.target:
+            raise ValueError(f"unit and target are both {self.unit!r}; unit is the column that says whose row it is")
+        ids = Column(self.unit, "ignore")
+        if self.unit not in self:
+            object.__setattr__(self, "columns", (*self.columns, ids))
+        elif self[self.unit].kind in ("number", "category"):
+            raise ValueError(f'unit {self.unit!r} says whose row it is and is no feature; set its kind = "ignore"')
+        else:
+            object.__setattr__(self, "columns", self.with_columns(ids))
+
+    @property
+    def persons(self) -> Persons | None:
+        """Whose rows these are, where what is protected is a person."""
+        return persons_of(self.unit, self.rows_per_unit)
 
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
@@ -98,20 +120,25 @@ class Schema:
 
     def with_column(self, column: Column) -> Schema:
         """The same schema with one column declared anew."""
-        return replace(self, columns=tuple(column if old.name == column.name else old for old in self.columns))
+        return replace(self, columns=self.with_columns(column))
+
+    def with_columns(self, column: Column) -> tuple[Column, ...]:
+        """The columns with one of them declared anew."""
+        return tuple(column if old.name == column.name else old for old in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, for JSON; what is not declared is left out."""
         return {
             "format": FORMAT,
             "target": self.target,
+            **({} if self.unit is None else {"unit": self.unit, "rows_per_unit": self.rows_per_unit}),
             "columns": [{"name": column.name, **_declared(column)} for column in self.columns],
         }
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
         """The schema that ``to_dict`` wrote; anything else is refused."""
-        _keys("the schema", data, {"format", "target", "columns"})
+        _keys("the schema", data, TOP)
         columns = data.get("columns")
         if not isinstance(columns, Sequence) or isinstance(columns, str):
             raise ValueError("columns of the schema must be a list of columns")
@@ -127,6 +154,8 @@ class Schema:
         lines.append(f"format = {_text(FORMAT)}")
         todo = "" if self.target is not None else "  # the column to predict"
         lines.append(f"target = {_text(self.target or '')}{todo}")
+        if self.unit is not None:
+            lines += [f"unit = {_text(self.unit)}", f"rows_per_unit = {self.rows_per_unit}"]
         for column in self.columns:
             lines += ["", f"[columns.{_bare_or_quoted(column.name)}]", *_lines(column, column.name == self.target)]
         return "\n".join(lines) + "\n"
@@ -186,11 +215,11 @@ def read_schema(path: str | Path) -> Schema:
     except ValueError as error:
         raise ValueError(f"{path}: is not TOML: {_one_line(str(error))}") from None
     try:
-        _keys("the schema", data, {"format", "target", "columns"})
+        _keys("the schema", data, TOP)
         columns = data.get("columns", {})
         if not isinstance(columns, dict):
             raise ValueError("columns must be tables, [columns.NAME]")
-        return _made({**data, "target": data.get("target") or None}, list(columns.items()))
+        return _made({**data, **{name: data.get(name) or None for name in ("target", "unit")}}, list(columns.items()))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -201,7 +230,8 @@ def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
     target = data.get("target")
     if target is not None and not isinstance(target, str):
         raise ValueError("target must be the name of a column, as a text")
-    return Schema(tuple(_column(name, fields) for name, fields in columns), target)
+    unit = data.get("unit"), data.get("rows_per_unit")
+    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *unit)
 
 
 def _column(name: Any, fields: Any) -> Column:
@@ -236,100 +266,6 @@ def _keys(who: str, data: Any, allowed: set[str]) -> None:
         raise ValueError(f"{who} must be a table")
     if strange := [name for name in data if name not in allowed]:
         raise ValueError(f"{who} has the unknown key {strange[0]!r}; allowed are {', '.join(sorted(allowed))}")
-
-
-def _number(name: str, end: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"column {name!r}: {end} must be a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"column {name!r}: {end} must be finite")
-    return number + 0.0  # no negative zero
-
-
-def _plain(name: str, value: Any) -> Scalar:
-    """A category as it is kept: whole numbers as int."""
-    if not isinstance(value, str | bool | int | float):
-        raise ValueError(f"column {name!r}: categories must be texts, numbers or booleans")
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"column {name!r}: a category must be finite")
-        return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
-    if isinstance(value, str):
-        _encodable(value, f"a category of column {name!r}")
-        return str(value)
-    return value
-
-
-def _encodable(text: str, who: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{who} holds half a character (a lone surrogate); write it as UTF-8") from None
-
-
-def _check(column: Column) -> None:
-    who = f"column {column.name!r}"
-    _encodable(column.name, "the name of a column")
-    if column.kind not in ("", *KINDS):
-        raise ValueError(f"{who}: kind is {column.kind!r}; pass one of {', '.join(KINDS)}")
-    if column.unknown not in UNKNOWN:
-        raise ValueError(f'{who}: unknown is {column.unknown!r}; pass "refuse" or "missing"')
-    if column.kind == "number" and (column.categories or column.unknown != "refuse"):
-        raise ValueError(f"{who} is a number; categories and unknown are for categories, remove them")
-    if column.kind == "category" and (column.low is not None or column.high is not None):
-        raise ValueError(f"{who} is a category; low and high are for numbers, remove them")
-    if column.low is not None and column.high is not None and not 0 < column.high - column.low < math.inf:
-        raise ValueError(f"{who}: low is {column.low:g} and high is {column.high:g}; low must be below high")
-    _check_shape(column, who)
-    keys = [key(value) for value in column.categories]
-    if repeated := [value for i, value in enumerate(column.categories) if keys[i] in keys[:i]]:
-        raise ValueError(f"{who}: category {repeated[0]!r} is there twice (1, 1.0 and '1' are the same); list it once")
-    if column.missing is not None:
-        _check_missing(column, who, keys)
-
-
-MOST_CATEGORIES = 10_000
-
-
-def _check_shape(column: Column, who: str) -> None:
-    """Refuse a scale, knots or rare categories that the rest of the column does not bear out."""
-    if column.scale not in SCALES:
-        raise ValueError(f"{who}: scale is {column.scale!r}; pass one of {', '.join(SCALES)}")
-    if column.kind != "number" and (column.scale != "linear" or column.knots):
-        raise ValueError(f"{who}: scale and knots are for numbers, remove them")
-    if column.kind != "category" and column.rare:
-        raise ValueError(f"{who}: rare is for categories, remove it")
-    if column.scale == "log" and column.low is not None and column.low <= 0:
-        raise ValueError(f"{who}: scale is log but low is {column.low:g}; set low above 0, or scale to linear")
-    if column.knots:
-        low, high = column.low, column.high
-        inside = (low is None or column.knots[0] >= low) and (high is None or column.knots[-1] <= high)
-        if not inside or len(column.knots) < 2 or any(b <= a for a, b in pairwise(column.knots)):
-            raise ValueError(f"{who}: knots must be at least two growing numbers from low to high")
-    if len(column.categories) > MOST_CATEGORIES:
-        raise ValueError(
-            f"{who} has {len(column.categories)} categories; an id tells nothing about others: set kind to ignore, or "
-            f"declare at most {MOST_CATEGORIES}"
-        )
-    known = {key(value) for value in column.categories}
-    if strange := [value for value in column.rare if key(value) not in known]:
-        raise ValueError(f"{who}: {strange[0]!r} is called rare but is not among the categories; add it there")
-
-
-def _check_missing(column: Column, who: str, keys: list[str]) -> None:
-    if column.kind == "number":
-        value = _number(column.name, "missing", column.missing)
-        if (column.low is not None and value < column.low) or (column.high is not None and value > column.high):
-            raise ValueError(f"{who}: missing is outside of the bounds; set it from low to high")
-        object.__setattr__(column, "missing", int(value) if value == int(value) else value)
-        return
-    object.__setattr__(column, "missing", _plain(column.name, column.missing))
-    if column.kind == "category" and column.categories and key(column.missing) not in keys:
-        raise ValueError(f"{who}: missing is not among the categories; name one of them, or leave it out")
 
 
 def _declared(column: Column) -> dict[str, Any]:

@@ -60,10 +60,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
         :class:`Schema` with categories too. Declared by you; values outside are clamped. Never read from private rows.
     classes : the class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
-    max_grad_norm : clip norm of a record's gradient; None leaves it to the method.
+    max_grad_norm : clip norm of a record's gradient, or of a person's; None leaves it to the method.
     size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
     class_weight : {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
     random_state : None trains privately. A seed makes the run a simulation, whose statement says "not private".
+    unit, rows_per_unit : the column of a DataFrame that says whose row it is, and how many rows of a person count: what
+        is protected is then a person with all rows. The column is no feature. A :class:`Schema` can say both.
 
     Examples
     --------
@@ -93,6 +95,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         size_is_public: bool = False,
         class_weight: Mapping[Any, float] | None = None,
         random_state: Any = None,
+        unit: str | None = None,
+        rows_per_unit: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -107,6 +111,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.size_is_public = size_is_public
         self.class_weight = class_weight
         self.random_state = random_state
+        self.unit = unit
+        self.rows_per_unit = rows_per_unit
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
@@ -193,6 +199,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         max_grad_norm: float | None = None,
         size_is_public: bool = False,
         random_state: Any = None,
+        unit: str | None = None,
+        rows_per_unit: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -206,6 +214,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.max_grad_norm = max_grad_norm
         self.size_is_public = size_is_public
         self.random_state = random_state
+        self.unit = unit
+        self.rows_per_unit = rows_per_unit
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":

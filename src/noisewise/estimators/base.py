@@ -6,7 +6,7 @@ import numbers
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +21,8 @@ from ..curator.desk import refuse_observers, unobserved
 from ..data.checks import names_of, private_labels, private_rows, public_pair
 from ..data.classes import same_length
 from ..data.encode import Encoder
-from ..data.files import Paths, Share
+from ..data.files import Paths, Share, open_source
+from ..data.persons import Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
@@ -87,7 +88,10 @@ class PrivateEstimator(BaseEstimator, ABC):
         refuse_observers()  # the method is somebody's object, made before this
         self._budget()
         fresh = self._fresh()
-        encoder = Encoder(self.schema) if isinstance(self.schema, Schema) else None
+        encoder, persons = self._encoder(), self._persons()
+        counted = None if persons is None else persons.in_table(X, seed=seed_of(self.random_state))
+        if encoder is None and persons is not None:
+            X = persons.without(X)
         cells = X
         if encoder is not None:
             table = self._method(len(encoder.schema.features)).table
@@ -97,15 +101,20 @@ class PrivateEstimator(BaseEstimator, ABC):
         known = None
         if public is not None:
             if encoder is not None and isinstance(public, tuple | list) and len(public) == 2:
-                given = encoder.table(public[0]) if prepared.scaling.cells else encoder(public[0])
-                public = (given, public[1])
+                cells = encoder.table(public[0]) if prepared.scaling.cells else encoder(public[0])
+                public = (cells, public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
         with unobserved():
             asked = fresh._asked(prepared, y)
-            private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
+            if counted is None:
+                private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
+            else:
+                numbers = asked.labels.numbers(y)[counted]
+                private = Labelled(_scaled(prepared.scaling, rows[counted]), numbers, len(counted))
+        given = None
         if known is not None:
-            known = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
-        return self._become(fresh, asked.run(private, known, progress=getattr(self, "_progress", None), purse=purse))
+            given = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
+        return self._become(fresh, asked.run(private, given, progress=getattr(self, "_progress", None), purse=purse))
 
     def fit_files(
         self,
@@ -128,11 +137,14 @@ class PrivateEstimator(BaseEstimator, ABC):
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
         known = None if public is None else read_rows(public, *made, separator=separator)
-        rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading)
+        counted = None
+        if asked.persons is not None:
+            counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
+        rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading, counted=counted)
         large = cache is not None or rows.X.nbytes > IN_MEMORY
         store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
         with unobserved():
-            private = Labelled(rows.X, _numbers(asked, rows.y))
+            private = Labelled(rows.X, _numbers(asked, rows.y), None if counted is None else len(counted))
         given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
@@ -143,11 +155,12 @@ class PrivateEstimator(BaseEstimator, ABC):
     def planned(self, origin: Origin | None = None) -> Fit:
         """The fit that files of ``schema`` get: everything that can be checked before they are read."""
         self._budget()
-        if not isinstance(self.schema, Schema) or self.schema.target is None:
+        encoder = self._encoder()
+        if encoder is None or encoder.schema.target is None:
             raise ValueError(
                 "schema must be a Schema with a target to train on files; see noisewise schema init --help"
             )
-        origin, encoder = origin or Origin(), Encoder(self.schema)
+        origin = origin or Origin()
         assumed = (origin.words, SETTINGS, CHECKED)
         return self._asked(Prepared(self._scaling(encoder), encoder, _names(encoder), assumed, origin), None)
 
@@ -157,6 +170,21 @@ class PrivateEstimator(BaseEstimator, ABC):
         if self._method(len(columns)).table:
             return Cells(encoder.low, encoder.high, self._unit_rows, columns)
         return Scaling(encoder.low, encoder.high, self._unit_rows)
+
+    def _encoder(self) -> Encoder | None:
+        """By the schema, if there is one, and whose rows these are as said here or there."""
+        if not isinstance(self.schema, Schema):
+            return None
+        said, here = self.schema.persons, persons_of(self.unit, self.rows_per_unit)
+        if said is not None and here is not None and said != here:
+            raise ValueError("unit or rows_per_unit differ from what the schema declares; say it in one place")
+        if said is not None or here is None:
+            return Encoder(self.schema)
+        return Encoder(replace(self.schema, unit=here.column, rows_per_unit=here.rows))
+
+    def _persons(self) -> Persons | None:
+        encoder = self._encoder()
+        return persons_of(self.unit, self.rows_per_unit) if encoder is None else encoder.schema.persons
 
     def _fresh(self) -> Self:
         return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))
@@ -210,12 +238,16 @@ class PrivateEstimator(BaseEstimator, ABC):
             (*prepared.assumed, *(() if assumed is None else (assumed,))),
             None if prepared.origin is None else prepared.origin.preparation,
             self._settings(method),
+            self._persons(),
         )
 
     def _settings(self, method: Method) -> dict[str, Any]:
         """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
         settings = {name: v for name, v in self.get_params(deep=False).items() if name not in ("bounds", "schema")}
         settings["method"] = method.name
+        for name in ("unit", "rows_per_unit"):
+            if settings[name] is None:
+                del settings[name]
         if not isinstance(settings["loss"], str):
             settings["loss"] = settings["loss"].name
         if isinstance(settings.get("class_weight"), Mapping):  # JSON has no keys but texts
@@ -257,8 +289,9 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _scaled_rows(self, X: Any) -> Array:
         """Rows to predict, scaled."""
         check_is_fitted(self, "fitted_")
-        fitted = self.fitted_
+        fitted, persons = self.fitted_, self._persons()
         if fitted.encoder is None:
+            X = X if persons is None else persons.without(X)
             return _scaled(fitted.scaling, self._rows(X, reset=False))
         if fitted.scaling.cells:
             return fitted.encoder.table(X, predict=True)

@@ -18,6 +18,7 @@ from ..curator.desk import unobserved
 from ..curator.question import bare
 from ..data.classes import class_weights
 from ..data.encode import Encoder
+from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
 from ..late import torch
@@ -28,7 +29,7 @@ from ..records.grid import Store, in_memory
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
 from ..tape import Tape
-from ..train import Progress, Records, Trained, train
+from ..train import Progress, Records, Trained, refuse_batches, train
 from .fitted import Fitted
 from .labels import Classes, Labels
 from .network import Network
@@ -42,6 +43,7 @@ class Labelled(NamedTuple):
 
     X: Array
     y: Array
+    table: int | None = None  # rows of the table, where some of them do not count
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ class Fit:
     assumed: tuple[str, ...] = ()
     preparation: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    persons: Persons | None = None  # whose rows these are, where what is protected is a person
 
     def check(self, *, public: bool, records: int | None = None) -> None:
         """Refuse what could not be trained: every rule that public facts decide is here.
@@ -74,7 +77,11 @@ class Fit:
         self._rules(public=public)
         if self.method.private and (records is not None or not self._size_known):
             size, budget = None if records is None else self.size(records), self._training_budget()
-            open_meter(budget, self.method.terms(facts_of(self.model, budget, size=size, row_bound=1.0)))
+            rows = self.rows_per_unit
+            facts = facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows)
+            terms = self.method.terms(facts)
+            refuse_batches(self.method, terms, rows)
+            open_meter(budget, terms)
 
     def _rules(self, *, public: bool) -> None:
         method, loss = self.method, self.model.loss
@@ -92,12 +99,18 @@ class Fit:
         """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
         if not self._size_known:
             return None
+        records = max(records, 1)
         if self.budget.delta > 1 / records:
             raise ValueError(
                 f"delta is {self.budget.delta!r}, above 1/size = {1 / records:.3g}, which allows publishing a record; "
                 f"pass a delta well below it, e.g. {0.1 / records:.1g}"
             )
         return float(records)
+
+    @property
+    def rows_per_unit(self) -> int | None:
+        """How many rows of a person count; None when what is protected is a record."""
+        return None if self.persons is None else self.persons.rows
 
     def run(
         self,
@@ -110,12 +123,16 @@ class Fit:
     ) -> Fitted:
         """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from."""
         self._rules(public=public is not None)
-        size, assumed = self.size(len(private.y)), list(self.assumed)
+        table = len(private.y) if private.table is None or not self.size_is_public else private.table
+        size, assumed = self.size(table), list(self.assumed)
         if size is not None:
-            relation = self.budget.adjacency == "replace_one"
-            assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
+            assumed.append(self._known_number())
+        if self.persons is not None:
+            assumed.append(f"a person is an id in the column {self.persons.column!r}; a row without one does not count")
         with unobserved():
-            records = Records(*self._tensors(private), size, row_bound=1.0, store=store)
+            records = Records(
+                *self._tensors(private), size, row_bound=1.0, store=store, rows_per_unit=self.rows_per_unit
+            )
         known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
         if known is not None:
             assumed.append(f"{known.size} public rows, disjoint from the private ones")
@@ -173,7 +190,16 @@ class Fit:
 
     @property
     def _size_known(self) -> bool:
-        return self.size_is_public or self.budget.adjacency == "replace_one"
+        return self.size_is_public or (self.budget.adjacency == "replace_one" and (self.rows_per_unit or 1) == 1)
+
+    def _known_number(self) -> str:
+        """In words, what is public about how many rows there are."""
+        if self.persons is None:
+            relation = self.budget.adjacency == "replace_one"
+            return "the number of records, " + ("fixed by replace_one" if relation else "declared public")
+        if self.size_is_public:
+            return "the number of rows of the table, declared public"
+        return "the number of persons, fixed by replace_one"
 
     def _tensors(self, rows: Labelled) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.from_numpy(rows.X), as_labels(rows.y, self.model)

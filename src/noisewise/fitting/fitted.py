@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,9 @@ from ..losses import loss_named
 from ..prepare.features import Features
 from ..statement import Statement
 from ..trace import Released
+from ..units import UNIT, rows_of_unit
 from .labels import Classes, Labels, Target, labels_from
+from .link import calibrated, uncalibrated
 from .network import CHUNK, Network
 from .spread import Spread
 
@@ -80,7 +83,20 @@ class Fitted:
         """The probability of each class, where the loss has them."""
         if not self.likely:
             raise AttributeError("this model has no probabilities; train with the logistic or softmax loss for them")
-        return loss_named(self.network.loss_name).probabilities(self.scores(rows))
+        return loss_named(self.network.loss_name).probabilities(calibrated(self.scores(rows), self.cap))
+
+    @property
+    def cap(self) -> float:
+        """Where a record's slope was cut, if its row was as long as a typical one: probabilities are to be read by that."""
+        clips = [line.clip for line in self.trace if line.question == "gradient" and line.clip is not None]
+        promise = self.statement.data.get("promise") or {}
+        alone = rows_of_unit(promise.get("unit", UNIT)) in (None, 1)  # rows of persons are cut elsewhere
+        plainly = self.made is not None and self.network.loss == "logistic" and alone
+        return max(clips[-1], 0.5) if clips and plainly else math.inf
+
+    def uncalibrated(self, log_odds: Array) -> Array:
+        """Scores whose probabilities have these log-odds."""
+        return uncalibrated(log_odds, self.cap)
 
     def weights(self, theta: Array | None = None) -> Array:
         """A row of coefficients per output, the intercept last; linear models only."""

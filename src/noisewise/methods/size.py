@@ -20,4 +20,6 @@ def size_noise(facts: Facts) -> tuple[Gaussian, ...]:
     if facts.size_is_public:
         return ()
     mu = mu_of(facts.budget.epsilon, facts.budget.delta)
+    if facts.budget.adjacency == "replace_one":  # where a Gaussian costs twice its mu; private there if persons differ
+        mu /= 2
     return (Gaussian(1 / (mu * math.sqrt(SHARE))),)

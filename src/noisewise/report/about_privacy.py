@@ -29,7 +29,8 @@ def promised(folder: RunFolder) -> Markup:
         )
     epsilon, delta = promise["epsilon"], promise["delta"]
     adding = promise["adjacency"] == "add_remove"
-    secret = "whether the record is in the data at all" if adding else "which of two values the record has"
+    who = promise["unit"].split(",")[0].removeprefix("one ")  # record or person
+    secret = f"whether the {who} is in the data at all" if adding else f"which of two values the {who} has"
     covers, gaps = folder.statement["covers"], folder.statement["does_not_cover"]
     before = folder.statement["preparation"]
     return section(
@@ -39,7 +40,7 @@ def promised(folder: RunFolder) -> Markup:
         else None,
         tag(
             "p",
-            "Think of any one record, and of an attacker who sees everything that was released, knows all other records "
+            f"Think of any one {who}, and of an attacker who sees everything that was released, knows all other {who}s "
             f"and has unlimited computing power. What they can find out about {secret} is limited: their odds change by "
             f"a factor of at most e^epsilon = {words.factor(epsilon)}, up or down.",
         ),
@@ -47,7 +48,7 @@ def promised(folder: RunFolder) -> Markup:
         tag(
             "p",
             f"Delta = {words.budget(delta)} ({words.chance(delta)}) is the allowance on top: the share by which these limits may "
-            f"be missed. The unit is {promise['unit']}; neighbouring data sets differ in one record "
+            f"be missed. The unit is {promise['unit']}; neighbouring data sets differ in one {who} "
             + ("being there or not" if adding else "having another value")
             + f" ({promise['adjacency']}).",
         ),

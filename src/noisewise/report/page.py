@@ -103,7 +103,7 @@ def _header(folder: RunFolder) -> Markup:
         (f"ε = {words.budget(epsilon)}", f"odds about a record change by at most {words.factor(epsilon)} times"),
         (f"δ = {words.budget(delta)}", f"allowance on top: {words.chance(delta)}"),
         (at_most(words.guess(epsilon, delta)), "at most: how often a coin-flip guess about a record can be right"),
-        ("one record", "added or removed (add_remove)" if adding else "replaced by another (replace_one)"),
+        (promise["unit"], "added or removed (add_remove)" if adding else "replaced by another (replace_one)"),
     ]
     title = f"{would}({words.budget(epsilon)},\u00a0{words.budget(delta)})-differential privacy"
     sums = about_model.total(folder)

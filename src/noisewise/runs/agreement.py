@@ -19,6 +19,7 @@ from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
+from ..units import rows_of_unit, unit_of
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
 CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
@@ -142,12 +143,14 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     if seeded != statement["simulation"]:
         difference = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
         raise _Contradiction(f"statement.json states {difference}")
-    public = used["size_is_public"] or used["adjacency"] == "replace_one"
+    rows = _rows_per_unit(run)
+    public = used["size_is_public"] or (used["adjacency"] == "replace_one" and (rows or 1) == 1)
     clip = used["max_grad_norm"]
     pairs = {
         "epsilon": (used["epsilon"], promise["epsilon"]),
         "delta": (used["delta"], promise["delta"]),
         "adjacency": (used["adjacency"], promise["adjacency"]),
+        "unit": (unit_of(rows), promise["unit"]),
         "method": (used["method"], method["name"]),
         "model": (run.get("model"), statement["model"]),
         "kind of model": (settings.get("model") == "linear", statement["model"]["kind"] == "Linear"),
@@ -157,6 +160,14 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     for name, (asked, stated) in pairs.items():
         if not _same(asked, stated):
             raise _Contradiction(f"run.json and statement.json differ in the {name}")
+
+
+def _rows_per_unit(run: Mapping[str, Any]) -> int | None:
+    """How many rows of a person count, as the run was told by its settings or its schema; None: what counts is a row."""
+    schema = (run.get("preprocessing") or {}).get("schema") or {}
+    told = [place.get("rows_per_unit") for place in (run["settings"], schema)]
+    check_shape(told, [Nullable(int)], "run.json: rows_per_unit")
+    return told[1] if told[0] is None else told[0]
 
 
 def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
@@ -175,8 +186,9 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
     if not rising or not _same(shares[-1], _spent(statement, len(rows))):
         raise _Contradiction("what trace.json says was spent is not what its events cost")
     count_share = statement["method"]["settings"].get("count_share")
+    persons = rows_of_unit(statement["promise"]["unit"]) or 1
     for number, (row, event) in enumerate(zip(rows, events, strict=True), 1):
-        if not _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share):
+        if not _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share, persons):
             raise _Contradiction(f"question {number} of trace.json has another noise or clip than its event")
 
 
@@ -188,8 +200,13 @@ def _spent(statement: Mapping[str, Any], answers: int) -> float:
     return training_meter(statement).spent_fraction
 
 
-def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float | None, count_share: Any) -> bool:
-    """Whether the standard deviation of the noise follows from event, clip and size, as the curator computes it."""
+def _noise_fits(
+    row: Mapping[str, Any], event: Any, adjacency: str, size: float | None, count_share: Any, persons: int
+) -> bool:
+    """Whether the standard deviation of the noise follows from event, clip and size, as the curator computes it.
+
+    ``persons``: how many rows of one count; the noise of a question is for so many.
+    """
     mechanism, question, clip, std = unsampled(event), row["question"], row["clip"], float(row["noise_std"])
     if not (0 <= std < math.inf and (clip is None or 0 < clip < math.inf) and math.isfinite(row["norm"] or 0.0)):
         return False
@@ -199,7 +216,7 @@ def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float 
         added, replaced = UNITS[question]
         poisson = isinstance(event, Poisson)
         unit = added if adjacency == "add_remove" else max(added, replaced) if poisson else replaced
-        return isinstance(mechanism, Gaussian) and _close(std, mechanism.noise_multiplier * unit)
+        return isinstance(mechanism, Gaussian) and _close(std, mechanism.noise_multiplier * unit * persons)
     if question in ITS_OWN:
         return True
     if question not in ("gradient", "gradient_norm", "choose"):
@@ -207,12 +224,12 @@ def _noise_fits(row: Mapping[str, Any], event: Any, adjacency: str, size: float 
     if clip is None:
         return False
     if isinstance(mechanism, BoundedRange):
-        return _close(std, clip / mechanism.epsilon * (2 if adjacency == "replace_one" else 1))
+        return _close(std, persons * clip / mechanism.epsilon * (2 if adjacency == "replace_one" else 1))
     if size is None or not isinstance(mechanism, Gaussian):
         return size is None  # an older folder does not say what sums were divided by
     plain = mechanism.noise_multiplier * clip / _batch(event, size)
     if question == "gradient_norm":
-        return _close(std, plain) or _close(std, 2 * clip * plain)  # the norm, or its square
+        return _close(std, plain) or _close(std, 2 * clip * plain / persons)  # the norm, or its square
     # A count of short gradients from the same batch is part of the event; it may take a share of the price.
     share = max(0.5, float(count_share)) if isinstance(count_share, float) and count_share < 1 else 0.5
     return plain * (1 - CLOSE) <= std <= plain / math.sqrt(1 - share) * (1 + CLOSE)

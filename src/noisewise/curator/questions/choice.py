@@ -55,13 +55,13 @@ class Choice(Sum):
 
     def noise_std(self, terms: HowAsked) -> float:
         """The scale of the Gumbel noise that would choose alike."""
-        return self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
+        return terms.rows * self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return records.losses(drawn, self.thetas, self.clip)
 
     def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        scale = Fraction(terms.noise) / (totals[0].ones * (2 if terms.adjacency == "replace_one" else 1))
+        scale = Fraction(terms.noise) / (totals[0].ones * terms.rows * (2 if terms.adjacency == "replace_one" else 1))
         return [np.array([float(stream.choose(totals[0].values, scale))])]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:

@@ -97,19 +97,19 @@ class Gradient(Sum):
         return Gaussian(joint_noise(noise, self.count_noise_multiplier))
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
-        return self.clip, 2 * self.clip
+        return terms.row(self.clip), 2 * terms.row(self.clip)
 
     def noise_std(self, terms: HowAsked) -> float:
         return terms.noise * self.clip / terms.size
 
     def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        basis = self.basis if records.coordinates else None
+        basis, clip = self.basis if records.coordinates else None, terms.row(self.clip)
         if self.scale is None and basis is None:
-            totals = [records.gradients(drawn, self.theta, self.clip)]
+            totals = [records.gradients(drawn, self.theta, clip)]
         else:
-            totals = [records.vectors(drawn, self.theta, self.clip, scale=self.scale, basis=basis)]
+            totals = [records.vectors(drawn, self.theta, clip, scale=self.scale, basis=basis)]
         if self.quantile_at is not None:
-            totals.append(records.short(drawn, self.theta, self.quantile_at, scale=self.scale, basis=basis))
+            totals.append(records.short(drawn, self.theta, terms.row(self.quantile_at), scale=self.scale, basis=basis))
         return totals
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
@@ -119,7 +119,7 @@ class Gradient(Sum):
         kind = np.float32 if self.scale is None and self.basis is None else np.float64
         noisy = [released(totals[0], terms.noise, self.unit(terms), stream, over=terms.size, dtype=kind)]
         if self.count_noise_multiplier is not None:
-            noisy.append(released(totals[1], self.count_noise_multiplier, 0.5, stream, over=terms.size))
+            noisy.append(released(totals[1], self.count_noise_multiplier, terms.rows / 2, stream, over=terms.size))
         return noisy
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
@@ -152,7 +152,7 @@ class Gradient(Sum):
 
     def _count_weight(self, terms: HowAsked) -> float:
         """The noise of the sum over that of the count: times this, one vector has the same noise everywhere."""
-        return terms.noise * self.clip / ((self.count_noise_multiplier or 1.0) / 2)
+        return terms.noise * self.clip / ((self.count_noise_multiplier or 1.0) * terms.rows / 2)
 
     @classmethod
     def cases(cls, dimension: int) -> list[Gradient]:

@@ -47,17 +47,18 @@ class GradientNorm(Sum):
             raise ValueError("squared is neither True nor False; pass one of them")
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
-        unit = 2 * terms.size * self.clip * self.clip if self.squared else self.clip
+        clip = terms.row(self.clip)
+        unit = 2 * terms.size * clip * clip if self.squared else clip
         return unit, 2 * unit
 
     def noise_std(self, terms: HowAsked) -> float:
-        return terms.noise * self.moves(terms)[0] / (terms.size**2 if self.squared else terms.size)
+        return terms.noise * self.unit(terms) / (terms.size**2 if self.squared else terms.size)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        total = records.gradients(drawn, self.theta, self.clip)
+        total = records.gradients(drawn, self.theta, terms.row(self.clip))
         norm = math.isqrt(sum(int(value) ** 2 for value in total.values))
         if not self.squared:
-            return IntegerTotal(np.array([norm]), total.ones, self.clip)
+            return IntegerTotal(np.array([norm]), total.ones, total.one)
         cap = math.ceil(Fraction(terms.size) * total.ones)
         # so that squares fit into 64 bits, and what stands for the unit into 31; rounding down keeps whole bounds
         coarse = max(1, cap * cap >> 56, 2 * cap * total.ones >> 30)
