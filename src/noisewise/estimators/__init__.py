@@ -61,6 +61,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     max_grad_norm : clip norm of a record's gradient; None leaves it to the method.
     size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
     class_weight : {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
+        Weights count relative to the largest, by which they are divided: the clip would undo what is above 1.
     random_state : None trains privately. A seed makes the run a simulation, whose statement says "not private".
 
     Examples
