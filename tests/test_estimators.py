@@ -175,7 +175,9 @@ def test_class_weights_do_what_they_do_without_privacy(loss):
     asked = {"epsilon": 1.0, "method": "descent", "loss": loss, "size_is_public": True}
     for weights in ({0: 1.0, 1: 9.0}, {0: 1 / 9, 1: 1.0}):
         wanted = LogisticRegression(C=1e4, class_weight=weights).fit(rows, rare).predict(rows).mean()
-        assert classifier(**asked, class_weight=weights).fit(rows, rare).predict(rows).mean() == pytest.approx(wanted, abs=0.06)
+        assert classifier(**asked, class_weight=weights).fit(rows, rare).predict(rows).mean() == pytest.approx(
+            wanted, abs=0.06
+        )
     assert wanted > 2 * rare.mean()
 
 
