@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -159,10 +160,25 @@ def test_class_weights_are_declared():
     plain = classifier(epsilon=50.0).fit(X, Y)
     weighted = classifier(epsilon=50.0, class_weight={1: 20.0, 0: 0.05}).fit(X, Y)
     assert weighted.predict(X).mean() > plain.predict(X).mean()
-    assert "weighted (0.05, 20.0)" in weighted.statement_.data["model"]["loss"]
+    assert "weighted (0.0025, 1.0)" in weighted.statement_.data["model"]["loss"]
     assert classifier(class_weight={2: 3.0}).fit(X, THREE).classes_.tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match=r"class_weight is 'balanced'.*leak.*\{class: weight\}"):
         classifier(class_weight="balanced").fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_class_weights_do_what_they_do_without_privacy(loss):
+    """A weight above 1 was once undone by the clip: 12 % were predicted positive where scikit-learn predicts 34 %."""
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-1, 1, (20_000, 5))
+    rare = (rows @ [2.6, -2.0, 1.3, 0.0, 0.0] - 3.1 + rng.logistic(size=20_000) > 0).astype(int)
+    asked = {"epsilon": 1.0, "method": "descent", "loss": loss, "size_is_public": True}
+    for weights in ({0: 1.0, 1: 9.0}, {0: 1 / 9, 1: 1.0}):
+        wanted = LogisticRegression(C=1e4, class_weight=weights).fit(rows, rare).predict(rows).mean()
+        assert classifier(**asked, class_weight=weights).fit(rows, rare).predict(rows).mean() == pytest.approx(
+            wanted, abs=0.06
+        )
+    assert wanted > 2 * rare.mean()
 
 
 @pytest.mark.parametrize("weights", [{"Yes": 5.0}, {"no": "a"}, {"no": -1.0}, {"no": math.nan}, {"no": 0, "yes": 0}])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.data.generated import census, digits
+from noisewise.data.generated import census, digits, measurements
 
 
-@pytest.mark.parametrize("table", [census(3000), digits()], ids=["census", "digits"])
+@pytest.mark.parametrize(
+    "table", [census(3000), digits(), measurements(3000)], ids=["census", "digits", "measurements"]
+)
 def test_every_value_is_within_the_declared_bounds(table):
     assert list(table.schema) == list(table.X.columns)
     assert len(table.X) == len(table.y)

@@ -7,15 +7,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
 import noisewise as nw
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import Curator
 from noisewise.curator.facts import facts_of
+from noisewise.data.generated import measurements
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.models import MLP, Linear
-from noisewise.protect.basis import LEAST_SPREAD, deflating
+from noisewise.protect.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.train import Records, train
 
 
@@ -181,3 +183,88 @@ def test_a_wide_perceptron_learns():
     run = train(DeflatedDescent(), Records(rows, y, 6000.0, 1.0), model=model, budget=nw.Budget(0.5, 1e-6), seed=0)
     right = (model.scores(run.theta, rows).argmax(1) == y).double().mean()
     assert float(right) > 0.85
+
+
+def stretched(slack: float = 10.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of heavy-tailed columns within loose bounds: unit rows that are nearly alike."""
+    table = measurements(18_000, seed=1, slack=slack)
+    low, high = np.array(list(table.schema.values())).T
+    X = np.column_stack([2 * (table.X.to_numpy() - low) / (high - low) - 1, np.ones(len(table.y))])
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(np.where(table.y > 0, 1.0, -1.0).astype(np.float32))
+
+
+def test_it_gets_better_with_budget():
+    """A step size of at most 4 once left AUC where it was from epsilon 1 on."""
+    X, y = stretched()
+    areas, asked = [], []
+    for epsilon in (0.5, 1.0, 4.0, 16.0):
+        run = train(
+            DeflatedDescent(), Records(X[:14_000], y[:14_000], 14_000.0, row_bound=1.0), model=Linear(11, Logistic()),
+            budget=nw.Budget(epsilon, 1e-6), seed=0,
+        )  # fmt: skip
+        areas.append(roc_auc_score(y[14_000:], X[14_000:] @ run.theta))
+        asked.append([line.question for line in run.trace[:3]])
+        assert run.meter is not None and 0.999999 < run.meter.spent_fraction <= 1.0
+    assert np.all(np.diff(areas) > -0.002) and areas[-1] > areas[0] + 0.02, areas
+    assert asked[0][2] == "gradient" and asked[-1] == ["FirstMoment", "SquaredLength", "SecondMoment"]
+
+
+@pytest.mark.parametrize("loss, asks", [(Logistic(), True), (Squared(), False), (Hinge(), False)], ids=str)
+def test_a_second_moment_is_bought_where_it_pays(loss, asks):
+    """Only where slopes are bounded and smooth, and never when the step size is given."""
+    X, y = shifted(3_000, 5, 0)
+    for method in (DeflatedDescent(), DeflatedDescent(learning_rate=0.1, steps=20)):
+        run = train(
+            method, Records(X, y, 3_000.0, row_bound=1.0), model=Linear(6, loss), budget=nw.Budget(50.0, 1e-6), seed=0
+        )
+        bought = "SecondMoment" in [line.question for line in run.trace]
+        assert bought == (asks and method.learning_rate is None)
+
+
+def test_rows_that_all_point_one_way_do_not_run_away():
+    """Their largest eigenvalue is 1 and cannot be flattened: steps stay short, however large the budget."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.choice([-1.0, 1.0], 20_000), 1e-3 * rng.normal(size=20_000)])
+    y = np.where(X[:, 0] + rng.logistic(size=20_000) > 0, 1.0, -1.0)
+    X, y = torch.from_numpy(X.astype(np.float32) / 1.01), torch.from_numpy(y.astype(np.float32))
+    run = train(
+        DeflatedDescent(),
+        Records(X, y, 20_000.0, row_bound=1.0),
+        model=Linear(2, Logistic()),
+        budget=nw.Budget(50.0, 1e-6),
+        seed=0,
+    )
+    assert float(run.theta[0]) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_flattened_directions_are_equally_long_down_to_the_noise(flat):
+    moment = np.diag([0.6, 0.3, 0.1 - 1e-6, 1e-6])
+    matrix, largest = flattening(moment, 1e-3, flat=flat)
+    after = np.linalg.eigvalsh(matrix.T @ moment @ matrix)
+    assert after.sum() == pytest.approx(1.0) and largest == pytest.approx(after[-1])
+    assert largest == pytest.approx(1 / 3 if flat else 0.6, abs=0.01)
+    assert np.linalg.norm(matrix, 2) < 1 / math.sqrt(1e-3)
+
+
+def test_probabilities_of_a_perceptron_are_calibrated():
+    """The clip once drove scores of a perceptron apart; where the budget is too small for it, nothing is spent on that."""
+    X, y = stretched(1.0)
+    model, method = MLP((11, 8, 1), Logistic()), DeflatedDescent(steps=100)
+    steps = {}
+    for epsilon in (0.1, 1.0):
+        run = train(
+            method,
+            Records(X[:14_000], y[:14_000], 14_000.0, row_bound=1.0),
+            model=model,
+            budget=nw.Budget(epsilon, 1e-6),
+            seed=0,
+        )
+        steps[epsilon] = run.steps
+        assert run.meter is not None and 0.999999 < run.meter.spent_fraction <= 1.0
+    assert steps == {0.1: 100, 1.0: 108}
+    likely = model.scores(run.theta, X[14_000:]).sigmoid().numpy()
+    order, found = np.argsort(likely), (y[14_000:] > 0).numpy()
+    bins = np.array_split(order, 15)
+    assert np.mean([abs(likely[part].mean() - found[part].mean()) for part in bins]) < 0.08

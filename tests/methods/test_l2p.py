@@ -15,7 +15,7 @@ import noisewise.train as loop
 from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
-from noisewise.data.generated import census
+from noisewise.data.generated import census, measurements
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
@@ -66,6 +66,19 @@ def test_it_learns_a_census():
     classifier.fit(X[:10_000], y[:10_000])
     majority = max(y[10_000:].mean(), 1 - y[10_000:].mean())
     assert classifier.score(X[10_000:], y[10_000:]) > majority + 0.05
+
+
+@outside_is_fine
+def test_it_does_not_get_worse_with_more_budget():
+    """Long steps once went to and fro along the mean of such rows: .667 at epsilon 0.1, .559 at 1, .563 at 16."""
+    table = measurements(18_000, seed=1)
+    X, y, right = table.X.to_numpy(), table.y, {}
+    for epsilon in (0.1, 1.0, 16.0):
+        face = nw.PrivateClassifier(
+            epsilon=epsilon, delta=1e-6, method="l2p", bounds=list(table.schema.values()), size_is_public=True, random_state=0
+        )  # fmt: skip
+        right[epsilon] = face.fit(X[:14_000], y[:14_000]).score(X[14_000:], y[14_000:])
+    assert right[0.1] + 0.01 < right[1.0] < right[16.0] + 0.01, right
 
 
 def test_it_fits_a_regression(zero):

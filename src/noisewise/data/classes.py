@@ -59,7 +59,11 @@ def class_codes(classes: Array, y: Array, *, who: str = "y") -> Array:
 
 
 def class_weights(weights: Any, classes: Array) -> tuple[float, ...]:
-    """Declared weights in the order of the classes, 1 where none is given."""
+    """Declared weights in the order of the classes, 1 where none is given, divided by the largest.
+
+    Their scale changes no optimum, but a clip norm is meant for weights of at most 1: the gradients of a class with a
+    weight above that are cut back to where the others are, and the weight is undone.
+    """
     if not isinstance(weights, Mapping):
         raise ValueError(
             f"class_weight is {weights!r}; weights from private label counts would leak them: pass a dict "
@@ -74,4 +78,4 @@ def class_weights(weights: Any, classes: Array) -> tuple[float, ...]:
         raise ValueError(f"class_weight is {weights!r}; pass numbers as weights") from None
     if not all(np.isfinite(value) and value >= 0 for value in values) or max(values) == 0:
         raise ValueError(f"class_weight is {weights!r}; pass finite weights >= 0, not all zero")
-    return values
+    return tuple(value / max(values) for value in values)

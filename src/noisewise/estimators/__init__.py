@@ -63,6 +63,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     max_grad_norm : clip norm of a record's gradient, or of a person's; None leaves it to the method.
     size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
     class_weight : {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
+        Weights count relative to the largest, by which they are divided: the clip would undo what is above 1.
     random_state : None trains privately. A seed makes the run a simulation, whose statement says "not private".
     unit, rows_per_unit : the column of a DataFrame that says whose row it is, and how many rows of a person count: what
         is protected is then a person with all rows. The column is no feature. A :class:`Schema` can say both.

@@ -11,6 +11,16 @@ the iterates is released in the old basis. Horizon and step size follow from r =
 ratio of one release of the whole budget:  T = 20 sqrt(r) in [50, 300],  eta = kappa r / (10 T C), kappa growing with
 sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much whatever their number.
 
+A step size above 4 (or 2/M for a loss of curvature M) might run away if all rows pointed one way. Where r is so large
+that twice that is wanted, 5 % of the budget buys the second moment of the rows, and the budget is no longer what limits:
+up to 128 columns, directions that stand out of its noise are made equally long (small ones would be learned last, or
+never); steps are as long as 2/(M l), l the largest eigenvalue, on which noise errs upwards; where that is still short
+the horizon grows, to 1,000 steps at most; and the clip norm, which biases probabilities, grows to twice the usual one.
+Losses whose slopes have no bound stay as they are: the clip would cut the long rows of flat directions.
+
+The clip makes the probabilities of a model with layers over-confident; with n mu of at least 2,000, 2 % of the budget buys
+eight more gradients that mend scale and shift of its scores (:mod:`noisewise.protect.calibration`).
+
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022), so noise and horizon may depend on what was bought.
 The basis is a released matrix applied to each row by itself; averaging and changing back are post-processing.
 
@@ -23,12 +33,17 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from .. import _validate
 from ..accounting.choose import choose_terms
 from ..budget import Terms
-from ..curator import Curator, Facts, FirstMoment, PublicCurator, SquaredLength
+from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
-from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..losses import LOSSES
+from ..protect import calibration
+from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, deflating, flattening, worth_buying
+from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
 from .base import Method
 from .nonprivate import warm_start
@@ -36,7 +51,10 @@ from .nonprivate import warm_start
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 LEAST_ROWS = 20  # public ones, whose mean is worth a basis
-USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen
+USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; beyond, no direction is flattened
+MOST_COLUMNS = 1024  # for a second moment
+MOST_CLIP = 2.0  # times the usual clip norm
+USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
 
 
 class State(NamedTuple):
@@ -49,6 +67,7 @@ class State(NamedTuple):
     clip: float
     noise_multiplier: float
     released: Tensor
+    calibration: Calibration | None = None  # of a model with layers, whose probabilities it mends
 
 
 @dataclass(frozen=True)
@@ -77,16 +96,18 @@ class DeflatedDescent(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
-        steps = self.steps or round(min(300.0, max(50.0, 20 * math.sqrt(ratio))))
+        steps = self.steps or round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
         clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
         zero = torch.zeros_like(theta)
-        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta)
+        mends = calibration.start(facts.outputs) if needs_calibration(facts) else None
+        return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, mends)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.step == 0:
-            start = self._start(state.theta, private, public)
-            state = state._replace(theta=start, noise_multiplier=private.meter.noise_for(1 / state.steps))
+            state = self._begun(state, private, public)
+        if state.step >= state.steps:
+            return self._calibrated(state, private)
         answer = private.gradient(state.theta, clip=state.clip, noise_multiplier=state.noise_multiplier)
         gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
         velocity = BETA * state.velocity + gradient
@@ -97,30 +118,100 @@ class DeflatedDescent(Method):
         released = private.in_first_basis(mean)
         return state._replace(step=step, theta=theta, velocity=velocity, tail_sum=tail_sum, released=released)
 
-    def _start(self, theta: Tensor, private: Curator, public: PublicCurator | None) -> Tensor:
+    def _begun(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         """Buy the basis, move there, and start from public rows if there are any."""
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
+            if self.learning_rate is None and excess(private.facts, state) > 1:
+                basis, largest = flattened(private, basis)
+                state = self._long_steps(state, private.facts, largest)
             private.change_basis(basis)
             public = public and public.in_basis(basis)
-        return warm_start(theta, public, WARM_START_L2)
+        start = warm_start(state.theta, public, WARM_START_L2)
+        share = 1.0 if state.calibration is None else 1 - calibration.SHARE
+        return state._replace(theta=start, noise_multiplier=private.meter.noise_for(share / state.steps))
+
+    def _calibrated(self, state: State, private: Curator) -> State:
+        """One step of calibration, at the mean of the tail."""
+        now, last = state.calibration, private.facts.groups[-1]
+        assert now is not None
+        mean = state.tail_sum / (state.steps - state.steps // 2)
+        noise = state.noise_multiplier if now.step else private.meter.noise_for(1 / calibration.STEPS)
+        clip = calibration.CLIP_FACTOR * private.facts.typical_clip
+        asked = calibration.changed(mean, last, now.log_scale, now.shift)
+        answer = private.gradient(asked, clip=clip, noise_multiplier=noise)
+        now = calibration.moved(now, mean, last, answer.value)
+        released = private.in_first_basis(calibration.changed(mean, last, *now.settled()))
+        return state._replace(step=state.step + 1, noise_multiplier=noise, calibration=now, released=released)
+
+    def _long_steps(self, state: State, facts: Facts, largest: float) -> State:
+        """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
+        clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
+        if self.max_grad_norm is None:
+            clip = min(clip * min(excess(facts, state), MOST_CLIP), max(clip, facts.lipschitz))
+        stable, wanted = stable_step_size(facts, largest), wanted_step_size(facts, ratio, steps, clip)
+        if self.steps is None and wanted > stable:
+            steps = min(round(steps * wanted / stable), LONGEST_CLEAR)
+        rate = min(wanted_step_size(facts, ratio, steps, clip), stable)
+        return state._replace(clip=clip, steps=steps, learning_rate=rate)
 
     def done(self, state: State) -> bool:
-        return state.step >= state.steps
+        return state.step >= state.steps + (0 if state.calibration is None else calibration.STEPS)
 
     def finish(self, state: State, public: PublicCurator | None) -> Tensor:
         return state.released
 
 
+def needs_calibration(facts: Facts) -> bool:
+    """Whether a model has layers, probabilities, and a budget that can mend them."""
+    usable = facts.loss in LOSSES and LOSSES[facts.loss].has_probabilities
+    return usable and len(facts.groups) > 1 and (facts.size or 1.0) * worth(facts) >= calibration.LEAST
+
+
 def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
+    """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows."""
+    return min(wanted_step_size(facts, ratio, steps, clip), USUAL_CAP, stable_step_size(facts))
+
+
+def wanted_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """eta = kappa r / (10 T C): noise then moves theta by about kappa, a typical ||theta|| at the end.
 
     Spread over d coordinates, that moves the score of a unit row by kappa / sqrt(d), so beyond 128 parameters kappa is
-    larger by sqrt(d / 128). At most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
+    larger by sqrt(d / 128).
     """
     kappa = facts.typical_norm * math.sqrt(max(facts.dimension / USUAL_DIMENSION, 1.0))
-    stable = 2 / facts.smoothness if math.isfinite(facts.smoothness) else 4.0
-    return min(kappa * ratio / (10 * steps * clip), 4.0, stable)
+    return kappa * ratio / (10 * steps * clip)
+
+
+def stable_step_size(facts: Facts, largest: float = 1.0) -> float:
+    """2/M on rows whose second moment has this largest eigenvalue; 1 for unit rows that all point one way."""
+    return 2 / (facts.smoothness * largest) if math.isfinite(facts.smoothness) else USUAL_CAP
+
+
+def excess(facts: Facts, state: State) -> float:
+    """The step size that noise allows over twice the usual limit: above 1 a second moment pays. 0 where none would.
+
+    At the usual horizon, however few steps were asked for: a clear moment is a matter of the ratio alone.
+    """
+    bounded = math.isfinite(facts.smoothness) and math.isfinite(facts.lipschitz)
+    if not (facts.linear and bounded and facts.features <= MOST_COLUMNS):
+        return 0.0
+    wanted = wanted_step_size(facts, signal_to_noise(facts), max(state.steps, LONGEST), state.clip)
+    return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
+
+
+def flattened(private: Curator, basis: Tensor) -> tuple[Tensor, float]:
+    """The basis with directions made equally long, from a paid second moment, and the largest eigenvalue that is left.
+
+    Asked in the old basis, where rows are not longer than 1.
+    """
+    size, features = private.facts.size or 1.0, private.facts.features
+    moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
+    change = basis.double().numpy()
+    noise = 2 * math.sqrt(features) * moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
+    seen = change.T @ (moment.value.double().numpy() / size) @ change
+    matrix, largest = flattening(seen, noise, flat=features <= USUAL_DIMENSION)
+    return torch.from_numpy(change @ matrix), largest
 
 
 def bought_basis(private: Curator) -> Tensor | None:

@@ -28,7 +28,8 @@ from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..curator.question import CLIPS
-from ..late import Tensor
+from ..late import Tensor, torch
+from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step
 from ..protect.learned.fast import fast
 from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
@@ -47,6 +48,7 @@ class State(NamedTuple):
     run: Run | None
     theta: Tensor
     before: float  # the share of the whole budget that was spent before the first step
+    brake: Brake = Brake()
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class L2P(Method):
         assert run is not None
         before = run.thetas
         run = step(protector, run, Paid(private, state.before, protector.squared_norm))
+        if private.facts.linear:
+            state, run = _braked(state, run, before)
         state = state._replace(run=run)
         thetas = finished(protector, run, before) if self.done(state) else run.thetas
         return state._replace(theta=private.in_first_basis(thetas[0]))
@@ -162,6 +166,18 @@ class Paid(NamedTuple):
     def _left(self) -> Tensor:
         """The share of the training budget that is left."""
         return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
+
+
+def _braked(state: State, run: Run, before: Tensor) -> tuple[State, Run]:
+    """The run with its last step, from ``before``, no longer than released gradients show that it may be."""
+    signal, theta = run.signal, before[0].double().numpy()
+    clip = signal.clip.item()
+    asked = Asked(signal.gradient[0].double().numpy() * clip, signal.noise_std.item() * clip, theta)
+    brake = state.brake.seen(asked)
+    if brake.held:
+        moved = theta + brake.braked(asked, run.thetas[0].double().numpy() - theta)
+        run = run._replace(thetas=torch.from_numpy(moved).float()[None])
+    return state._replace(brake=brake), run
 
 
 def _allowed(clip: Tensor) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
+MOMENT_SHARE = 0.05  # for the second moment, where one pays
 MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
 LEAST_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
 LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
@@ -37,3 +38,19 @@ def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: floa
     typical = math.sqrt(spread**2 + tau**2 * squared_mean)
     matrix: NDArray[np.float64] = (np.eye(len(mean)) - (1 - tau) * np.outer(direction, direction)) / typical
     return matrix
+
+
+def flattening(moment: NDArray[np.float64], noise: float, *, flat: bool) -> tuple[NDArray[np.float64], float]:
+    """The matrix that makes directions equally long where they stand out of the noise, and the largest eigenvalue then.
+
+        x <- x V diag((l_i + noise)^(-1/2)) / c,   moment = V diag(l) V^T,   c so that E||x||^2 = 1
+
+    ``noise``: the norm of the noise in ``moment``. Not ``flat``: the matrix is the identity.
+    """
+    values, vectors = np.linalg.eigh(moment)
+    values = np.maximum(values, 0.0)
+    scales = 1 / np.sqrt(values + noise) if flat else np.ones_like(values)
+    left = values * scales**2
+    squared_length = max(float(left.sum()), 1e-12) if flat else 1.0
+    matrix = vectors * (scales / math.sqrt(squared_length)) if flat else np.eye(len(values))
+    return matrix, min(max(float(left.max()) / squared_length, 1 / len(values)), 1.0)
