@@ -25,8 +25,9 @@ from ..prepare.features import Features
 from ..prepare.features import rebuilt as features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
+from ..records.unobserved import unobserved
 from .asking import Asking
-from .desk import Desk, unobserved
+from .desk import Desk
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
 from .question import HowAsked, checked_noise, plain, rebuilt
@@ -153,7 +154,7 @@ class Curator(Asking):
         with unobserved():
             whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
             event, std = whole.event(), whole.noise_std(facts, size)
-        with self.__desk.closed():
+        with self.__desk:
             self.__desk.meter.spend(event)
             end = whole.end(self.__model, self.__desk.records.float_rows(), facts, size, self.__desk.stream)
             answer = Answer(end, std)
@@ -182,7 +183,7 @@ class Curator(Asking):
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
         step = entries.astype(np.float64)
         norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
-        with self.__desk.closed():  # nothing that could fail comes after: rows, basis and bound change together
+        with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
             basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
             self.__desk.records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
