@@ -46,9 +46,9 @@ class PerceptronRecords:
     __slots__ = ("_model", "_plain", "_rows")
     coordinates: ClassVar[bool] = False
 
-    def __init__(self, rows: GridRows, model: MLP, store: Store = in_memory) -> None:
+    def __init__(self, rows: GridRows, model: MLP) -> None:
         self._model, self._plain = model, LinearRecords(rows, model.loss, model.outputs)
-        self._rows = single_rows(rows, store)
+        self._rows = single_rows(rows)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -63,7 +63,7 @@ class PerceptronRecords:
 
     def in_basis(self, matrix: Floats, store: Store = in_memory) -> PerceptronRecords:
         """The same records with every row x replaced by x @ matrix."""
-        return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model, store)
+        return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model)
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``; one that is not finite counts as zero.
