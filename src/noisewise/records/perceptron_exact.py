@@ -22,7 +22,7 @@ from ..models import MLP
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
 from .grid import CHUNK, LONGEST, Floats, GridRows, Integers
-from .perceptron_passes import Views, Workspace, backward, forward, layers_of, one_thread, workspace_for
+from .perceptron_passes import Views, Workspace, backward, forward, one_thread, workspace_for
 from .perceptron_reference import SMALL
 
 BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
@@ -82,7 +82,7 @@ def pieces(
     workspace, kernels = workspace_for(model, tallest), _kernels()
     count = len(rows.y) if chosen is None else len(chosen)
     with one_thread():
-        layers = layers_of(model, theta)
+        layers = workspace.layers(theta)
         for start in starts:
             size = min(tallest, count - start)
             views = workspace.views(selftest.height_for_rows(model, size, tallest, exactly))
@@ -139,7 +139,9 @@ def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bo
         out, into = b.shape[1], a.shape[1]
         weights, bias = total[at : at + out * into], total[at + out * into : at + out * into + out]
         edges = [0, *begins.nonzero()[0].tolist(), count]
-        if not single or out * into <= SMALL or len(edges) > BLOCKS:
+        if kernels is not None and out * into <= SMALL:
+            kernels.put_small(a.numpy()[:count], b.numpy()[:count], weights, fresh)
+        elif not single or out * into <= SMALL or len(edges) > BLOCKS:
             in_double = b.numpy()[:count].astype(np.float64).T @ a.numpy()[:count].astype(np.float64)
             _put(None, in_double.reshape(-1), weights, fresh)
         else:

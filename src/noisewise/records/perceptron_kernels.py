@@ -227,3 +227,16 @@ def set_whole(products: Array, into: Array) -> None:
     widely()
     for j in range(len(into)):
         into[j] = np.int64(products[j])
+
+
+@jit
+def put_small(a: Array, b: Array, into: Array, fresh: bool) -> None:
+    """Adds b^T a, of whole numbers in single precision, to integers, or writes it there."""
+    width = a.shape[1]
+    if fresh:
+        into[:] = 0
+    for i in range(len(a)):
+        for o in range(b.shape[1]):
+            slope = np.int64(b[i, o])
+            for j in range(width):
+                into[o * width + j] += slope * np.int64(a[i, j])
