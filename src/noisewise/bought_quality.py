@@ -97,10 +97,9 @@ def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) ->
     """The question for a histogram with these edges of log-odds: of the score of two classes, of probabilities of more."""
     classes = len(fitted.labels.values) if isinstance(fitted.labels, Classes) else 2
     if classes > 2:
-        edges = 1 / (1 + np.exp(-edges))
-    else:
-        edges = fitted.uncalibrated(edges) if fitted.likely else edges * MARGIN
-    return ScoreHistogram(theta, tuple(edges.tolist()), classes)
+        return ScoreHistogram(theta, tuple((1 / (1 + np.exp(-edges))).tolist()), classes)
+    at = fitted.uncalibrated(edges) if fitted.likely else edges * MARGIN
+    return ScoreHistogram(theta, tuple(at.tolist()), classes)
 
 
 def scored_by(fitted: Fitted) -> Model:

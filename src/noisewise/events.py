@@ -37,6 +37,8 @@ MOST_COUNT = 10**15
 
 def _number(value: object) -> bool:
     """Whether it is a real number that a float can hold (not a bool, not NaN, not infinite)."""
+    if type(value) is float:
+        return math.isfinite(value)
     try:
         return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
     except OverflowError:

@@ -82,6 +82,7 @@ def tensor_that_becomes(array):
     inner.to = lambda *args, **options: Copied()
     outer = torch.zeros(len(array))
     outer.detach = lambda: inner
+    outer.numpy, outer.numel = (lambda *args, **options: array), lambda: 0
     return outer
 
 
@@ -99,14 +100,15 @@ class Returning(TorchFunctionMode):
 
 
 @pytest.mark.guard("every question was rebuilt twice")
+@pytest.mark.parametrize("columns", [3, WIDE])
 @pytest.mark.parametrize("way", ["methods of its own", "a mode"])
-def test_a_theta_is_copied_whatever_its_methods_or_a_mode_return(way):
+def test_a_theta_is_copied_whatever_its_methods_or_a_mode_return(way, columns):
     Seeing.seen.clear()
-    curator, theirs = curator_of(Linear(WIDE, Logistic())), np.zeros(WIDE, dtype=np.float32).view(Seeing)
+    curator, theirs = curator_of(Linear(columns, Logistic())), np.zeros(columns, dtype=np.float32).view(Seeing)
     asked = {"clip": 1.0, "noise_multiplier": 5.0, "quantile_at": 1.0, "count_noise_multiplier": 5.0}
     if way == "a mode":
         with Returning(theirs):
-            answer = curator.gradient(torch.zeros(WIDE), **asked)
+            answer = curator.gradient(torch.zeros(columns), **asked)
     else:
         answer = curator.gradient(tensor_that_becomes(theirs), **asked)
     assert not Seeing.seen

@@ -73,7 +73,7 @@ print("torch" in sys.modules)
 import torch
 {FIRST_USES[use]}
 from noisewise.protect import sets  # who comes later, too
-assert sets.torch is desk.torch is torch and sets.Tensor is question.Tensor is grid.Tensor is torch.Tensor
+assert sets.torch is question.torch is torch and sets.Tensor is question.Tensor is grid.Tensor is torch.Tensor
 held = {{"torch": torch, "Tensor": torch.Tensor}}
 ours = [module for name, module in sys.modules.items() if name.startswith("noisewise")]
 print(*[(module, name) for module in ours for name in held if vars(module).get(name, held[name]) is not held[name]])

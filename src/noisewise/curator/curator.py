@@ -25,9 +25,10 @@ from ..prepare.features import Features
 from ..prepare.features import rebuilt as features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
+from ..records.unobserved import unobserved
 from ..units import rows_per_person
 from .asking import Asking
-from .desk import Desk, unobserved
+from .desk import Desk
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
 from .question import HowAsked, checked_noise, plain, rebuilt
@@ -157,7 +158,7 @@ class Curator(Asking):
         with unobserved():
             whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
             event, std = whole.event(), whole.noise_std(facts, size)
-        with self.__desk.closed():
+        with self.__desk:
             self.__desk.meter.spend(event)
             end = whole.end(self.__model, self.__desk.records.float_rows(), facts, size, self.__desk.stream)
             answer = Answer(end, std)
@@ -186,7 +187,7 @@ class Curator(Asking):
             raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
         step = entries.astype(np.float64)
         norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
-        with self.__desk.closed():  # nothing that could fail comes after: rows, basis and bound change together
+        with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
             basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
             self.__desk.records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
@@ -207,7 +208,7 @@ class Curator(Asking):
         own = features_anew(features)
         own.check(self.__facts.table)
         model = self.__model.of_width(own.width)
-        with self.__desk.closed():
+        with self.__desk:
             self.__desk.records = self.__desk.records.prepared(own, self.__store)
             self.__model, self.__features, self.__basis = model, own, None
             sizes = replace(self.__facts, features=own.width, dimension=model.dimension, groups=model.groups)
@@ -221,7 +222,7 @@ class Curator(Asking):
         if not isinstance(self.__model, Additive):
             raise TypeError("rows can be centred when they are made of a table; use change_basis for others")
         middle, times = np.asarray(plain(centre), np.float64), float(plain(scale))
-        with self.__desk.closed():
+        with self.__desk:
             self.__desk.records = self.__desk.records.centred(middle, times, self.__store)
             self.__facts = replace(self.__facts, row_bound=times * (2 + 2.0**-10))
 

@@ -123,6 +123,9 @@ def plain(value: Any) -> Any:
 
 def bare(value: Tensor) -> NDArray[Any]:
     """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
+    alone = type(value) is Tensor and not torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+    if alone and value.dtype is torch.float32 and value.layout is torch.strided and Tensor.numel(value) < LONG:
+        return np.array(Tensor.numpy(value, force=True))  # the usual theta; whatever comes, the copy is numpy's own
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         own = Tensor.as_subclass(Tensor.detach(value), Tensor)
         if type(own) is not Tensor or own.layout != torch.strided or own.is_complex():
@@ -204,7 +207,8 @@ def itself(kind: type[Any], dimension: int) -> list[Any]:
 def vector(name: str, theta: object) -> None:
     """Refuse what is not a flat vector of numbers below 1e30 (NaN is not)."""
     entries = theta if isinstance(theta, np.ndarray) else np.array(theta if type(theta) is tuple else [math.nan])
-    if entries.ndim != 1 or (len(entries) and not (float(entries.min()) > -1e30 and float(entries.max()) < 1e30)):
+    low, high = (entries.item(entries.argmin()), entries.item(entries.argmax())) if entries.size else (0.0, 0.0)
+    if entries.ndim != 1 or not (low > -1e30 and high < 1e30):  # NaN is found at either end
         raise ValueError(f"{name} must be a flat vector of finite numbers below 1e30, e.g. tuple(theta.tolist())")
 
 

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
 from ..budget.purse import Purse
-from ..curator.desk import refuse_observers, unobserved
 from ..data.checks import names_of, private_labels, private_rows, public_pair
 from ..data.classes import same_length
 from ..data.encode import Encoder
@@ -35,6 +34,7 @@ from ..fitting.labels import Classes, Labels
 from ..methods import Method
 from ..models import Model
 from ..records.grid import Mapped, in_memory
+from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
 

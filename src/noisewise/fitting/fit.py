@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..budget import Budget, open_meter
 from ..budget.purse import Purse
 from ..curator import PublicCurator
-from ..curator.desk import unobserved
 from ..curator.question import bare
 from ..data.classes import class_weights
 from ..data.encode import Encoder
@@ -26,6 +25,7 @@ from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
 from ..models import MLP, Additive, Linear, Model
 from ..records.grid import Store, in_memory
+from ..records.unobserved import unobserved
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
 from ..tape import Tape

@@ -79,14 +79,17 @@ class Sampler:
 
     def scaled(self, words: Words, total: NDArray[np.int64], grid: Grid, factor: float, dtype: Any) -> NDArray[Any]:
         """k times a number, in the precision given: k alone never leaves the room that it is drawn in."""
-        exact, answer = _plain(total), np.empty(len(total), dtype=dtype)
-        if len(self._room) < min(len(total), 2 * LARGEST):
-            self._room = np.empty(min(max(len(total), 1024), 2 * LARGEST), dtype=np.int64)
-        for start in range(0, len(total), 2 * LARGEST):
-            part = answer[start : start + 2 * LARGEST]
+        exact, count = _plain(total), len(total)
+        answer = np.empty(count, dtype)
+        if len(self._room) < min(count, 2 * LARGEST):
+            self._room = np.empty(min(max(count, 1024), 2 * LARGEST), dtype=np.int64)
+        unit = answer.dtype.type(factor)
+        for start in range(0, count, 2 * LARGEST):
+            whole = count <= 2 * LARGEST
+            part = answer if whole else answer[start : start + 2 * LARGEST]
             k = self._room[: len(part)]
-            self._draw(words, exact[start : start + len(part)], grid, k)
-            self._scaled(k, part.dtype.type(factor), part)
+            self._draw(words, exact if whole else exact[start : start + len(part)], grid, k)
+            self._scaled(k, unit, part)
         return answer
 
     def _draw(self, words: Words, total: NDArray[np.int64], grid: Grid, k: NDArray[np.int64]) -> None:

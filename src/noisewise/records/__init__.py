@@ -19,4 +19,4 @@ def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in
     rows = lay_out(X, y, columns=model.features, classes=model.classes, store=store)
     if model.linear:
         return LinearRecords(rows, model.loss, model.outputs)
-    return PerceptronRecords(rows, cast(MLP, model), store)
+    return PerceptronRecords(rows, cast(MLP, model))

@@ -7,7 +7,6 @@ summed, and everything else is a record's own: elementwise, or summed column by 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from .. import plain
 from ..arithmetic import Arithmetic
 from ..late import torch
 from . import reference
+from .crew import together
 from .grid import (
     BOUND,
     Floats,
@@ -236,13 +236,7 @@ def in_parallel(
         return alone
     totals = np.zeros((threads, *shape), np.int64)
     ends = [n * i // threads for i in range(threads + 1)]
-    parts = [(ends[i], ends[i + 1], totals[i], *arguments) for i in range(threads)]
-    others = [threading.Thread(target=add, args=part) for part in parts[1:]]
-    for thread in others:
-        thread.start()
-    add(*parts[0])
-    for thread in others:
-        thread.join()
+    together(lambda i: add(ends[i], ends[i + 1], totals[i], *arguments), range(threads))
     total: Integers = totals.sum(0)
     return total
 

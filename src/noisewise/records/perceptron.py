@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..arithmetic import Arithmetic
 from ..late import torch
 from ..models import MLP
 from . import perceptron_selftest as selftest
+from .crew import together
 from .grid import CHUNK, Floats, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
@@ -46,9 +46,9 @@ class PerceptronRecords:
     __slots__ = ("_model", "_plain", "_rows")
     coordinates: ClassVar[bool] = False
 
-    def __init__(self, rows: GridRows, model: MLP, store: Store = in_memory) -> None:
+    def __init__(self, rows: GridRows, model: MLP) -> None:
         self._model, self._plain = model, LinearRecords(rows, model.loss, model.outputs)
-        self._rows = single_rows(rows, store)
+        self._rows = single_rows(rows)
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -63,7 +63,7 @@ class PerceptronRecords:
 
     def in_basis(self, matrix: Floats, store: Store = in_memory) -> PerceptronRecords:
         """The same records with every row x replaced by x @ matrix."""
-        return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model, store)
+        return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model)
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``; one that is not finite counts as zero.
@@ -157,8 +157,7 @@ class PerceptronRecords:
         workers = min(torch.get_num_threads(), len(starts) // SHARE)
         if workers <= 1:
             return [share(starts)]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(share, [starts[worker::workers] for worker in range(workers)]))
+        return together(share, [starts[worker::workers] for worker in range(workers)])
 
 
 def _expected(drawn: Drawn) -> int:

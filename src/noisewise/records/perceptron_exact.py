@@ -21,8 +21,8 @@ from ..late import Tensor, torch
 from ..models import MLP
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
-from .grid import CHUNK, LONGEST, Floats, GridRows, Integers, Store
-from .perceptron_passes import Views, Workspace, backward, forward, layers_of, one_thread, workspace_for
+from .grid import CHUNK, LONGEST, Floats, GridRows, Integers
+from .perceptron_passes import Views, Workspace, backward, forward, one_thread, workspace_for
 from .perceptron_reference import SMALL
 
 BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
@@ -30,9 +30,13 @@ BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precisi
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PerceptronRows:
-    """Rows in single precision, labels, squared lengths, and which records are ``alive``; the others are zeros."""
+    """Rows as directions on the grid and what each is multiplied by, labels, squared lengths, and who is ``alive``.
 
-    X: NDArray[np.float32]
+    A row is the product, in single precision, whenever it is looked at: half as much is read as of a copy of all rows.
+    """
+
+    X: NDArray[np.int16]  # columns are padded
+    reach: NDArray[np.float32]  # 0 for those who are not alive
     y: NDArray[Any]
     squares: Floats
     alive: NDArray[np.bool_]
@@ -50,18 +54,17 @@ class Piece:
     alive: NDArray[np.bool_]
 
 
-def single_rows(rows: GridRows, store: Store) -> PerceptronRows:
+def single_rows(rows: GridRows) -> PerceptronRows:
     """Rows of the grid as numbers; one that is longer than 2^40 after rounding becomes zeros."""
-    X, squares, alive = store(len(rows), rows.columns, np.float32), np.zeros(len(rows)), rows.alive.copy()
+    squares, alive = np.zeros(len(rows)), rows.alive.copy()
     for start in range(0, len(rows), CHUNK):
         here = slice(start, start + CHUNK)
-        X[here] = rows.directions(here).astype(np.float32) * rows.reach[here][:, None]
-        long = _squared_lengths(X[here])
+        long = _squared_lengths(rows.directions(here).astype(np.float32) * rows.reach[here][:, None])
         alive[here] &= (long >= 0) & (long < LONGEST**2)
         squares[here] = np.where(alive[here], long, 0.0)
-        X[here][~alive[here]] = 0
     y = rows.y.astype(np.int64 if rows.y.dtype == np.int32 else np.float32)
-    return PerceptronRows(X, np.where(alive, y, y.dtype.type(0)), squares, alive)
+    reach = np.where(alive, rows.reach, np.float32(0))
+    return PerceptronRows(rows.X, reach, np.where(alive, y, y.dtype.type(0)), squares, alive)
 
 
 def pieces(
@@ -76,25 +79,31 @@ def pieces(
     backwards: bool,
 ) -> Iterator[Piece]:
     """Chunks of the records, each on this thread's workspace after its pass; the next one takes its place."""
-    workspace, X, y = workspace_for(model, tallest), rows.X, rows.y
-    count = len(y) if chosen is None else len(chosen)
+    workspace, kernels = workspace_for(model, tallest), _kernels()
+    count = len(rows.y) if chosen is None else len(chosen)
     with one_thread():
-        layers = layers_of(model, theta)
+        layers = workspace.layers(theta)
         for start in starts:
             size = min(tallest, count - start)
             views = workspace.views(selftest.height_for_rows(model, size, tallest, exactly))
-            if chosen is None:
-                here: Any = slice(start, start + size)
-                workspace.rows[:size], workspace.marks[:size] = X[here], y[here]
-            else:
-                here = chosen[start : start + size]
-                np.take(X, here, 0, workspace.rows[:size], "clip")  # places are known to exist; "raise" would copy
-                np.take(y, here, 0, workspace.marks[:size], "clip")
+            here: Any = slice(start, start + size) if chosen is None else chosen[start : start + size]
+            _fill(kernels, rows, here, workspace.rows[:size])
+            workspace.marks[:size] = rows.y[here]
             workspace.rows[size : views.height], workspace.marks[size : views.height] = 0, 0
             forward(model, layers, views, exactly=exactly)
             if backwards:
                 backward(model, layers, views, exactly=exactly)
             yield Piece(workspace, views, start, size, rows.squares[here], rows.alive[here])
+
+
+def _fill(kernels: Any, rows: PerceptronRows, here: Integers | slice, into: NDArray[np.float32]) -> None:
+    """Writes some rows as numbers."""
+    if kernels is None:
+        np.multiply(rows.X[here, : into.shape[1]], rows.reach[here][:, None], into, dtype=np.float32)
+    elif isinstance(here, slice):
+        kernels.fill(rows.X[here], rows.reach[here], into)
+    else:
+        kernels.fill_drawn(rows.X, rows.reach, here, into)
 
 
 def _squared_lengths(rows: NDArray[np.float32]) -> Floats:
@@ -130,7 +139,9 @@ def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bo
         out, into = b.shape[1], a.shape[1]
         weights, bias = total[at : at + out * into], total[at + out * into : at + out * into + out]
         edges = [0, *begins.nonzero()[0].tolist(), count]
-        if not single or out * into <= SMALL or len(edges) > BLOCKS:
+        if kernels is not None and out * into <= SMALL:
+            kernels.put_small(a.numpy()[:count], b.numpy()[:count], weights, fresh)
+        elif not single or out * into <= SMALL or len(edges) > BLOCKS:
             in_double = b.numpy()[:count].astype(np.float64).T @ a.numpy()[:count].astype(np.float64)
             _put(None, in_double.reshape(-1), weights, fresh)
         else:

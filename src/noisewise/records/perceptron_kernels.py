@@ -9,9 +9,32 @@ import numpy as np
 
 from ..kernels import jit
 from ..plain_compiled import widely
+from .compiled import fetch
 from .perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
 
+AHEAD = 4  # rows that are fetched before they are needed
 Whole = Any  # an integer of numpy or of Python: one thing when compiled
+
+
+@jit
+def fill(X: Array, reach: Array, into: Array) -> None:
+    """Writes rows of the grid as numbers: each direction times its reach."""
+    widely()
+    for i in range(len(into)):
+        for j in range(into.shape[1]):
+            into[i, j] = np.float32(X[i, j]) * reach[i]
+
+
+@jit
+def fill_drawn(X: Array, reach: Array, drawn: Array, into: Array) -> None:
+    """The same for rows that lie anywhere."""
+    widely()
+    fetch(X, drawn, 0, min(AHEAD, len(drawn)))
+    for i in range(len(drawn)):
+        fetch(X, drawn, i + AHEAD, min(i + AHEAD + 1, len(drawn)))
+        row, times, to = X[drawn[i]], reach[drawn[i]], into[i]
+        for j in range(len(to)):
+            to[j] = np.float32(row[j]) * times
 
 
 @jit
@@ -204,3 +227,16 @@ def set_whole(products: Array, into: Array) -> None:
     widely()
     for j in range(len(into)):
         into[j] = np.int64(products[j])
+
+
+@jit
+def put_small(a: Array, b: Array, into: Array, fresh: bool) -> None:
+    """Adds b^T a, of whole numbers in single precision, to integers, or writes it there."""
+    width = a.shape[1]
+    if fresh:
+        into[:] = 0
+    for i in range(len(a)):
+        for o in range(b.shape[1]):
+            slope = np.int64(b[i, o])
+            for j in range(width):
+                into[o * width + j] += slope * np.int64(a[i, j])

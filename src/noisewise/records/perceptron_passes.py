@@ -42,6 +42,9 @@ def height_for(expected: int) -> int:
     return min(up_to(max(math.ceil(expected + 3 * math.sqrt(expected)), 1), STEP), TALLEST)
 
 
+TwoWay = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
+
+
 @dataclass(frozen=True, slots=True)
 class Views:
     """The tensors of a pass over ``height`` rows. Flat ones end at a multiple of 64 entries."""
@@ -67,6 +70,8 @@ class Workspace:
         self.scores = torch.zeros(rows, model.outputs)
         self.labels = torch.zeros(rows, dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
         self.product = torch.zeros(max(into * out for into, out in pairwise(model.sizes)))
+        self._theta = torch.zeros(model.dimension)
+        self._layers: list[TwoWay] = [(weights, weights.T, bias) for weights, bias in model.layers(self._theta)]
         self._views: dict[int, Views] = {}
         inputs, slopes = self.inputs.numpy(), self.slopes.numpy()
         self.rows, self.marks = inputs[: tallest * model.features].reshape(tallest, -1), self.labels.numpy()
@@ -76,6 +81,14 @@ class Workspace:
             inputs, inputs.view(np.int32), np.array(self.input_at, np.uint64),
             slopes, slopes.view(np.int32), np.array(self.slope_at, np.uint64),
         )  # fmt: skip
+
+    def layers(self, theta: Tensor) -> list[TwoWay]:
+        """The layers of theta in single precision, until the next one takes its place.
+
+        All have one address, because products may look at it.
+        """
+        self._theta.copy_(theta.detach())
+        return self._layers
 
     def views(self, height: int) -> Views:
         if height not in self._views:
@@ -132,17 +145,6 @@ def one_thread() -> Iterator[None]:
             torch.set_flush_denormal(True)
         if threads != 1:
             torch.set_num_threads(threads)
-
-
-TwoWay = tuple[Tensor, Tensor, Tensor | None]  # weights, their transpose, bias
-
-
-def layers_of(model: MLP, theta: Tensor) -> list[TwoWay]:
-    """The layers of theta in single precision, at an address as every other theta has: products may look at it."""
-    plain = theta.detach().to(torch.float32).contiguous()
-    if plain.data_ptr() % 64 != 0:
-        plain = plain.clone()
-    return [(weights, weights.T, bias) for weights, bias in model.layers(plain)]
 
 
 def forward(model: MLP, layers: list[TwoWay], views: Views, *, exactly: bool) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from ..late import Tensor, torch
 from ..models import MLP
-from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, layers_of, one_thread, up_to
+from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
 from .perceptron_reference import MOST
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
@@ -59,7 +59,7 @@ def steady(model: MLP, tallest: int, height: int, exactly: bool) -> bool:
     with one_thread():
         workspace = Workspace(model, tallest)
         rows, labels, theta = _made_up(model, tallest)
-        layers = layers_of(model, theta)
+        layers = workspace.layers(theta)
         right = _bits(workspace, layers, rows, labels, exactly)
         for shift, company, begin in TRIALS:
             order = torch.arange(tallest).roll(shift) if shift >= 0 else torch.arange(tallest).flip(0)

@@ -67,6 +67,8 @@ class Gradient(Sum):
     @classmethod
     def of(cls, theta: object, clip: object, **options: object) -> Gradient:
         """The question made of plain copies of what is given."""
+        if not options:
+            return cls(plain(theta), plain(clip))
         return cls(plain(theta), plain(clip), **{name: plain(part) for name, part in options.items()})
 
     def __post_init__(self) -> None:
