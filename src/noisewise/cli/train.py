@@ -171,7 +171,21 @@ def _fit(
 
 def planned(request: Request, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    fit = unfitted(request, resolved.imagined).planned()
+    from ..fitting.of_files import fit_of_files
+    from ..methods import method_named
+
+    method, schema = method_named(request.method), resolved.imagined
+    if request.max_grad_norm is not None:
+        method = method.with_settings(max_grad_norm=request.max_grad_norm)
+    fit = fit_of_files(
+        schema,
+        request.budget,
+        method,
+        loss=_loss(request, schema),
+        model=request.model,
+        size_is_public=request.size_is_public,
+        seed=request.seed,
+    )
     if resolved.purchase is None:
         return fit
     before = resolved.purchase.budget
@@ -181,21 +195,31 @@ def planned(request: Request, resolved: Resolved) -> Fit:
 def unfitted(request: Request, schema: Schema) -> Estimator:
     """The estimator that was asked for: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
-    from ..losses import USUAL
 
-    assert schema.target is not None
     same = ("method", "model", "max_grad_norm", "size_is_public")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
     common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
-    budget = (request.budget.epsilon, request.budget.delta)
-    if schema[schema.target].kind == "category":
-        return PrivateClassifier(*budget, loss=request.loss or "auto", **common)
+    face = PrivateClassifier if _of_classes(schema) else PrivateRegressor
+    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
+
+
+def _of_classes(schema: Schema) -> bool:
+    assert schema.target is not None
+    return schema[schema.target].kind == "category"
+
+
+def _loss(request: Request, schema: Schema) -> str:
+    """The loss that was asked for, or the usual one of the target."""
+    from ..losses import USUAL
+
+    if _of_classes(schema):
+        return request.loss or "auto"
     if request.loss is not None and not _for_numbers(request.loss):
         raise ValueError(
             f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return PrivateRegressor(*budget, loss=request.loss or USUAL["regression"], **common)
+    return request.loss or USUAL["regression"]
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
@@ -244,11 +268,11 @@ def _show_plan(
     from ..data.schema import gaps
     from ..methods import method_named
 
-    estimator, method = unfitted(request, resolved.imagined), method_named(request.method)
+    method, face = method_named(request.method), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
     document = {
-        "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": resolved.schema.target,
+        "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
         "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out),
