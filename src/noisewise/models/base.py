@@ -21,12 +21,14 @@ class Model(ABC):
 
     What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
     rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
-    other coordinates, divided by a scale or inside a basis.
+    other coordinates, divided by a scale or inside a basis. ``records`` names the module of :mod:`noisewise.records` that
+    sums over its private rows: what holds the rows of one kind of model needs nothing of another's.
     """
 
     loss: Loss
     linear: ClassVar[bool] = False
     coordinates: ClassVar[bool] = False
+    records: ClassVar[str]
 
     if TYPE_CHECKING:  # fields here, properties there
 

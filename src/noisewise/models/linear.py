@@ -33,6 +33,7 @@ class Linear(Model):
 
     linear: ClassVar[bool] = True
     coordinates: ClassVar[bool] = True
+    records: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
         self.check()

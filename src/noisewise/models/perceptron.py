@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class MLP(Model):
     sizes: tuple[int, ...]
     loss: Loss
     activation: str = "tanh"
+
+    records: ClassVar[str] = "perceptron"
 
     def __post_init__(self) -> None:
         if len(self.sizes) < 2 or min(self.sizes) < 1:
