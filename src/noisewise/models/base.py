@@ -72,10 +72,6 @@ class Model(ABC):
     def scores(self, theta: Tensor, X: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Scores that do not depend on a row's company, not even by rounding."""
-
-    @abstractmethod
     def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
         """The theta that scores x as the given one scores x @ matrix."""
 

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-import numpy as np
-
 from ..late import Tensor, torch
 from ..losses import Loss
 from .base import Model, stacked_factors, stacked_slopes
-from .batches import Batch, row_by_row, weighted_sum
+from .batches import Batch, weighted_sum
 from .layers import LAYERS, Layer
 
 Dense = tuple[Tensor, Tensor]  # weights, bias
@@ -95,13 +93,6 @@ class MLP(Model):
 
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
         return self._forward(self.layers(theta), X)[1]
-
-    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
-        *hidden, (last_weights, last_bias) = self.layers(theta)
-        with np.errstate(all="ignore"):  # no record may raise; scores that are not finite are their user's matter
-            for weights, bias in hidden:
-                X = torch.from_numpy(self.between.by_entry((row_by_row(X, weights) + bias).numpy()))
-        return self._flat(row_by_row(X, last_weights) + last_bias)
 
     def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
         """The theta that scores x as the given one scores x @ matrix: another first layer."""
