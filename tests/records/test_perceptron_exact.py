@@ -284,7 +284,9 @@ def test_passes_in_whole_numbers_are_lawful_and_close(model, monkeypatch):
     clean = records(model, 40, 6, hostile=False)
     theta = thetas(model)["usual"]
     floats, bound = ask(model, theta, *clean)
-    already = selftest.way(model, passes.height_for(16))  # on some processors float passes are not steady for small models
+    already = selftest.way(
+        model, passes.height_for(16)
+    )  # on some processors float passes are not steady for small models
     without_float_passes(monkeypatch)
     assert selftest.way(model, 32)
     whole, _ = ask(model, theta, *clean)
