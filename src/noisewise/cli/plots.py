@@ -56,8 +56,6 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
     """A dot with its standard error for each method, best on top; the recommended one is marked."""
     from textwrap import fill
 
-    from matplotlib.lines import Line2D
-
     from ..comparison import unit_of
     from ..methods import RECOMMENDED
 
@@ -90,12 +88,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
         ("needs public rows", BLUE, "o", "none"): any(row.public for row in shown),
         ("one answer for all", GREY, None, ":"): constant is not None,
     }
-    marks = []
-    for (label, colour, mark, line), used in there.items():
-        if used:
-            filled = "white" if mark == "o" else colour
-            look = {"color": colour, "marker": mark, "linestyle": line, "linewidth": 0.9, "markerfacecolor": filled}
-            marks.append(Line2D([], [], label=label, **look))
+    marks = [_mark(*look) for look, used in there.items() if used]
     figure.legend(handles=marks, loc="outside lower center", ncols=max(len(marks), 1), frameon=False, fontsize=8.5)
     repeats = max((len(row.scores) for row in shown), default=0)
     bars = f"mean of {repeats} repeats, bars: one standard error" if repeats > 1 else "one training each"
@@ -110,3 +103,11 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
 def _near(value: float, others: Sequence[float]) -> bool:
     reach = max(others, default=0.0) - min(others, default=0.0)
     return bool(others) and min(others) - reach <= value <= max(others) + reach
+
+
+def _mark(label: str, colour: str, mark: str | None, line: Any) -> Any:
+    """An entry of the legend."""
+    from matplotlib.lines import Line2D
+
+    filled = "white" if mark == "o" else colour
+    return Line2D([], [], color=colour, marker=mark, linestyle=line, linewidth=0.9, markerfacecolor=filled, label=label)
