@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -26,6 +28,18 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
                 os.close(folder)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Nobody else holds this file meanwhile; then it is closed. The system opens the lock when its holder dies."""
+    import fcntl  # not on every system, and needed only here
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def umask() -> int:

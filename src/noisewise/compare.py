@@ -110,11 +110,9 @@ def compare(
     names = _known(methods)
     _check_budget(epsilon, delta, adjacency, size)
     chosen_loss = loss if loss is not None else "auto" if task == "classification" else USUAL["regression"]
-    settings = Settings(
-        task, epsilon, delta, adjacency, size, chosen_loss, model, bounds,
-        np.unique(labels).tolist() if classes is None and task == "classification" else classes,
-        target_bounds, public_share, seed,
-    )  # fmt: skip
+    known = np.unique(labels).tolist() if classes is None and task == "classification" else classes
+    budget = (epsilon, delta, adjacency)
+    settings = Settings(task, *budget, size, chosen_loss, model, bounds, known, target_bounds, public_share, seed)
     sizes(len(rows), public_share)
     cells = [(name, repeat) for repeat in range(repeats) for name in names]  # every method is timed early
     outcomes = []
@@ -228,10 +226,9 @@ def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> 
 
 
 def _estimator(name: str, settings: Settings, seed: int) -> Any:
-    shared: dict[str, Any] = {
-        "method": name, "loss": settings.loss, "model": settings.model, "adjacency": settings.adjacency,
-        "bounds": settings.bounds, "size_is_public": True, "random_state": seed,
-    }  # fmt: skip
+    same = ("loss", "model", "adjacency", "bounds")
+    shared: dict[str, Any] = {"method": name, "size_is_public": True, "random_state": seed}
+    shared |= {setting: getattr(settings, setting) for setting in same}
     if settings.task == "classification":
         return PrivateClassifier(settings.epsilon, settings.delta, classes=settings.classes, **shared)
     return PrivateRegressor(settings.epsilon, settings.delta, target_bounds=settings.target_bounds, **shared)

@@ -50,9 +50,14 @@ def _samples(rate: object) -> bool:
     return _number(rate) and LEAST_RATE <= rate <= 1  # type: ignore[operator]
 
 
-def _require(holds: bool, event: object, field: str, value: object, what: str) -> None:
+def _worth(epsilon: object) -> bool:
+    """Whether it is an epsilon that promises something."""
+    return _number(epsilon) and 0 < epsilon <= MOST_EPSILON  # type: ignore[operator]
+
+
+def _require(holds: bool, event: object, field: str, what: str) -> None:
     if not holds:
-        raise InvalidEvent(f"{type(event).__name__}.{field} is {value!r}; pass {what}")
+        raise InvalidEvent(f"{type(event).__name__}.{field} is {getattr(event, field)!r}; pass {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         sigma = self.noise_multiplier
-        _require(_number(sigma) and sigma >= LEAST_NOISE, self, "noise_multiplier", sigma, "a finite number >= 1e-6")
+        _require(_number(sigma) and sigma >= LEAST_NOISE, self, "noise_multiplier", "a finite number >= 1e-6")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +90,7 @@ class BoundedRange:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _require(
-            _number(self.epsilon) and 0 < self.epsilon <= MOST_EPSILON,
-            self,
-            "epsilon",
-            self.epsilon,
-            "a number in (0, 500]",
-        )
+        _require(_worth(self.epsilon), self, "epsilon", "a number in (0, 500]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +101,8 @@ class ApproximateDP:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(
-            _number(self.epsilon) and 0 < self.epsilon <= MOST_EPSILON,
-            self,
-            "epsilon",
-            self.epsilon,
-            "a number in (0, 500]",
-        )
-        _require(_number(self.delta) and 0 <= self.delta < 1, self, "delta", self.delta, "a number in [0, 1)")
+        _require(_worth(self.epsilon), self, "epsilon", "a number in (0, 500]")
+        _require(_number(self.delta) and 0 <= self.delta < 1, self, "delta", "a number in [0, 1)")
 
 
 Mechanism = Gaussian | BoundedRange | ApproximateDP
@@ -126,10 +119,8 @@ class Poisson:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(_samples(self.rate), self, "rate", self.rate, "a sampling probability from 2^-40 to 1")
-        _require(
-            isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
-        )
+        _require(_samples(self.rate), self, "rate", "a sampling probability from 2^-40 to 1")
+        _require(isinstance(self.event, Mechanism), self, "event", "a Gaussian, BoundedRange or ApproximateDP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +135,8 @@ class FixedBatch:
     event: Mechanism
 
     def __post_init__(self) -> None:
-        _require(_samples(self.rate), self, "rate", self.rate, "a share of the data from 2^-40 to 1")
-        _require(
-            isinstance(self.event, Mechanism), self, "event", self.event, "a Gaussian, BoundedRange or ApproximateDP"
-        )
+        _require(_samples(self.rate), self, "rate", "a share of the data from 2^-40 to 1")
+        _require(isinstance(self.event, Mechanism), self, "event", "a Gaussian, BoundedRange or ApproximateDP")
 
 
 Leaf = Mechanism | Poisson | FixedBatch
@@ -162,8 +151,8 @@ class Repeated:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.count, int) and not isinstance(self.count, bool) and 0 <= self.count <= MOST_COUNT
-        _require(whole, self, "count", self.count, "a whole number from 0 to 10^15")
-        _require(isinstance(self.event, Event), self, "event", self.event, "an event")
+        _require(whole, self, "count", "a whole number from 0 to 10^15")
+        _require(isinstance(self.event, Event), self, "event", "an event")
 
 
 @dataclass(frozen=True, slots=True)

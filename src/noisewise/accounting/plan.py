@@ -93,10 +93,18 @@ def plan_rows(
             others = tuple((name, value) for name, value in noises.items() if name != accountant)
             rows.append(
                 PlanRow(
-                    sampling, count, noise, accountant, others, share * size, share * count,
-                    noise * clip / (share * size), ratio, ratio / math.sqrt(count),
+                    sampling,
+                    count,
+                    noise,
+                    accountant,
+                    others,
+                    share * size,
+                    share * count,
+                    noise * clip / (share * size),
+                    ratio,
+                    ratio / math.sqrt(count),
                 )
-            )  # fmt: skip
+            )
     return rows
 
 

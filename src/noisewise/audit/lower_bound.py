@@ -289,9 +289,14 @@ class _Prepared:
         plan, worlds = self.plan, self.plan.worlds
         witness = Witness(worlds, self.records)
         result = train(
-            Overheard(plan.method, witness, self.terms, self.state), plan.records(world), model=worlds.model,
-            budget=plan.budget, public=self.public, theta=worlds.start, seed=_seed(plan.seed, world, number),
-        )  # fmt: skip
+            Overheard(plan.method, witness, self.terms, self.state),
+            plan.records(world),
+            model=worlds.model,
+            budget=plan.budget,
+            public=self.public,
+            theta=worlds.start,
+            seed=_seed(plan.seed, world, number),
+        )
         along = float(result.theta @ worlds.direction)
         return witness.ratio, along, float(witness.answers), witness.residual, witness.change
 

@@ -94,9 +94,16 @@ def _curve(audit: Audit, axes: Any) -> None:
     seen = roc(audit.scores[1], audit.scores[0])
     axes.step(seen.fpr, seen.tpr, where="post", color=ORANGE, linewidth=1.7, label="seen in this audit")
     axes.plot(
-        audit.false_positives / audit.trials, 1 - audit.false_negatives / audit.trials, "o", color="black",
-        markerfacecolor="white", markersize=7, label="at the threshold", clip_on=False, zorder=5,
-    )  # fmt: skip
+        audit.false_positives / audit.trials,
+        1 - audit.false_negatives / audit.trials,
+        "o",
+        color="black",
+        markerfacecolor="white",
+        markersize=7,
+        label="at the threshold",
+        clip_on=False,
+        zorder=5,
+    )
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     says = "says \u201cthere\u201d when it is"

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from noisewise import _validate
 from noisewise.accounting.base import UNITS, Currency, currencies, currency
-from noisewise.accounting.calibrate import price_of
 from noisewise.accounting.common import Unpriceable, approximate, count_leaves, kept, unsampled
+from noisewise.accounting.price import price_of
 from noisewise.accounting.terms import Budget
 from noisewise.events import (
     FULL,

@@ -28,7 +28,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..atomic import write_atomically
+from ..atomic import locked, write_atomically
 from ..events import Event, from_dict, to_dict
 from .meters import BudgetExhausted
 
@@ -160,15 +160,10 @@ class SpendingFile(_Kept):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """A lock beside the file, which is never replaced; the system opens it when its holder dies."""
-        import fcntl  # not on every system, and needed only here
-
-        lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        """A lock beside the file, which is never replaced."""
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        with locked(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)):
             yield
-        finally:
-            os.close(lock)
 
     def _read(self, terms: Mapping[str, Any]) -> Entries:
         try:

@@ -26,9 +26,13 @@ app.add_typer(attack, name="attack")
 PEOPLE = (3, 5, 8)  # the digits whose writers become classes of their own
 Data = Annotated[
     Path | None,
-    typer.Option(help="Folder with mnist.npz; embedded digits of 8 x 8 pixels when left out.", show_default=False,
-                 exists=True, file_okay=False),
-]  # fmt: skip
+    typer.Option(
+        help="Folder with mnist.npz; embedded digits of 8 x 8 pixels when left out.",
+        show_default=False,
+        exists=True,
+        file_okay=False,
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Folder for the picture.", file_okay=False)]
 Delta = Annotated[float, typer.Option(help="Delta of the private model.")]
 Hidden = Annotated[int, typer.Option(min=0, help="Hidden units of the model; 0 for a linear one.")]
@@ -124,10 +128,8 @@ def membership(
     Example: [bold]noisewise attack membership --run RUN --members in.csv --non-members out.csv --target income[/bold]
     """
     if run is not None:
-        _finished(
-            run, members, non_members, target, method=method, shadows=shadows, public=members_public,
-            json_output=json_output, out=out, seed=seed,
-        )  # fmt: skip
+        how = {"attack": method, "shadows": shadows, "seed": seed}
+        _finished(run, members, non_members, target, how, public=members_public, json_output=json_output, out=out)
         return
     if members is not None or non_members is not None or target is not None:
         raise ValueError("--members, --non-members and --target belong to --run RUN; pass the run folder, too")
@@ -195,9 +197,17 @@ def _in_short(results: dict[str, Membership]) -> str:
 
 
 def _finished(
-    run: Path, members: Path | None, non_members: Path | None, target: str | None,
-    *, method: str, shadows: int, public: bool, json_output: bool, out: Path, seed: int,
-) -> None:  # fmt: skip
+    run: Path,
+    members: Path | None,
+    non_members: Path | None,
+    target: str | None,
+    how: dict[str, Any],
+    *,
+    public: bool,
+    json_output: bool,
+    out: Path,
+) -> None:
+    """Attack a model that a run folder holds; ``how``: by which attack, with which models of the attacker's own."""
     if members is None or non_members is None:
         raise ValueError("--run needs --members FILE and --non-members FILE")
     from .. import runs
@@ -206,8 +216,8 @@ def _finished(
     from ..estimators.finished import attack_run, entry, read_table
 
     with bar("shadow models") as progress:
-        how: dict[str, Any] = {"attack": method, "shadows": shadows, "seed": seed, "progress": progress}
-        result = attack_run(load(run), read_table(members), read_table(non_members), target=target, **how)
+        tables = (read_table(members), read_table(non_members))
+        result = attack_run(load(run), *tables, target=target, progress=progress, **how)
     if public:
         from ..report.page import refresh
 
@@ -263,29 +273,40 @@ def leakage(
     model = MLP((width + 1, hidden, 10), Softmax()) if hidden else Linear(width + 1, Softmax(), 10)
     with bar("gradients") as progress:
         leaked = attack_gradients(
-            model, model.start(), scaling(pictures.X[chosen]), pictures.y[chosen], attack=method,
-            noise_multipliers=levels, clip=clip, label=label, seed=seed, progress=progress,
+            model,
+            model.start(),
+            scaling(pictures.X[chosen]),
+            pictures.y[chosen],
+            attack=method,
+            noise_multipliers=levels,
+            clip=clip,
+            label=label,
+            seed=seed,
+            progress=progress,
             blind=(np.delete(pictures.X, chosen, axis=0) / pictures.top).mean(axis=0),
-        )  # fmt: skip
+        )
     kind = f"perceptron with {hidden} hidden units" if hidden else "linear model"
     title = f"What a released gradient gives away: {kind}, one record, clip {clip:g}"
     path = out / f"attack-leakage-{'mlp' if hidden else 'linear'}-{method}.png"
     plot_leakage(leaked, pictures.shape, path, title=title)
-    rows = leaked.rows()
     if json_output:
         print_json({"title": title, "data": pictures.name, **leaked.to_dict()})
     else:
-        shown = [
-            {
-                "noise multiplier": "no gradient" if row["noise_multiplier"] is None else f"{row['noise_multiplier']:g}",
-                "records": row["records"], "mean squared error": f"{row['error']:.2g}", "PSNR, dB": f"{row['psnr']:.1f}",
-                "similarity": f"{row['similarity']:.3f}",
-                "labels found": "-" if row["labels"] is None else f"{row['labels']:.0%}",
-            }
-            for row in rows
-        ]  # fmt: skip
+        shown = [_recovered(row) for row in leaked.rows()]
         Console().print(table_of(shown, f"{title}\nMedians over records; the last row guesses an average picture"))
     errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
+
+
+def _recovered(row: dict[str, Any]) -> dict[str, Any]:
+    noise, labels = row["noise_multiplier"], row["labels"]
+    return {
+        "noise multiplier": "no gradient" if noise is None else f"{noise:g}",
+        "records": row["records"],
+        "mean squared error": f"{row['error']:.2g}",
+        "PSNR, dB": f"{row['psnr']:.1f}",
+        "similarity": f"{row['similarity']:.3f}",
+        "labels found": "-" if labels is None else f"{labels:.0%}",
+    }
 
 
 @attack.command()

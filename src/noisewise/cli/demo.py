@@ -122,18 +122,17 @@ def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., 
 
 def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
     """Accuracy over epsilon, a panel for each data set, with the non-private accuracy as a dashed line."""
-    from ..show.figures import label_axes, panels, save_figure, ticks
+    from ..show.figures import label_axes, note, panels, save_figure, ticks
 
     figure, row_of_panels = panels(8, 3.4, 1, len(rows), sharey=True, grid=False)
     for row, axes in zip(rows, row_of_panels, strict=True):
         accuracies = [row[f"epsilon={epsilon:g}"] for epsilon in BUDGETS]
         axes.axhline(row["non-private"], color="#777777", linestyle="--", linewidth=1)
-        axes.annotate(f"without privacy {row['non-private']:.1%}", (BUDGETS[0], row["non-private"]), (0, 4),
-                      textcoords="offset points", color="#555555")  # fmt: skip
+        plainly = row["non-private"]
+        note(axes, f"without privacy {plainly:.1%}", (BUDGETS[0], plainly), (0, 4), color="#555555")
         axes.plot(BUDGETS, accuracies, "o-", color="#0b6e99")
         for epsilon, accuracy in zip(BUDGETS, accuracies, strict=True):
-            axes.annotate(f"{accuracy:.1%}", (epsilon, accuracy), (0, -16), textcoords="offset points", ha="center",
-                          color="#0b6e99", weight="bold")  # fmt: skip
+            note(axes, f"{accuracy:.1%}", (epsilon, accuracy), (0, -16), ha="center", color="#0b6e99", weight="bold")
         title = f"{row['data']}: {row['records']:,} records, {row['features']} features"
         label_axes(axes, title=title, x=f"epsilon (delta {DELTA:g})", log="x")
         axes.set_xlim(0.06, 14)

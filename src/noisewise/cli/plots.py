@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.figures import BLUE, GREY, ORANGE, STYLES, label_axes, legend_below, panels, save_figure
+from ..show.figures import BLUE, GREY, ORANGE, STYLES, label_axes, legend_below, note, panels, save_figure
 
 if TYPE_CHECKING:
     from ..accounting.plan import PlanRow
@@ -27,16 +27,19 @@ def plot_plan(rows: Sequence[PlanRow], path: Path, *, title: str) -> None:
     for axes, (value, what) in zip(pair, parts, strict=True):
         for sampling, (colour, line, mark) in zip(kinds, cycle(STYLES), strict=False):
             mine = [row for row in rows if row.sampling == sampling]
-            axes.plot([row.steps for row in mine], [getattr(row, value) for row in mine], color=colour, linestyle=line,
-                      marker=mark, markersize=5.5, linewidth=1.7, zorder=3 - len(axes.lines) / 20, label=sampling_name(sampling))  # fmt: skip
+            look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
+            above, name = 3 - len(axes.lines) / 20, sampling_name(sampling)
+            axes.plot(
+                [row.steps for row in mine], [getattr(row, value) for row in mine], zorder=above, label=name, **look
+            )
         label_axes(axes, title=what, x="number of steps", log="xy")
         low, high = axes.get_ylim()
         widen = max(1.3, (8 * low / high) ** 0.5)  # at least two labelled ticks, and no drama where lines are level
         axes.set_ylim(low / widen, high * widen)
         if low / widen < 1 < high * widen:
             axes.axhline(1, color=GREY, linewidth=0.9)
-            axes.annotate("as long as the clip norm", (1, 1), (-2, 3), xycoords=("axes fraction", "data"),
-                          textcoords="offset points", ha="right", fontsize=8.5, color=GREY)  # fmt: skip
+            where = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 8.5, "color": GREY}
+            note(axes, "as long as the clip norm", (1, 1), (-2, 3), **where)
         axes.xaxis.set_major_locator(FixedLocator(steps))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
@@ -53,8 +56,6 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
     """A dot with its standard error for each method, best on top; the recommended one is marked."""
     from textwrap import fill
 
-    from matplotlib.lines import Line2D
-
     from ..comparison import unit_of
     from ..methods import RECOMMENDED
 
@@ -67,9 +68,9 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
         best = row.method == RECOMMENDED
         colour = GREY if not row.private else ORANGE if best else BLUE
         mark = "s" if not row.private else "D" if best else "o"
-        axes.errorbar(row.mean / unit, place, xerr=None if row.standard_error is None else row.standard_error / unit,
-                      fmt=mark, color=colour, markersize=7.5 if best else 6, capsize=2.5, linewidth=1.3,
-                      markerfacecolor="white" if row.public else colour)  # fmt: skip
+        error = None if row.standard_error is None else row.standard_error / unit
+        look = {"color": colour, "markersize": 7.5 if best else 6, "markerfacecolor": "white" if row.public else colour}
+        axes.errorbar(row.mean / unit, place, xerr=error, fmt=mark, capsize=2.5, linewidth=1.3, **look)
     axes.set_yticks(range(len(shown)), [row.method for row in reversed(shown)], fontsize=9)
     for label, row in zip(axes.get_yticklabels(), reversed(shown), strict=True):
         if row.method == RECOMMENDED:
@@ -87,11 +88,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
         ("needs public rows", BLUE, "o", "none"): any(row.public for row in shown),
         ("one answer for all", GREY, None, ":"): constant is not None,
     }
-    marks = [
-        Line2D([], [], color=colour, marker=mark, linestyle=line, linewidth=0.9, label=label,
-               markerfacecolor="white" if mark == "o" else colour)
-        for (label, colour, mark, line), used in there.items() if used
-    ]  # fmt: skip
+    marks = [_mark(*look) for look, used in there.items() if used]
     figure.legend(handles=marks, loc="outside lower center", ncols=max(len(marks), 1), frameon=False, fontsize=8.5)
     repeats = max((len(row.scores) for row in shown), default=0)
     bars = f"mean of {repeats} repeats, bars: one standard error" if repeats > 1 else "one training each"
@@ -106,3 +103,11 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
 def _near(value: float, others: Sequence[float]) -> bool:
     reach = max(others, default=0.0) - min(others, default=0.0)
     return bool(others) and min(others) - reach <= value <= max(others) + reach
+
+
+def _mark(label: str, colour: str, mark: str | None, line: Any) -> Any:
+    """An entry of the legend."""
+    from matplotlib.lines import Line2D
+
+    filled = "white" if mark == "o" else colour
+    return Line2D([], [], color=colour, marker=mark, linestyle=line, linewidth=0.9, markerfacecolor=filled, label=label)

@@ -29,9 +29,13 @@ TaskFile = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="Folder with the data files that the tasks name; by default the task file's.",
-                 exists=True, file_okay=False, show_default=False),
-]  # fmt: skip
+    typer.Option(
+        help="Folder with the data files that the tasks name; by default the task file's.",
+        exists=True,
+        file_okay=False,
+        show_default=False,
+    ),
+]
 
 
 @protector.command()

@@ -80,8 +80,15 @@ def held_out(rows: list[dict[str, Any]], title: str) -> Table:
         error = "" if row[f"{key}_se"] is None else f" ± {factor * row[f'{key}_se']:.{digits}f}"
         return f"{factor * row[key]:+.{digits}f}{error}"
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption_justify="left",
-                  caption="gains: learned against the row's protector, same tasks and noise")  # fmt: skip
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE,
+        pad_edge=False,
+        collapse_padding=True,
+        caption_justify="left",
+        caption="gains: learned against the row's protector, same tasks and noise",
+    )
     table.add_column("epsilon", justify="right")
     table.add_column("protector", no_wrap=True)
     for name in ("loss", "right %", "spent %", "gain in loss", "gain in %"):
@@ -90,9 +97,14 @@ def held_out(rows: list[dict[str, Any]], title: str) -> Table:
     for row in rows:
         accuracy = "" if row["accuracy"] is None else f"{100 * row['accuracy']:.2f}"
         table.add_row(
-            f"{row['epsilon']:g}" if row["epsilon"] != last else "", row["protector"], f"{row['loss']:.3f}", accuracy,
-            f"{100 * row['spent']:.1f}", gain(row, "loss_gain", 1, 3), gain(row, "accuracy_gain", 100, 2),
-        )  # fmt: skip
+            f"{row['epsilon']:g}" if row["epsilon"] != last else "",
+            row["protector"],
+            f"{row['loss']:.3f}",
+            accuracy,
+            f"{100 * row['spent']:.1f}",
+            gain(row, "loss_gain", 1, 3),
+            gain(row, "accuracy_gain", 100, 2),
+        )
         last = row["epsilon"]
     return table
 

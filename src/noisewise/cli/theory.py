@@ -316,8 +316,14 @@ def erm(
     best = th.best_private_steps(records=records, dimension=dimension, R=R)
     grid = sorted({*_whole_grid(2, max(100.0 * best, 10.0 * records), 24), best})
     rows = risk_rows(
-        grid, epsilon=epsilon, delta=delta, diameter=diameter, lipschitz=lipschitz, records=records,
-        dimension=dimension, adjacency=adjacency,
-    )  # fmt: skip
+        grid,
+        epsilon=epsilon,
+        delta=delta,
+        diameter=diameter,
+        lipschitz=lipschitz,
+        records=records,
+        dimension=dimension,
+        adjacency=adjacency,
+    )
     title = f"{records:,} records, {dimension} parameters, epsilon {epsilon:g}, delta {delta:g}"
     return Made(rows, f"Projected descent, best T {best:,}: {title}", partial(plots.plot_erm, title=title, best=best))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
     from ..fitting.fit import Fit
+    from ..methods import Method
     from ..statement import Statement
 
     Estimator = PrivateClassifier | PrivateRegressor
@@ -71,9 +72,9 @@ def train(
     bounds_epsilon: Annotated[
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="recommended")] = None,
+    method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")] = None,
     loss: Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")] = None,
-    model: Annotated[str, typer.Option(help="linear, mlp, or hidden sizes such as 64,32.")] = "linear",
+    model: Annotated[str, typer.Option(help="auto, linear, mlp, or hidden sizes such as 64,32.")] = "auto",
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
     size_is_public: Annotated[
@@ -99,11 +100,11 @@ def train(
     from .. import runs
     from ..budget import Budget
     from ..data.resolve import resolve
-    from ..methods import RECOMMENDED, method_named
+    from ..fitting.auto import AUTO, method_for
 
     budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
-    request = Request(budget, method or RECOMMENDED, loss, _model(model), max_grad_norm, size_is_public, seed)
-    method_named(request.method)
+    request = Request(budget, method or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
+    method_for(request.method, request.model, None)
     _known_loss(loss)
     runs.vacant(out)
     runs.writable(out)
@@ -171,31 +172,61 @@ def _fit(
 
 def planned(request: Request, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    fit = unfitted(request, resolved.imagined).planned()
+    from ..fitting.of_files import fit_of_files
+
+    method, schema = _method(request, resolved), resolved.imagined
+    if request.max_grad_norm is not None:
+        method = method.with_settings(max_grad_norm=request.max_grad_norm)
+    fit = fit_of_files(
+        schema,
+        request.budget,
+        method,
+        loss=_loss(request, schema),
+        model=request.model,
+        size_is_public=request.size_is_public,
+        seed=request.seed,
+    )
     if resolved.purchase is None:
         return fit
     before = resolved.purchase.budget
     return fit.before(before.epsilon, before.delta)
 
 
+def _method(request: Request, resolved: Resolved) -> Method:
+    """The method asked for, or what "auto" stands for with this schema."""
+    from ..fitting.auto import method_for
+
+    return method_for(request.method, request.model, len(resolved.imagined.features))
+
+
 def unfitted(request: Request, schema: Schema) -> Estimator:
     """The estimator that was asked for: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
-    from ..losses import USUAL
 
-    assert schema.target is not None
     same = ("method", "model", "max_grad_norm", "size_is_public")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
     common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
-    budget = (request.budget.epsilon, request.budget.delta)
-    if schema[schema.target].kind == "category":
-        return PrivateClassifier(*budget, loss=request.loss or "auto", **common)
+    face = PrivateClassifier if _of_classes(schema) else PrivateRegressor
+    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
+
+
+def _of_classes(schema: Schema) -> bool:
+    assert schema.target is not None
+    return schema[schema.target].kind == "category"
+
+
+def _loss(request: Request, schema: Schema) -> str:
+    """The loss that was asked for, or the usual one of the target."""
+    from ..losses import USUAL
+
+    if _of_classes(schema):
+        return request.loss or "auto"
     if request.loss is not None and not _for_numbers(request.loss):
         raise ValueError(
             f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
             'classes in a schema with kind = "category"'
         )
-    return PrivateRegressor(*budget, loss=request.loss or USUAL["regression"], **common)
+    return request.loss or USUAL["regression"]
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
@@ -243,14 +274,13 @@ def _show_plan(
 ) -> None:
     """What a run would do, from names and declarations alone."""
     from ..data.schema import gaps
-    from ..methods import method_named
     from ..units import unit_of
 
-    estimator, method = unfitted(request, resolved.imagined), method_named(request.method)
+    method, face = _method(request, resolved), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
     document = {
-        "dry_run": True, "method": method.name, "estimator": type(estimator).__name__, "target": resolved.schema.target,
+        "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
@@ -285,14 +315,14 @@ def _disjoint(data: list[Path], public: list[Path]) -> None:
 
 
 def _model(text: str) -> str | tuple[int, ...]:
-    if text in ("linear", "mlp"):
+    if text in ("auto", "linear", "mlp"):
         return text
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 1:
-        raise ValueError(f"--model is {text!r}; pass linear, mlp, or hidden sizes such as 64,32")
+        raise ValueError(f"--model is {text!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
     return sizes
 
 

@@ -117,10 +117,6 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
-        if len(values) < 2:
-            raise ValueError(
-                "y has one class only; a classifier needs at least two, pass classes=[...] to declare them"
-            )
         method = self._method(prepared.width)
         loss = classifier_loss(self.loss, method, values, self.class_weight)
         labels = classes_for(values, loss)

@@ -26,11 +26,12 @@ from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
-from ..data.tables import columns_of, number_columns
+from ..data.tables import number_columns
 from ..fitting.auto import method_for
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
+from ..fitting.of_files import scaling_of
 from ..methods import Method
 from ..models import Model
 from ..records.grid import Mapped, in_memory
@@ -165,11 +166,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return self._asked(Prepared(self._scaling(encoder), encoder, _names(encoder), assumed, origin), None)
 
     def _scaling(self, encoder: Encoder) -> Scaling:
-        """How rows of a schema are made: scaled, or cells for a method that makes features of them."""
-        columns = columns_of(encoder.schema)
-        if self._method(len(columns)).table:
-            return Cells(encoder.low, encoder.high, self._unit_rows, columns)
-        return Scaling(encoder.low, encoder.high, self._unit_rows)
+        return scaling_of(encoder, self._method(len(encoder.schema.features)), unit_rows=self._unit_rows)
 
     def _encoder(self) -> Encoder | None:
         """By the schema, if there is one, and whose rows these are as said here or there."""

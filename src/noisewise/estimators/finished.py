@@ -35,9 +35,16 @@ def attack_run(
     """
     inside, outside = (_pair(model, table, target) for table in (members, non_members))
     return membership(
-        model, inside, outside, attack=attack, train=model if train is None else train, shadows=shadows,
-        confidence=confidence, seed=seed, progress=progress,
-    )  # fmt: skip
+        model,
+        inside,
+        outside,
+        attack=attack,
+        train=model if train is None else train,
+        shadows=shadows,
+        confidence=confidence,
+        seed=seed,
+        progress=progress,
+    )
 
 
 def entry(result: Membership) -> dict[str, Any]:

@@ -226,6 +226,8 @@ def as_labels(y: Array, model: Model) -> torch.Tensor:
 
 def classifier_loss(loss: str | Loss, method: Method, classes: Array, weights: Any = None) -> Loss:
     """The loss of a classifier. "auto": logistic for two classes, softmax for more, or what the method takes instead."""
+    if len(classes) < 2:
+        raise ValueError("y has one class only; a classifier needs at least two, pass classes=[...] to declare them")
     several = len(classes) > 2
     named = _usual(method, several) if isinstance(loss, str) and loss == "auto" else loss
     chosen = loss_named(named).as_classifier()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,14 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.layers import LAYERS
+
 Array = NDArray[Any]
 CHUNK = 1 << 16  # rows at a time
-BETWEEN: dict[str, Callable[[Array], Array]] = {
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0.0),
-    "sigmoid": lambda z: 0.5 * np.tanh(0.5 * z) + 0.5,
-    "softplus": lambda z: np.logaddexp(0.0, z),
-}
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class Network:
             return rows @ theta.reshape(self.outputs, self.features).T
         at = 0
         for number, (into, out) in enumerate(pairwise(self.sizes)):
-            rows = rows if number == 0 else BETWEEN[self.between](rows)
+            rows = rows if number == 0 else LAYERS[self.between].by_entry(rows)
             weights, bias = theta[at : at + out * into].reshape(out, into), theta[at + out * into :][:out]
             rows, at = rows @ weights.T + bias, at + out * (into + 1)
         return rows

@@ -98,9 +98,15 @@ class Recipe:
 
 # The paper's preset: 50 batches of 20 steps, 100 epochs of 1 scheduler and 5 projector updates, its own inputs and norm query.
 PAPER_RECIPE = Recipe(
-    constraint="batch_tent", epochs=100, constants=True, scheduler_updates=1, projector_updates=5, batch=20,
-    learn_horizon=True, calibrated=False,
-)  # fmt: skip
+    constraint="batch_tent",
+    epochs=100,
+    constants=True,
+    scheduler_updates=1,
+    projector_updates=5,
+    batch=20,
+    learn_horizon=True,
+    calibrated=False,
+)
 PAPER_DESIGN = Design(form="open", inputs="paper", clip=False, norm_share=0.1, squared_norm=True)
 PAPER_HORIZON = 50 * 20
 

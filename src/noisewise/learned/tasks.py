@@ -303,9 +303,14 @@ def _loaded(
 
 @lru_cache(maxsize=4)
 def _principal(
-    data: str, file: str | None, label: str, where: tuple[tuple[str, Any], ...], drop: tuple[str, ...],
-    without: tuple[int, ...], folder: str,
-) -> tuple[Floats, Floats]:  # fmt: skip
+    data: str,
+    file: str | None,
+    label: str,
+    where: tuple[tuple[str, Any], ...],
+    drop: tuple[str, ...],
+    without: tuple[int, ...],
+    folder: str,
+) -> tuple[Floats, Floats]:
     """Mean row and principal directions (as columns, leading first) of the rows that are not held out."""
     X, y = _loaded(data, file, label, where, drop, folder)
     last = int((1 - HELD_OUT) * len(X))

@@ -85,7 +85,5 @@ def loss_named(loss: str | Loss) -> Loss:
 
 _fill()
 
-__all__ = [
-    "LOSSES", "MOST_WEIGHT", "USUAL", "ClassWeighted", "Hinge", "HuberHinge", "Logistic", "Loss", "Softmax", "Squared",
-    "check_weights", "loss_named", "loss_names", "register",
-]  # fmt: skip
+__all__ = ["ClassWeighted", "Hinge", "HuberHinge", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ += ["LOSSES", "MOST_WEIGHT", "USUAL", "check_weights", "loss_named", "loss_names", "register"]

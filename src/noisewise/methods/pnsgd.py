@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from .. import _validate
 from ..accounting.calibrate import calibrate
@@ -28,14 +28,7 @@ from ..late import Tensor
 from ..protect.signal import signal_to_noise
 from .base import Method
 from .nonprivate import warm_start
-from .output_perturbation import ball
-
-
-class State(NamedTuple):
-    theta: Tensor
-    noise_multiplier: float
-    facts: Facts
-    step: int
+from .output_perturbation import State, ball
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class Additive(Linear):
     columns: tuple[TableColumn, ...] = field(default=(), kw_only=True)
 
     table: ClassVar[bool] = True
+    records: ClassVar[str] = "tables"
 
     def of_width(self, features: int) -> Additive:
         """The same model of rows with so many coordinates."""

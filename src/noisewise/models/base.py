@@ -21,13 +21,16 @@ class Model(ABC):
 
     What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
     rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
-    other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are made.
+    other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are
+    made. ``records`` names the module of :mod:`noisewise.records` that sums over its private rows: what holds the rows of one
+    kind of model needs nothing of another's.
     """
 
     loss: Loss
     linear: ClassVar[bool] = False
     coordinates: ClassVar[bool] = False
     table: ClassVar[bool] = False
+    records: ClassVar[str]
 
     if TYPE_CHECKING:  # fields here, properties there
 
@@ -69,10 +72,6 @@ class Model(ABC):
 
     @abstractmethod
     def scores(self, theta: Tensor, X: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Scores that do not depend on a row's company, not even by rounding."""
 
     @abstractmethod
     def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class Linear(Model):
 
     linear: ClassVar[bool] = True
     coordinates: ClassVar[bool] = True
+    records: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
         self.check()
@@ -50,9 +51,6 @@ class Linear(Model):
 
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
         return X @ (theta if self.outputs == 1 else theta.view(self.outputs, self.features).T)
-
-    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
-        return row_by_row(X, theta if self.outputs == 1 else theta.view(self.outputs, self.features))
 
     def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
         return (theta.double().view(self.outputs, self.features) @ matrix.double().T).flatten().to(theta.dtype)

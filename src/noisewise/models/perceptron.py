@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-
-import numpy as np
+from typing import ClassVar
 
 from ..late import Tensor, torch
 from ..losses import Loss
 from .base import Model, stacked_factors, stacked_slopes
-from .batches import Batch, row_by_row, weighted_sum
+from .batches import Batch, weighted_sum
 from .layers import LAYERS, Layer
 
 Dense = tuple[Tensor, Tensor]  # weights, bias
@@ -34,6 +33,8 @@ class MLP(Model):
     sizes: tuple[int, ...]
     loss: Loss
     activation: str = "tanh"
+
+    records: ClassVar[str] = "perceptron"
 
     def __post_init__(self) -> None:
         if len(self.sizes) < 2 or min(self.sizes) < 1:
@@ -92,13 +93,6 @@ class MLP(Model):
 
     def scores(self, theta: Tensor, X: Tensor) -> Tensor:
         return self._forward(self.layers(theta), X)[1]
-
-    def scores_by_row(self, theta: Tensor, X: Tensor) -> Tensor:
-        *hidden, (last_weights, last_bias) = self.layers(theta)
-        with np.errstate(all="ignore"):  # no record may raise; scores that are not finite are their user's matter
-            for weights, bias in hidden:
-                X = torch.from_numpy(self.between.by_entry((row_by_row(X, weights) + bias).numpy()))
-        return self._flat(row_by_row(X, last_weights) + last_bias)
 
     def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
         """The theta that scores x as the given one scores x @ matrix: another first layer."""

@@ -27,8 +27,9 @@ class GradientMoments(NamedTuple):
     second: Tensor
 
 
-def _no_moments(dimension: int) -> GradientMoments:
-    return GradientMoments(0, torch.zeros(dimension), torch.zeros(dimension))
+class _OfMoments:
+    def init(self, dimension: int) -> GradientMoments:
+        return GradientMoments(0, torch.zeros(dimension), torch.zeros(dimension))
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,11 @@ class Momentum:
 
 
 @dataclass(frozen=True)
-class DebiasedMomentum:
+class DebiasedMomentum(_OfMoments):
     """theta - eta v / (1 - beta^t) with v <- beta v + (1 - beta) g: an average of past gradients."""
 
     learning_rate: float
     beta: float = 0.9
-
-    def init(self, dimension: int) -> GradientMoments:
-        return _no_moments(dimension)
 
     def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         step = state.step + 1
@@ -77,14 +75,11 @@ class DebiasedMomentum:
 
 
 @dataclass(frozen=True)
-class AdaGrad:
+class AdaGrad(_OfMoments):
     """theta - eta g / sqrt(sum of g^2) (Duchi et al. 2011)."""
 
     learning_rate: float
     floor: float = 1e-8
-
-    def init(self, dimension: int) -> GradientMoments:
-        return _no_moments(dimension)
 
     def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         second = torch.addcmul(state.second, answer.value, answer.value)
@@ -93,16 +88,13 @@ class AdaGrad:
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(_OfMoments):
     """theta - eta m / (sqrt(v) + floor) with debiased averages m of g and v of g^2 (Kingma & Ba 2015)."""
 
     learning_rate: float
     beta: float = 0.9
     beta_squared: float = 0.999
     floor: float = 1e-8
-
-    def init(self, dimension: int) -> GradientMoments:
-        return _no_moments(dimension)
 
     def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
         step = state.step + 1

@@ -68,10 +68,20 @@ def first_signal(
     one, zero = torch.ones(copies, dtype=torch.float32), torch.zeros(copies, dtype=torch.float32)
     none = torch.zeros(copies, dimension, dtype=torch.float32)
     return Signal(
-        step=0, horizon=horizon, ratio=ratio, remaining=one, typical_clip=typical_clip,
-        longest_step=longest_step, groups=groups or (dimension,), clip=typical_clip * one, gradient=none,
-        noise_std=zero, average=none, average_std=one, norm=one,
-    )  # fmt: skip
+        step=0,
+        horizon=horizon,
+        ratio=ratio,
+        remaining=one,
+        typical_clip=typical_clip,
+        longest_step=longest_step,
+        groups=groups or (dimension,),
+        clip=typical_clip * one,
+        gradient=none,
+        noise_std=zero,
+        average=none,
+        average_std=one,
+        norm=one,
+    )
 
 
 def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
@@ -95,9 +105,15 @@ def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tenso
         average_std = variances.sqrt()
         norm = (average.square().sum(1) - signal.dimension * variances).clamp(min=1e-6).sqrt()
     return signal._replace(
-        clip=clip, gradient=gradient, noise_std=noise_std, average=average, average_std=average_std, norm=norm,
-        remaining=remaining, sum_weight=weight,
-    )  # fmt: skip
+        clip=clip,
+        gradient=gradient,
+        noise_std=noise_std,
+        average=average,
+        average_std=average_std,
+        norm=norm,
+        remaining=remaining,
+        sum_weight=weight,
+    )
 
 
 def one(number: float) -> Tensor:

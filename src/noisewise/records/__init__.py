@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from importlib import import_module
+from typing import Any
 
 from ..late import Tensor
-from ..models import MLP, Model, RowSource
+from ..models import Model, RowSource
 from .grid import Store, in_memory, lay_out
-from .linear import LinearRecords
-from .perceptron import PerceptronRecords
-from .tables import table_records
 
 
 def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
-    """Private rows of a model, laid out for exact totals."""
+    """Private rows of a model, laid out for exact totals by the module of this room that the model names."""
+    module = import_module(f"{__name__}.{model.records}")
     if model.table:
-        return table_records(cast(Tensor, X), y, model.loss, model.outputs, model.classes, store)
-    rows = lay_out(X, y, columns=model.features, classes=model.classes, store=store)
-    if model.linear:
-        return LinearRecords(rows, model.loss, model.outputs)
-    return PerceptronRecords(rows, cast(MLP, model))
+        return module.held_table(X, y, model, store)
+    return module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .. import plain
 from ..arithmetic import Arithmetic
 from ..late import torch
+from ..models import Model
 from . import reference
 from .crew import together
 from .grid import (
@@ -219,6 +220,11 @@ class LinearRecords:
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
+
+
+def held(rows: GridRows, model: Model, store: Store) -> LinearRecords:
+    """Rows of a linear model."""
+    return LinearRecords(rows, model.loss, model.outputs)
 
 
 def in_parallel(

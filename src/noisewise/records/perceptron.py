@@ -160,6 +160,11 @@ class PerceptronRecords:
         return together(share, [starts[worker::workers] for worker in range(workers)])
 
 
+def held(rows: GridRows, model: MLP, store: Store) -> PerceptronRecords:
+    """Rows of a perceptron."""
+    return PerceptronRecords(rows, model)
+
+
 def _expected(drawn: Drawn) -> int:
     """From public facts alone: all records, or a batch whose size is not known to anyone, go in full chunks."""
     known = drawn.rows is not None and math.isfinite(drawn.expected)

@@ -61,14 +61,10 @@ class TableRecords(SparseRecords):
         return np.concatenate(coarser, axis=1)
 
 
-def table_records(
-    cells: Tensor, labels: Tensor, loss: Any, outputs: int, classes: int | None, store: Store
-) -> TableRecords:
+def held_table(cells: Tensor, labels: Tensor, model: Any, store: Store) -> TableRecords:
     """A table behind exact totals, with an intercept as its only feature so far."""
-    own = np.array(cells.detach().as_subclass(Tensor).numpy(), dtype=np.float32) if store is in_memory else None
-    if own is None:
-        plain = cells.detach().as_subclass(Tensor).numpy()
-        own = store(len(plain), plain.shape[1], np.float32)
-        own[:] = plain
-    table = Table(own, labels.detach().clone(), classes)
-    return TableRecords(table.rows(even(()), store), loss, outputs, table)
+    plain = cells.detach().as_subclass(Tensor).numpy()
+    own = store(len(plain), plain.shape[1], np.float32)
+    own[:] = plain
+    table = Table(own, labels.detach().clone(), model.classes)
+    return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)

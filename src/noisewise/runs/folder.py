@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as tensors_in
 from safetensors.numpy import save as as_tensors
 
-from ..atomic import umask
+from ..atomic import locked, umask
 from ..events import from_dict, to_dict
 from ..fitting.fitted import Fitted
 from ..shapes import check_shape
@@ -103,14 +103,8 @@ def _alone(place: Path) -> Iterator[None]:
     if os.name != "posix" or not place.is_dir():
         yield
         return
-    import fcntl  # not on every system, and needed only here
-
-    handle = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(os.open(place, os.O_RDONLY)):
         yield
-    finally:
-        os.close(handle)
 
 
 def document_of(folder: str | Path) -> dict[str, Any]:

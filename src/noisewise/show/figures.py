@@ -61,6 +61,11 @@ def ticks(axes: Any, values: Sequence[float], **options: Any) -> None:
     axes.minorticks_off()
 
 
+def note(axes: Any, text: str, at: tuple[float, float], shift: tuple[float, float], **options: Any) -> None:
+    """A few words, so many points away from a place."""
+    axes.annotate(text, at, shift, textcoords="offset points", **options)
+
+
 def band(axes: Any, x: Any, low: Any, middle: Any, high: Any, *, alpha: float = 0.2, **options: Any) -> None:
     """A line inside the range around it."""
     axes.plot(x, middle, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..show.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLES, label_axes, panels, save_figure
+from ..show.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLES, label_axes, note, panels, save_figure
 from .accountants import NAMES
 
 Rows = list[dict[str, Any]]
@@ -142,8 +142,8 @@ def plot_erm(rows: Rows, path: Path, *, title: str, best: int) -> None:
     for kind, (label, colour, line) in curves.items():
         axes.plot(*_series(rows, "steps", kind), color=colour, linestyle=line, linewidth=1.8, label=label)
     axes.axvline(best, color=ORANGE, linewidth=0.9, linestyle=":")
-    axes.annotate(f"best T {best:,}", (best, 0.97), (-4, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-                  color=ORANGE, ha="right", va="top", fontsize=9)  # fmt: skip
+    where = {"xycoords": ("data", "axes fraction"), "color": ORANGE, "ha": "right", "va": "top", "fontsize": 9}
+    note(axes, f"best T {best:,}", (best, 0.97), (-4, 0), **where)
     label_axes(axes, title=title, x="number of steps T", y="bound on the excess risk", log="xy")
     axes.legend(**BESIDE)
     save_figure(figure, path)

@@ -39,7 +39,7 @@ class Layer(ABC):
 
     @abstractmethod
     def by_entry(self, z: Array) -> Array:
-        """The value once more: torch computes the last few entries of a tensor by another routine than the rest."""
+        """The value once more, in numpy: what a trained model predicts by, where there is no torch."""
 
 
 L = TypeVar("L", bound=type[Layer])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from scipy.special import expit
+import numpy as np
 
 from ...late import Tensor, torch
 from .base import Array, Layer, layer
@@ -22,4 +22,4 @@ class Sigmoid(Layer):
         return torch.ops.aten.sigmoid_backward.grad_input(b, a, grad_input=b)
 
     def by_entry(self, z: Array) -> Array:
-        return expit(z)
+        return 0.5 * np.tanh(0.5 * z) + 0.5

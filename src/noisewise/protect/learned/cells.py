@@ -7,11 +7,12 @@ memory, so that one set of weights serves any dimension.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ...late import Tensor, torch
 
 Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # input weights, memory weights, and a bias for each
+PARTS = ("input", "memory", "input_bias", "memory_bias")
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
 
@@ -35,7 +36,7 @@ class LstmCell(NamedTuple):
         named = {
             f"layer{number}.{name}": weight
             for number, layer in enumerate(self.layers)
-            for name, weight in zip(("input", "memory", "input_bias", "memory_bias"), layer, strict=True)
+            for name, weight in zip(PARTS, layer, strict=True)
         }
         return {**named, "head": self.head, "head_bias": self.bias}
 
@@ -43,14 +44,10 @@ class LstmCell(NamedTuple):
 def cell_from(tensors: dict[str, Tensor]) -> LstmCell:
     """The cell with these weights, as :meth:`LstmCell.tensors` names them; shapes that do not fit are refused."""
     depth = sum(name.endswith(".input") for name in tensors)
-    wanted = {f"layer{n}.{part}" for n in range(depth) for part in ("input", "memory", "input_bias", "memory_bias")}
+    wanted = {f"layer{n}.{part}" for n in range(depth) for part in PARTS}
     if not depth or set(tensors) != wanted | {"head", "head_bias"}:
         raise ValueError(f"a cell has layers, a head and its bias, not {', '.join(sorted(tensors))}")
-    layers = tuple(
-        (tensors[f"layer{n}.input"], tensors[f"layer{n}.memory"], tensors[f"layer{n}.input_bias"],
-         tensors[f"layer{n}.memory_bias"])
-        for n in range(depth)
-    )  # fmt: skip
+    layers = tuple(cast(Layer, tuple(tensors[f"layer{n}.{part}"] for part in PARTS)) for n in range(depth))
     head, bias = tensors["head"], tensors["head_bias"]
     if head.ndim != 2 or layers[0][0].ndim != 2 or 0 in (*head.shape, *layers[0][0].shape):
         raise ValueError("the weights of a cell do not fit together")
@@ -72,11 +69,11 @@ def new_cell(inputs: int, outputs: int, *, units: int, generator: torch.Generato
     def uniform(*shape: int) -> Tensor:
         return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 
+    widths = (inputs, *(units,) * (depth - 1))
     layers = tuple(
-        (uniform(4 * units, inputs if number == 0 else units), uniform(4 * units, units), uniform(4 * units),
-         torch.zeros(4 * units))
-        for number in range(depth)
-    )  # fmt: skip
+        (uniform(4 * units, width), uniform(4 * units, units), uniform(4 * units), torch.zeros(4 * units))
+        for width in widths
+    )
     return LstmCell(layers, 0.01 * uniform(outputs, units), torch.zeros(outputs))
 
 
