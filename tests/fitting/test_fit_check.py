@@ -7,6 +7,11 @@ import sys
 
 import pytest
 
+from noisewise.budget import Budget
+from noisewise.data.schema import Column, Schema
+from noisewise.estimators import PrivateClassifier, PrivateRegressor
+from noisewise.fitting.auto import method_for
+from noisewise.fitting.of_files import fit_of_files
 from noisewise.methods import registry
 
 CHECKS = """
@@ -14,9 +19,9 @@ import sys
 import numpy as np
 from noisewise.budget import Budget
 from noisewise.data.encode import Encoder
-from noisewise.data.preprocess import Scaling
 from noisewise.data.schema import Column, Schema
 from noisewise.fitting.fit import Fit, classes_for, classifier_loss, model_for
+from noisewise.fitting.of_files import scaling_of
 from noisewise.methods import registry
 
 classes = np.array([0, 1])
@@ -27,16 +32,16 @@ for name, kind in registry().items():
         for hidden in ("linear", "mlp"):
             loss = classifier_loss("auto", kind(), classes)
             labels = classes_for(classes, loss)
-            scaling, budget = Scaling(-np.ones(2), np.ones(2), True), Budget(1.0, 1e-6, adjacency=adjacency)
-            fit = Fit(budget, kind(), model_for(hidden, 3, loss, labels), scaling, labels, encoder)
+            scaling, budget = scaling_of(encoder, kind(), unit_rows=True), Budget(1.0, 1e-6, adjacency=adjacency)
             try:
+                fit = Fit(budget, kind(), model_for(hidden, scaling, loss, labels), scaling, labels, encoder)
                 fit.check(public=True, records=2000)
                 outcomes.append("right")
             except ValueError:
                 outcomes.append("refused")
     print(name, *outcomes, *[heavy for heavy in ("torch", "sklearn") if heavy in sys.modules])
 """
-LINEAR_ALONE = {"objective_perturbation", "output_perturbation", "pnsgd", "sufficient_statistics"}
+LINEAR_ALONE = {"additive", "objective_perturbation", "output_perturbation", "pnsgd", "sufficient_statistics"}
 
 
 def told(code: str, *arguments: str) -> list[list[str]]:
@@ -50,6 +55,31 @@ def test_checking_a_fit_of_any_method_needs_neither_torch_nor_scikit_learn():
     wanted |= {name: ["refused", "refused", "right", "right"] for name in ("projected_sgd", "sgd_adv")}
     wanted |= {"sgd_ma": ["right", "right", "refused", "refused"], "pnsgd": ["refused", "refused", "right", "refused"]}
     assert {name: outcomes for name, *outcomes in told(CHECKS)} == wanted
+
+
+PEOPLE = (
+    Column("id", "ignore"),
+    Column("age", "number", 0, 100),
+    Column("income", "number", 0, 9),
+    Column("job", "category", categories=("clerk", "farmer")),
+)
+
+
+@pytest.mark.parametrize("target", ["job", "income"])
+@pytest.mark.parametrize("persons", [{}, {"unit": "id", "rows_per_unit": 3}], ids=["records", "persons"])
+@pytest.mark.parametrize(("method", "model"), [("descent", "linear"), ("dpsgd", (8, 4)), ("auto", "auto")])
+def test_a_dry_run_checks_the_fit_that_the_estimator_would_run(target, persons, method, model):
+    schema = Schema(PEOPLE, target, **persons)
+    face, loss = (PrivateClassifier, "auto") if target == "job" else (PrivateRegressor, "squared")
+    same = {"loss": loss, "model": model, "size_is_public": True}
+    planned = face(1.0, 1e-6, schema=schema, method=method, random_state=3, **same).planned()
+    chosen = method_for(method, model, len(schema.features))
+    checked = fit_of_files(schema, Budget(1.0, 1e-6), chosen, seed=3, **same)
+    for part in ("budget", "method", "model", "persons", "rows_per_unit", "size_is_public", "seed"):
+        assert getattr(checked, part) == getattr(planned, part), part
+    assert (checked.persons is None) == (not persons)
+    assert type(checked.scaling) is type(planned.scaling) and checked.scaling.unit_rows == planned.scaling.unit_rows
+    assert type(checked.labels) is type(planned.labels) and checked.encoder == planned.encoder
 
 
 DRY_RUN = """
