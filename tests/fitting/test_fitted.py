@@ -42,7 +42,7 @@ FITS = {
 @pytest.mark.parametrize("name", FITS)
 def test_numpy_scores_as_torch_does(name):
     fitted = FITS[name]().fitted_
-    rows, model = fitted.scaling(X), scored_by(fitted.network, fitted.labels)
+    rows, model = fitted.scaling(X), scored_by(fitted)
     expected = model.scores(torch.from_numpy(fitted.theta).double(), torch.from_numpy(rows))
     np.testing.assert_allclose(fitted.scores(rows), expected.numpy(), rtol=1e-12, atol=1e-14)
 
