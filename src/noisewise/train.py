@@ -107,7 +107,8 @@ def _private_run(
     private = Recording(curator, most=MOST if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
-    features, spread = curator.features, method.spread(state)
+    features = curator.features
+    spread = method.spread(state) if isinstance(method, Method) else None
     if features is not None and isinstance(model, Additive):
         model = model.of_width(features.width)
     theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)

@@ -115,7 +115,7 @@ OPTIONS = [
     (["--delta", 0], "delta is 0"), (["--delta", 1], "delta is 1"), (["--delta", "nan"], "delta is nan"),
     (["--method", "magic"], "method is 'magic'"), (["--loss", "zero_one"], "zero_one"),
     (["--loss", "softmax", "--method", "objective_perturbation"], "takes logistic, huber_hinge"),
-    (["--model", "forest"], "pass linear, mlp, or hidden sizes"), (["--model", "3,0"], "--model is '3,0'"),
+    (["--model", "forest"], "pass auto, linear, mlp, or hidden sizes"), (["--model", "3,0"], "--model is '3,0'"),
     (["--model", ""], "--model is ''"), (["--adjacency", "friends"], "adjacency is 'friends'"),
     (["--max-grad-norm", "nan"], "max_grad_norm is nan"), (["--target", "pay"], "--target is 'pay'"),
     (["--schema", "none.toml"], "no such file"), (["--schema", "private.csv"], "is not TOML"),

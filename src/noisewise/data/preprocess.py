@@ -70,7 +70,7 @@ class Cells(Scaling):
         return len(self.columns)
 
     def __call__(self, X: Floats) -> Floats:
-        return X
+        return np.array(X, dtype=np.float64)
 
 
 def declared_bounds(

@@ -87,7 +87,7 @@ class Fit:
         method, loss = self.method, self.model.loss
         if method.needs_public and not public:
             raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
-        if method.table and not self.scaling.cells:
+        if getattr(method, "table", False) and not self.scaling.cells:
             raise ValueError(f"{method.name} makes features of a table's columns; pass schema= or bounds=")
         if method.private and loss.name not in method.losses:
             raise ValueError(
