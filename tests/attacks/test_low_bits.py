@@ -130,7 +130,7 @@ def test_a_bought_score_leaves_on_a_grid():
     rng = np.random.default_rng(0)
     rows = rng.uniform(-1, 1, (512, 3))
     labels = np.where(rows[:, 0] > 0, 1, -1)
-    fitted = nw.PrivateClassifier(5.0, 1e-5, bounds=(-1, 1), classes=[-1, 1]).fit(rows, labels)
+    fitted = nw.PrivateClassifier(5.0, 1e-5, method="descent", bounds=(-1, 1), classes=[-1, 1]).fit(rows, labels)
     X = torch.tensor(rows / 2, dtype=torch.float32)
     X = torch.cat([X, torch.ones(512, 1) * 0.1], 1)
     budget = Budget(0.1, 1e-6)

@@ -33,9 +33,9 @@ FITS = {
     "perceptron": lambda: classifier(model=(4, 3)).fit(X, LABELS),
     "one output": lambda: classifier(model=(4,)).fit(X, LABELS > 0),
     "hinge": lambda: classifier(loss="hinge").fit(X, LABELS > 0),
-    "number": lambda: nw.PrivateRegressor(2.0, 1e-5, bounds=(-1, 1), target_bounds=(-2, 2), random_state=0).fit(
-        X, NUMBERS
-    ),
+    "number": lambda: nw.PrivateRegressor(
+        2.0, 1e-5, method="descent", bounds=(-1, 1), target_bounds=(-2, 2), random_state=0
+    ).fit(X, NUMBERS),
 }
 
 

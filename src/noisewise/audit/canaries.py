@@ -79,6 +79,11 @@ def worst_case(
     ``rows_per_unit``: the canary is a person with so many equal rows, and so is its counterpart.
     """
     method = method_named(method)
+    if method.table:
+        raise ValueError(
+            f"{method.name} makes features of its own, and no one direction of its theta tells records apart; audit "
+            "another method, or rely on the laws that its questions are tested by"
+        )
     name = loss or default_loss(method)
     if name not in method.losses:
         raise ValueError(f"loss is {name!r}; {method.name} takes {', '.join(method.losses)}")

@@ -37,6 +37,7 @@ class SparseRows:
 
     places: NDArray[np.int32]  # (n, entries)
     values: NDArray[np.int16]
+    filled: NDArray[np.int32]  # how many entries are not zero: they come first
     reach: Floats  # scale / 2^14, zero for the dead
     squares: NDArray[np.int32]  # N^2 of what counts, x_q - m_q
     most: NDArray[np.int32]
@@ -91,9 +92,13 @@ def _measured(
 ) -> SparseRows:
     """Laid out entries with what follows from them, the centre and the scale."""
     squares, most, reach = (store(len(y), 1, kind)[:, 0] for kind in (np.int32, np.int32, np.float64))
+    filled = store(len(y), 1, np.int32)[:, 0]
+    for start in range(0, len(y), CHUNK):
+        here = slice(start, start + CHUNK)
+        filled[here] = (values[here] != 0).sum(1)
     arithmetic().measure(places, values, alive, centre, squares, most)
     reach[:] = np.where(alive, scale / DIRECTION, 0.0)
-    return SparseRows(places, values, reach, squares, most, y, alive, centre, len(centre))
+    return SparseRows(places, values, filled, reach, squares, most, y, alive, centre, len(centre))
 
 
 def arithmetic() -> Any:
@@ -138,7 +143,16 @@ class SparseRecords(LinearRecords):
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
         which, n = (NONE, len(rows)) if chosen is None else (chosen, len(chosen))
-        laid = (rows.places.view(np.uint32), rows.values, rows.reach, rows.squares, rows.most, rows.y, rows.centre)
+        laid = (
+            rows.places.view(np.uint32),
+            rows.values,
+            rows.filled,
+            rows.reach,
+            rows.squares,
+            rows.most,
+            rows.y,
+            rows.centre,
+        )
         drawn, entries = (which, chosen is None, theta, gain), rows.places.shape[1]
         if self.outputs == 1:
             options = (number, width, *(weights or (1.0, 1.0)))

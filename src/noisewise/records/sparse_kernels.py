@@ -80,6 +80,7 @@ def _add_to_eight(typing, values, places, begin, entries, w, first, out, padded,
 def lay_out_entries(numbers, where, width, usable, places, values, alive):
     n, entries = numbers.shape
     last = np.full(width, -1, np.int64)  # the last row that had an entry there
+    room = np.zeros(entries, np.int64)
     for i in range(n):
         length, good = 0.0, usable[i]
         for j in range(entries):
@@ -94,13 +95,18 @@ def lay_out_entries(numbers, where, width, usable, places, values, alive):
         good = good and length < LONGEST
         over = max(length, 1.0) if good else 1.0
         if good:
-            square = _rounded(numbers[i], DIRECTION / over, values[i])
+            square = _rounded(numbers[i], DIRECTION / over, room)
             if square > DIRECTION * DIRECTION:
-                square = _truncated(numbers[i], SHORTER / over, values[i])
+                square = _truncated(numbers[i], SHORTER / over, room)
             good = square <= DIRECTION * DIRECTION
-        for j in range(entries):
-            places[i, j] = where[i, j] if good else 0
-            values[i, j] = values[i, j] if good else 0
+        at = 0
+        for filled in range(2):  # what is not zero comes first, and sums stop there
+            for j in range(entries):
+                if (not good or room[j] == 0) != (filled == 1):
+                    continue
+                values[i, at] = room[j] if good else 0
+                places[i, at] = where[i, j] if good else 0
+                at += 1
         alive[i] = good
 
 
@@ -199,6 +205,7 @@ def sum_one(
     out,
     places,
     values,
+    filled,
     reach,
     squares,
     most,
@@ -213,7 +220,7 @@ def sum_one(
     low,
     high,
 ):
-    entries, columns = values.shape[1], len(centre)
+    columns = len(centre)
     narrow, grid = on_grid(weights, columns)
     theta, total = narrow[0].astype(np.int32), out[0]
     middle, everything = i8(0), i8(0)
@@ -227,7 +234,7 @@ def sum_one(
             k = first + i if whole else rows[first + i]
             at[i], label[i], length[i], cut[i] = k, y[k], reach[k], most[k]
             score = i4(0)
-            for j in range(entries):
+            for j in range(filled[k]):
                 score += i4(values[k, j]) * theta[places[k, j]]
             z[i] = np.float64(i8(score) - middle) * (length[i] * grid)
         slopes(kernel, z, label, width, c)
@@ -237,14 +244,16 @@ def sum_one(
         for i in range(count):
             k, weight = at[i], w[i]
             everything += weight
-            for j in range(entries):
+            for j in range(filled[k]):
                 total[places[k, j]] += weight * i8(values[k, j])
     for j in range(columns):
         total[j] -= everything * centre[j]
 
 
 @kernels.jit
-def sum_classes(start, stop, out, places, values, reach, squares, most, y, centre, rows, whole, matrix, gain, weights):
+def sum_classes(
+    start, stop, out, places, values, filled, reach, squares, most, y, centre, rows, whole, matrix, gain, weights
+):
     """Outputs are padded to a multiple of eight, in ``out`` as here, so that those of one entry lie side by side."""
     (columns, padded), (outputs, _), entries = out.shape, matrix.shape, values.shape[1]
     narrow, grid = on_grid(matrix, columns)
@@ -263,7 +272,7 @@ def sum_classes(start, stop, out, places, values, reach, squares, most, y, centr
             k = first + i if whole else rows[first + i]
             at[i], label[i], norm[i], far[i], gained[i] = k, y[k], squares[k], reach[k] * grid, reach[k] * gain
             for b in range(0, padded, 8):
-                _eight_products(values, places, k * entries, entries, theta, padded, b, score)
+                _eight_products(values, places, k * entries, i8(filled[k]), theta, padded, b, score)
             z_most[i] = -np.inf
             for o in range(outputs):
                 z[o, i] = np.float64(i8(score[o]) - middle[o]) * far[i]
@@ -274,7 +283,7 @@ def sum_classes(start, stop, out, places, values, reach, squares, most, y, centr
             for o in range(outputs):
                 everything[o] += w[i, o]
             for b in range(0, padded, 8):
-                _add_to_eight(values, places, at[i] * entries, entries, w, i * padded, out, padded, b)
+                _add_to_eight(values, places, at[i] * entries, i8(filled[at[i]]), w, i * padded, out, padded, b)
     for j in range(columns):
         for o in range(outputs):
             out[j, o] -= everything[o] * centre[j]

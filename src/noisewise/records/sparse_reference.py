@@ -59,8 +59,10 @@ def lay_out_entries(
     entries = np.where((_squared(near) <= DIRECTION**2)[:, None], near, short)
     good = good & (_squared(entries) <= DIRECTION**2)  # always, as truncation lengthens nothing
     alive[:] = good
-    values[:] = np.where(good[:, None], entries, 0.0)
-    places[:] = np.where(good[:, None], where, 0)
+    kept = np.where(good[:, None], entries, 0.0)
+    order = np.argsort(kept == 0, axis=1, kind="stable")  # what is not zero comes first, and sums stop there
+    values[:] = np.take_along_axis(kept, order, 1)
+    places[:] = np.take_along_axis(np.where(good[:, None], where, 0), order, 1)
 
 
 def _squared(entries: Floats) -> Floats:
