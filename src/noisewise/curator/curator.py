@@ -21,7 +21,7 @@ from ..facts import Answer, Facts, Released, facts_of, resized, shown
 from ..late import Tensor, torch
 from ..models import Additive, Model
 from ..noise import Stream
-from ..prepare.features import Features, features_anew
+from ..prepare.features import Features, even, features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
 from ..records.unobserved import unobserved
@@ -78,7 +78,7 @@ class Curator(Asking):
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
-        self.__features: Features | None = None
+        self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
