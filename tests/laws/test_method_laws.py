@@ -20,7 +20,8 @@ from noisewise.events import Repeated
 from noisewise.fitting.fit import network_of
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
-from noisewise.models import MLP, Linear
+from noisewise.models import MLP, Additive, Linear
+from noisewise.prepare import TableColumn
 from noisewise.runs import verify
 from noisewise.statement import make_statement
 from noisewise.tape import kind_of
@@ -33,9 +34,10 @@ pytestmark = pytest.mark.filterwarnings(
 N, FEATURES, CLASSES = 60, 3, 3
 METHODS = [n for n, method in registry().items() if method.private and getattr(method, "asks_private", True)]
 KINDS = ("linear", "mlp")
+TABLE = tuple(TableColumn(f"x{i}", (-1.0, 1.0), (0.0, 1.0)) for i in range(FEATURES))
 PROMISES = [("add_remove", True), ("add_remove", False), ("replace_one", True)]
 QUESTIONS = {name for name in dir(Curator) if not name.startswith("_")}
-FREE = {"change_basis", "in_first_basis"}  # these release nothing, so they are neither paid nor taped
+FREE = {"change_basis", "in_first_basis", "prepare", "centre", "features"}  # release nothing: neither paid nor taped
 
 
 # Pricing small batches takes seconds: these have larger ones here, and their own in make test-slow.
@@ -49,9 +51,16 @@ def a_method(name):
     return kind(**few, **LARGER.get(name, {}))
 
 
+def kinds(name):
+    """The kinds of models to train: one that makes features of columns has a table's alone."""
+    return ("table",) if registry()[name].table else KINDS
+
+
 def a_model(loss_name, kind):
     loss = LOSSES[loss_name]
     outputs = CLASSES if loss.task == "classes" else 1
+    if kind == "table":
+        return Additive(1, loss, outputs, columns=TABLE)
     return Linear(FEATURES, loss, outputs) if kind == "linear" else MLP((FEATURES, 4, outputs), loss)
 
 
@@ -75,7 +84,7 @@ def refuses(name, model, adjacency, size_is_public):
 def combinations():
     """Method, loss, kind of model, relation, whether the size is public; and whether the method refuses them."""
     for name in METHODS:
-        for loss, kind, promise in product(registry()[name].losses, KINDS, PROMISES):
+        for loss, kind, promise in product(registry()[name].losses, kinds(name), PROMISES):
             yield name, loss, kind, *promise, refuses(name, a_model(loss, kind), *promise)
 
 
@@ -83,14 +92,15 @@ COMBINATIONS = list(combinations())
 TAKEN = [combination for *combination, refused in COMBINATIONS if not refused]
 
 
-def promises(name, kind="linear"):
+def promises(name, kind=None):
     """The relations that a method takes with its first loss, each with whether the size is public."""
+    kind = kind or kinds(name)[0]
     return [
         tuple(rest[2:]) for method, *rest in TAKEN if (method, *rest[:2]) == (name, registry()[name].losses[0], kind)
     ]
 
 
-WITH_A_MODEL = [(name, kind) for name in METHODS for kind in KINDS if promises(name, kind)]
+WITH_A_MODEL = [(name, kind) for name in METHODS for kind in kinds(name) if promises(name, kind)]
 WITH_A_SIZE = [  # a public size and a bought one, under the first relation that the method takes
     (name, *taken[0])
     for name in METHODS
@@ -120,6 +130,11 @@ def run(name, model, adjacency="add_remove", size_is_public=True, *, seed=0, row
     budget = nw.Budget(2.0, 1e-5, adjacency=adjacency)
     records = Records(X, y, float(N) if size_is_public else None, row_bound=1.0)
     return train(method, records, model=model, budget=budget, public=public, seed=seed)
+
+
+def at_the_end(model, result):
+    """The model that was trained, which may have features of its own by then."""
+    return model if result.features is None else model.of_width(result.features.width)
 
 
 class Recorder:
@@ -214,9 +229,9 @@ def test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, ad
     meter, budget = result.meter, nw.Budget(2.0, 1e-5, adjacency=adjacency)
 
     assert answers, "a private method that asks nothing learns nothing"
-    assert result.theta.shape == (model.dimension,)
+    assert result.theta.shape == (at_the_end(model, result).dimension,)
     assert torch.isfinite(result.theta).all()
-    assert not torch.equal(result.theta, model.start())
+    assert not torch.equal(result.theta, at_the_end(model, result).start())
     assert result.steps >= 1
 
     assert meter.budget == budget
@@ -251,7 +266,7 @@ def test_so_does_a_run_with_small_batches(name, loss, kind, adjacency, size_is_p
 @pytest.mark.parametrize("name, adjacency, size_is_public", WITH_A_SIZE, ids=label)
 def test_theta_depends_on_released_answers_alone(name, adjacency, size_is_public, monkeypatch, answers):
     """The same answers on other records give the same theta to the last bit; other answers another."""
-    model = a_model(registry()[name].losses[0], "linear")
+    model = a_model(registry()[name].losses[0], kinds(name)[0])
     first = run(name, model, adjacency, size_is_public)
     tape = list(answers)
     X, y = rows_for(model, 17, seed=5)
@@ -275,13 +290,14 @@ def test_a_seed_decides_everything_and_no_seed_nothing(name, kind):
 
 @pytest.mark.parametrize("name, adjacency, size_is_public", WITH_A_SIZE, ids=label)
 def test_the_statement_of_a_run_verifies_and_a_forged_one_does_not(name, adjacency, size_is_public):
-    model = a_model(registry()[name].losses[0], "linear")
+    model = a_model(registry()[name].losses[0], kinds(name)[0])
 
     def stated(seed):
         result = run(name, model, adjacency, size_is_public, seed=seed)
         method = a_method(name)
+        shape = network_of(at_the_end(model, result)).to_dict()
         statement = make_statement(
-            method=name, settings=method.settings(), run=result, model=network_of(model).to_dict(), assumed=["settings"]
+            method=name, settings=method.settings(), run=result, model=shape, assumed=["settings"]
         )
         return json.loads(statement.to_json())
 
@@ -332,7 +348,7 @@ SAMPLED = [
 
 @pytest.mark.parametrize("name, sampling, adjacency", SAMPLED)
 def test_sampled_runs_stay_within_their_budget(name, sampling, adjacency):
-    model = a_model(registry()[name].losses[0], "linear")
+    model = a_model(registry()[name].losses[0], kinds(name)[0])
     result = run(name, model, adjacency, method=a_method(name).with_settings(sampling=(sampling, 0.2)))
     events = [Repeated(leaf, count) for leaf, count in result.meter.events.items()]
     assert Counter(line.event for line in result.trace) == result.meter.events
