@@ -8,6 +8,7 @@ import gc
 import json
 import math
 import pickle
+import shutil
 import warnings
 from fractions import Fraction
 from types import SimpleNamespace
@@ -742,12 +743,23 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_folder_with_hostile_features_is_one_clear_error(folder, tmp_path, what):
-    import shutil
-
     place = tampered(shutil.copytree(folder, tmp_path / "run"), CHANGES[what])
     with pytest.raises(ValueError, match="not a run that this version can read") as told:
         runs.load(place)
     assert "\n" not in str(told.value) and len(str(told.value)) < 600
+
+
+@pytest.mark.parametrize("clip", ["0.5", math.nan, [1.0], {}])
+def test_a_trace_with_a_clip_that_is_no_number_is_refused(folder, tmp_path, clip):
+    """Probabilities are read by it."""
+    place = shutil.copytree(folder, tmp_path / "run")
+    document = json.loads((place / "trace.json").read_text())
+    for row in document["rows"]:
+        row["clip"] = None if row["clip"] is None else clip
+    (place / "trace.json").write_text(json.dumps(document))
+    reseal(place)
+    with pytest.raises(ValueError, match="run"):
+        runs.load(place)
 
 
 def test_a_strangers_model_is_scored_within_its_budget(folder):
