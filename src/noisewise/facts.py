@@ -59,9 +59,20 @@ def facts_of(
         typical_clip=model.loss.typical_clip,
         typical_norm=model.loss.typical_norm,
         learning=model.loss.learning,
-        table=model.columns if isinstance(model, Additive) else (),
+        table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
         rows_per_unit=rows_per_unit,
     )
+
+
+def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:
+    """The facts when rows are those of another model."""
+    sizes = {"features": model.features, "dimension": model.dimension, "groups": model.groups}
+    return replace(facts, **sizes, row_bound=row_bound)  # type: ignore[arg-type]
+
+
+def shown(facts: Facts) -> Facts:
+    """A copy that anyone may write into: whatever is done to it changes no price and no check."""
+    return replace(facts, budget=replace(facts.budget), table=tuple(map(replace, facts.table)))
 
 
 class Answer(NamedTuple):

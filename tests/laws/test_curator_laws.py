@@ -22,8 +22,9 @@ from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked, rebuilt
 from noisewise.events import BoundedRange
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
+from noisewise.models import MLP, Additive, Linear
 from noisewise.noise import Stream
+from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.records import records_of
 from noisewise.records.columns import ColumnRecords
 from noisewise.records.sparse import SparseRecords, lay_out_sparse
@@ -42,6 +43,25 @@ class Centred(Sparse):
     centre = (0.3, -0.2, 0.1)
 
 
+LONG = 1e4
+NUMBER = (-LONG, 0.0, LONG), (0.0, 0.3, 1.0)
+COLUMNS = (TableColumn("a", *NUMBER), TableColumn("b", *NUMBER), TableColumn("c", groups=(0, 1, 0)))
+BLOCKS = (Hats(0, *NUMBER, 2), Codes(2, (0, 1, 0)), Product(Hats(1, *NUMBER, 2), Codes(2, (0, 0, 0))))
+WIDTH = sum(block.width for block in BLOCKS) + 1
+
+
+class Table(Additive):
+    """A model of a table, whose rows of features are longer than 1, so that they are cut."""
+
+    gain, centre = 0.9, 0.0
+
+
+class CentredTable(Table):
+    """Rows of features are shorter, and less a public centre."""
+
+    gain, centre = 0.5, 0.25
+
+
 MODELS = {
     "logistic": Linear(FEATURES, Logistic()),
     "hinge": Linear(FEATURES, Hinge()),
@@ -58,6 +78,10 @@ MODELS = {
     "centred hinge": Centred(FEATURES, Hinge()),
     "centred squared": Centred(FEATURES, Squared()),
     "centred softmax": Centred(FEATURES, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3),
+    "table": Table(WIDTH, Logistic(), columns=COLUMNS),
+    "table squared": Table(WIDTH, Squared(), columns=COLUMNS),
+    "centred table": CentredTable(WIDTH, Logistic(), columns=COLUMNS),
+    "centred table softmax": CentredTable(WIDTH, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3, columns=COLUMNS),
     "perceptron": MLP((FEATURES, 3, 1), Logistic(), "tanh"),
     "relu perceptron": MLP((FEATURES, 3, 3), Softmax(), "relu"),
 }
@@ -68,7 +92,6 @@ HOWS = [(adjacency, sampling) for adjacency in ADJACENCIES for sampling in SAMPL
 
 # --- data sets: a few others, and records that join them or take each other's place -----------------------------------
 
-LONG = 1e4
 POOL = [  # (row, label in units of the task); the last two labels are out of range where labels are classes
     *(([side * LONG, 0.0, 0.0], label) for side in (1, -1) for label in (-1, 1)),
     ([0.0, LONG, 0.0], 1),
@@ -105,7 +128,18 @@ def kept(kind, model, records):
     X, y = tensors(model, records)
     if kind.__name__ == "Histograms":
         return ColumnRecords(lambda: [X.numpy() / LONG], FEATURES)
+    if isinstance(model, Table):
+        return tabled(model, X, y)
     return sparse(model, X, y) if isinstance(model, Sparse) else records_of(model, X, y)
+
+
+def tabled(model, X, y):
+    """Cells behind features, made as a curator makes them."""
+    records = records_of(model, X, y).prepared(Features(BLOCKS, np.full(WIDTH, model.gain)))
+    if not model.centre:
+        return records
+    centre = np.where(np.arange(WIDTH) % 2, model.centre, -model.centre)
+    return records.centred(centre, 1.7)
 
 
 def sparse(model, X, y):
@@ -433,6 +467,7 @@ UNITS = {  # (under add_remove, under replace_one) on a full batch
     "Gradient": (0.5, 0.5),
     "GradientNorm": (0.5, 0.5),
     "Histograms": (math.sqrt(3), math.sqrt(1.5)),
+    "ColumnLevels": (math.sqrt(3), math.sqrt(1.5)),
     "ScoreHistogram": (1, math.sqrt(0.5)),
     "ErrorMoments": (math.sqrt(5) / 2, math.sqrt(5) / 2),
 }

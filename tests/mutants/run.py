@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("src", "tests", "pyproject.toml")
 LAW = "tests/laws/test_curator_laws.py::test_no_record_moves_a_total_further_than_its_noise_allows_for"
 PERSONS = "tests/laws/test_person_laws.py::test_no_person_moves_a_total_further_than_its_noise_allows_for"
+BATCH = "tests/laws/test_curator_laws.py::test_a_batch_is_summed_as_if_it_were_the_data_set"
+TABLES = "tests/attacks/test_tables.py::"
 ONE_SHOT = "tests/curator/test_oneshot.py::test_"
 METER = ("tests/laws/test_meter_edges.py", "tests/test_budget.py")
 WIDER = (
@@ -109,6 +111,48 @@ MUTANTS = (
         "math.sqrt(2 * terms.features)",
         "math.sqrt(terms.features)",
         law("Histograms-logistic"),
+    ),
+    Mutant(
+        "a replaced record moves levels of columns by sqrt(K L), not sqrt(2 K L)",
+        "math.nextafter(math.sqrt(2 * cells), 1e9)",
+        "math.nextafter(math.sqrt(cells), 1e9)",
+        law("ColumnLevels-table"),
+    ),
+    Mutant(
+        "levels of columns priced as if there were one level",
+        "cells = len(self.scales) * self.levels",
+        "cells = len(self.scales)",
+        law("ColumnLevels-table"),
+    ),
+    Mutant(
+        "levels of all records at the price of a batch",
+        "for here in self.parts(drawn, CHUNK)",
+        "for here in self.parts(Drawn(), CHUNK)",
+        (BATCH + "[ColumnLevels-table]",),
+    ),
+    Mutant(
+        "a bound on centred rows that forgets the centre",
+        "row_bound=times * (1 + float(np.linalg.norm(middle)) + 2.0**-4)",
+        "row_bound=times",
+        (TABLES + "test_rows_are_never_longer_than_the_bound_that_walks_rely_on",),
+    ),
+    Mutant(
+        "a bound on prepared rows that is half of it",
+        "resized(self.__facts, model, row_bound=1.0)",
+        "resized(self.__facts, model, row_bound=0.5)",
+        (TABLES + "test_rows_are_never_longer_than_the_bound_that_walks_rely_on",),
+    ),
+    Mutant(
+        "centred rows clipped by their length before",
+        "(x * (x - 2 * centre[places[here]])).sum(1) + middle",
+        "(x * x).sum(1)",
+        law("Gradient-centred table"),
+    ),
+    Mutant(
+        "an answer about rows that a question was not checked for",
+        "if records is not self.records:",
+        "if False:",
+        (TABLES + "test_another_thread_that_asks_for_other_features_between_the_check_and_the_answer",),
     ),
     Mutant(
         "a record that joins a Poisson batch is forgotten under replace_one",
@@ -229,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         "a question that is answered without being paid for",
-        "            self.meter.spend(event)\n            drawn",
+        "            self.pay(event, records)\n            drawn",
         "            drawn",
         ("tests/curator/test_answers.py::test_every_question_is_paid_for_before_a_record_is_used",),
     ),

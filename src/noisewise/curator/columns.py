@@ -57,7 +57,7 @@ class ColumnCurator:
             raise ValueError(f"edges must be {self.__columns} rows of at least two finite, growing numbers")
         adjacency, noise = self.__desk.view.budget.adjacency, checked_noise(noise_multiplier)
         how = HowAsked(adjacency, FULL, noise, math.nan, self.__columns, self.__rows)
-        answer = self.__desk.answer(asked, how, None)
+        answer = self.__desk.answer(asked, how, None, self.__desk.records)
         return answer.value.numpy(), answer.noise_std
 
     def _refuse(self, *_: object) -> NoReturn:

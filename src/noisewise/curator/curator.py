@@ -17,12 +17,11 @@ import numpy as np
 from ..arithmetic import Arithmetic
 from ..budget import AdditiveMeter, MeterView, PlanMeter, checked_meter
 from ..events import FULL, Sampling, plain_sampling
-from ..facts import Answer, Facts, Released, facts_of
+from ..facts import Answer, Facts, Released, facts_of, resized, shown
 from ..late import Tensor, torch
 from ..models import Additive, Model
 from ..noise import Stream
-from ..prepare.features import Features
-from ..prepare.features import rebuilt as features_anew
+from ..prepare.features import Features, even, features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
 from ..records.unobserved import unobserved
@@ -79,14 +78,14 @@ class Curator(Asking):
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
         self.__basis: Tensor | None = None
-        self.__features: Features | None = None
+        self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
         self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
 
     @property
     def facts(self) -> Facts:
         """What is public or already released: a copy, so that nothing that is done to it changes a price."""
-        return replace(self.__facts, budget=replace(self.__facts.budget))
+        return shown(self.__facts)
 
     @property
     def meter(self) -> MeterView:
@@ -121,15 +120,14 @@ class Curator(Asking):
 
     def __asked(self, asked: Any, noise: float, sampling: Sampling) -> Answer:
         """The answer to a question that nobody else holds."""
-        asked.check(self.__facts)
-        plainly = plain_sampling(sampling)
-        if asked.mean:
-            self.__known_size()
-        size = math.nan if self.__facts.size is None else expected_size(plainly, self.__facts.size)
-        adjacency, features = self.__facts.budget.adjacency, self.__facts.features
-        rows = rows_per_person(self.__facts.rows_per_unit, plainly)
-        how = HowAsked(adjacency, plainly, checked_noise(noise), size, features, rows)
-        answer = self.__desk.answer(asked, how, self.__facts)
+        plainly, multiplier = plain_sampling(sampling), checked_noise(noise)  # last of a stranger's code
+        records, facts = self.__desk.records, self.__facts  # in this order: `prepare` replaces them in the other
+        asked.check(facts)
+        known = self.__known_size() if asked.mean else facts.size
+        size = math.nan if known is None else expected_size(plainly, known)
+        rows = rows_per_person(facts.rows_per_unit, plainly)
+        how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
+        answer = self.__desk.answer(asked, how, facts, records)
         if asked.bounded:
             self.__arithmetic = self.__arithmetic.bounded(asked.bounded)
         return answer
@@ -156,12 +154,12 @@ class Curator(Asking):
     def __ended(self, asked: Any) -> Answer:
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
         with unobserved():
-            whole, facts, size = rebuilt_walk(asked, self.__facts.dimension), self.__facts, self.__known_size()
+            records, facts, size = self.__desk.records, self.__facts, self.__known_size()
+            whole = rebuilt_walk(asked, facts.dimension)
             event, std = whole.event(), whole.noise_std(facts, size)
         with self.__desk:
-            self.__desk.meter.spend(event)
-            end = whole.end(self.__model, self.__desk.records.float_rows(), facts, size, self.__desk.stream)
-            answer = Answer(end, std)
+            self.__desk.pay(event, records)
+            answer = Answer(whole.end(self.__model, records.float_rows(), facts, size, self.__desk.stream), std)
             self.__desk.log(type(whole).__name__, event, None, answer, norm=True)
             walked = "whole walks and minimisers run in double precision, with a margin"
             self.__arithmetic = self.__arithmetic.bounded(walked)
@@ -181,6 +179,8 @@ class Curator(Asking):
         by itself, so a neighbouring data set still differs in one record; what is asked later is clipped anew.
         The bound on the rows grows by the matrix's spectral norm.
         """
+        if isinstance(self.__model, Additive):
+            raise TypeError("rows of a table are made by features; ask for others with prepare, not for another basis")
         features, entries = self.__facts.features, plain(matrix)
         square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
         if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
@@ -209,10 +209,9 @@ class Curator(Asking):
         own.check(self.__facts.table)
         model = self.__model.of_width(own.width)
         with self.__desk:
-            self.__desk.records = self.__desk.records.prepared(own, self.__store)
-            self.__model, self.__features, self.__basis = model, own, None
-            sizes = replace(self.__facts, features=own.width, dimension=model.dimension, groups=model.groups)
-            self.__facts = replace(sizes, row_bound=1.0)
+            records, self.__model, self.__features = self.__desk.records.prepared(own, self.__store), model, own
+            self.__facts = resized(self.__facts, model, row_bound=1.0)
+            self.__desk.records = records
 
     def centre(self, centre: Tensor, scale: float) -> None:
         """From now on every row x of a table is scale (x - centre), both public; x as it was prepared.
@@ -224,7 +223,7 @@ class Curator(Asking):
         middle, times = np.asarray(plain(centre), np.float64), float(plain(scale))
         with self.__desk:
             self.__desk.records = self.__desk.records.centred(middle, times, self.__store)
-            self.__facts = replace(self.__facts, row_bound=times * (2 + 2.0**-10))
+            self.__facts = replace(self.__facts, row_bound=times * (1 + float(np.linalg.norm(middle)) + 2.0**-4))
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""

@@ -32,16 +32,22 @@ class Desk:
         self._lock, self._within, self._unobserved = threading.RLock(), 0, unobserved()
         self.trace: list[Released] = []
 
-    def answer(self, asked: Any, how: HowAsked, facts: Facts | None) -> Answer:
-        """The answer to a question that was rebuilt and checked. A refused charge touches nothing."""
+    def answer(self, asked: Any, how: HowAsked, facts: Facts | None, records: Any) -> Answer:
+        """The answer to a question that was rebuilt and checked for these records. A refused charge touches nothing."""
         event = _sampled(how.sampling, asked.event(how.noise))
         with self:
-            self.meter.spend(event)
-            drawn = Drawn(draw(how.sampling, self.records, self.stream), how.size)
-            totals = asked.totals(self.records, drawn, how)
+            self.pay(event, records)
+            drawn = Drawn(draw(how.sampling, records, self.stream), how.size)
+            totals = asked.totals(records, drawn, how)
             answer: Answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
             self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
         return answer
+
+    def pay(self, event: Event, records: Any) -> None:
+        """Charge for what was checked for these records; refused if rows were made of other features since then."""
+        if records is not self.records:
+            raise RuntimeError("rows were made anew while a question was on its way; ask it again")
+        self.meter.spend(event)
 
     def __enter__(self) -> None:
         """Close the desk while a question is answered: one at a time, and nobody looks on (:class:`unobserved`)."""

@@ -20,7 +20,7 @@ from .. import _validate
 from ..events import Gaussian
 from ..facts import Facts
 from ..late import Tensor, torch
-from ..models import Model
+from ..models import Linear, Model
 from ..noise import Stream
 from ..records import records_of
 from ..records.grid import power_of_two_above
@@ -131,7 +131,8 @@ class OnePass:
 
     def walked(self, model: Model, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
         """The last iterate, noise included: it may be released."""
-        public = rows_of(records_of(model, self.public_rows, self.public_labels).float_rows(), facts.row_bound)
+        linear = Linear(model.features, model.loss, model.outputs)  # a table's rows are no cells by now
+        public = rows_of(records_of(linear, self.public_rows, self.public_labels).float_rows(), facts.row_bound)
         batches = [rows_of(records, facts.row_bound), *[public] * self.passes]
         noises = stream.vectors(len(self.start), self.step_size * pass_noise(self, facts))
         return one_by_one(self, model, batches, noises)

@@ -201,6 +201,8 @@ class Fitted:
             columns=names,
             made=made,
         )
+        if not fitted.cap > 0:
+            raise ValueError("its trace has a clip that is no number")
         return fitted if encoder is None else fitted._with_encoder(encoder)
 
     def _with_encoder(self, encoder: Encoder) -> Fitted:

@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import _validate
 from ..accounting.choose import choose_terms
-from ..budget import Terms
+from ..budget import BudgetExhausted, Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator
 from ..curator.questions.levels import ColumnLevels
 from ..late import Tensor, torch
@@ -121,6 +121,13 @@ class AdditiveDescent(Method):
         return State(facts, None, 0, none, none, none, none, nothing, nothing)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        try:
+            return self._stepped(state, private, public)
+        except BudgetExhausted:
+            private.prepare(even(()) if state.stage is None else state.stage.features)  # of what is released then
+            raise
+
+    def _stepped(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.stage is None:
             state = self._effects(private, public)
         elif state.step == state.stage.steps:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .scale import check_scale
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -18,6 +20,13 @@ class TableColumn:
     groups: tuple[int, ...] = ()
     knots: int | None = None  # declared ones are kept
     words: tuple[str, ...] = ()  # of the categories
+
+    def __post_init__(self) -> None:
+        if self.number:
+            try:
+                check_scale(self.points, self.ranks)
+            except ValueError as error:
+                raise ValueError(f"column {self.name!r}: {error}; declare low, high and knots further apart") from None
 
     @property
     def number(self) -> bool:

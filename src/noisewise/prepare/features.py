@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import TableColumn
-from .scale import Floats, positions
+from .scale import Floats, check_scale, positions
 
 Places = NDArray[np.int64]
 MOST_KNOTS = 1024
@@ -36,13 +36,9 @@ class Hats:
     roundness = 2 / 3  # the mean of f^2 + (1-f)^2, if values lie anywhere between knots
 
     def __post_init__(self) -> None:
-        points, ranks = np.asarray(self.points, float), np.asarray(self.ranks, float)
-        if points.ndim != 1 or len(points) < 2 or points.shape != ranks.shape:
-            raise ValueError("points and ranks of hats must be as many, at least two")
-        if not (np.isfinite(points).all() and (np.diff(points) > 0).all() and (np.diff(ranks) > 0).all()):
-            raise ValueError("points and ranks of hats must grow")
-        if ranks[0] != 0 or ranks[-1] != 1 or not 2 <= self.knots <= MOST_KNOTS:
-            raise ValueError(f"ranks of hats go from 0 to 1, and there are 2 to {MOST_KNOTS} knots")
+        check_scale(self.points, self.ranks)
+        if not 2 <= self.knots <= MOST_KNOTS:
+            raise ValueError(f"there are 2 to {MOST_KNOTS} knots of hats")
 
     @property
     def width(self) -> int:
@@ -88,7 +84,7 @@ class Codes:
     roundness = 1.0
 
     def __post_init__(self) -> None:
-        if not self.groups or sorted({*self.groups}) != list(range(max(self.groups) + 1)):
+        if not self.groups or {*self.groups} != {*range(len({*self.groups}))}:
             raise ValueError("groups must number the coordinates of the categories from 0 on, without a gap")
 
     @property
@@ -227,22 +223,22 @@ def even(blocks: Sequence[Block]) -> Features:
     return Features(tuple(blocks), np.append(np.full(sum(block.width for block in blocks), gain), 2.0**-4))
 
 
-def rebuilt(features: object) -> Features:
+def features_anew(features: object) -> Features:
     """The same features made anew of plain numbers; a subclass, whose function would be run on rows, is refused."""
     if type(features) is not Features:
         raise TypeError(f"{type(features).__name__} is no description of features; pass noisewise.prepare.Features")
     gains = np.array(np.asarray(features.gains), dtype=np.float64)
-    return Features(tuple(_rebuilt(block) for block in tuple(features.blocks)), gains)
+    return Features(tuple(_block_anew(block) for block in tuple(features.blocks)), gains)
 
 
-def _rebuilt(block: object) -> Block:
+def _block_anew(block: object) -> Block:
     if type(block) is Hats:
         points, ranks = (tuple(float(end) + 0.0 for end in ends) for ends in (block.points, block.ranks))
         return Hats(int(block.column), points, ranks, int(block.knots))
     if type(block) is Codes:
         return Codes(int(block.column), tuple(int(group) for group in block.groups))
     if type(block) is Product:
-        first, second = _rebuilt(block.first), _rebuilt(block.second)
+        first, second = _block_anew(block.first), _block_anew(block.second)
         if isinstance(first, Product) or isinstance(second, Product):
             raise TypeError("a product is of two plain blocks, hats or codes")
         return Product(first, second)

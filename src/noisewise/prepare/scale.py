@@ -20,13 +20,25 @@ def positions(values: Floats, points: Floats, ranks: Floats) -> Floats:
     >>> positions(np.array([5.0, 15.0, np.nan, 99.0]), np.array([0.0, 10.0, 20.0]), np.array([0.0, 0.5, 1.0])).tolist()
     [0.25, 0.75, nan, 1.0]
     """
-    inside = np.minimum(np.maximum(values, points[0]), points[-1])  # NaN stays
-    piece = np.clip(
-        np.searchsorted(points, np.where(np.isnan(inside), points[0], inside), side="right") - 1, 0, len(points) - 2
-    )
+    missing = np.isnan(values)
+    inside = np.minimum(np.maximum(np.where(missing, points[0], values), points[0]), points[-1])
+    piece = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, len(points) - 2)
     slopes = (ranks[1:] - ranks[:-1]) / (points[1:] - points[:-1])
     place = ranks[piece] + (inside - points[piece]) * slopes[piece]
-    return np.minimum(np.maximum(place, ranks[piece]), ranks[piece + 1])
+    place = np.where(place > ranks[piece], np.minimum(place, ranks[piece + 1]), ranks[piece])  # also if it is no number
+    return np.where(missing, np.nan, place)
+
+
+def check_scale(points: object, ranks: object) -> None:
+    """Refuse what is no scale: points that grow, a plain distance apart, and as many ranks that grow from 0 to 1."""
+    at, to = np.asarray(points, np.float64), np.asarray(ranks, np.float64)
+    if at.ndim != 1 or at.shape != to.shape or len(at) < 2:
+        raise ValueError("points and ranks of a scale must be as many, at least two")
+    with np.errstate(all="ignore"):
+        steps, rises = np.diff(at), np.diff(to)
+        plain = (steps > 0) & (rises > 0) & np.isfinite(steps) & np.isfinite(rises / steps)
+    if not (plain.all() and to[0] == 0 and to[-1] == 1):
+        raise ValueError("points of a scale must be finite and grow, its ranks grow from 0 to 1")
 
 
 def values_at(places: Floats, points: Floats, ranks: Floats) -> Floats:

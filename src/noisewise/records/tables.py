@@ -14,6 +14,7 @@ from ..prepare.features import Features, even
 from ..prepare.scale import Floats, positions
 from .grid import CHUNK, Integers, Store, in_memory
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
+from .totals import Drawn
 
 Map = tuple[float, tuple[float, ...], tuple[float, ...]]  # a column, points and ranks of its scale
 
@@ -47,15 +48,16 @@ class TableRecords(SparseRecords):
         assert self.table is not None
         return TableRecords(self.table.rows(features, store), self.loss, self.outputs, self.table)
 
-    def levels(self, maps: Sequence[Map], levels: int) -> Integers:
+    def levels(self, drawn: Drawn, maps: Sequence[Map], levels: int) -> Integers:
         """For each scale and level l = 1 .. levels: how many values lie in each of the 2^l equal parts of the scale."""
         assert self.table is not None
         cells, counts = 1 << levels, np.zeros((len(maps), 1 << levels), np.int64)
-        for start in range(0, len(self), CHUNK):
-            piece = self.table.cells[start : start + CHUNK]
+        for here in self.parts(drawn, CHUNK):
+            piece = self.table.cells[here]
             for row, (column, points, ranks) in zip(counts, maps, strict=True):
                 values = piece[:, int(column)].astype(np.float64)
-                places = positions(values, np.array(points), np.array(ranks))[~np.isnan(values)]
+                places = positions(values, np.array(points), np.array(ranks))
+                places = places[~np.isnan(places)]
                 row += np.bincount(np.minimum(places * cells, cells - 1).astype(np.int64), minlength=cells)
         coarser = [counts.reshape(len(maps), 1 << level, -1).sum(2) for level in range(1, levels + 1)]
         return np.concatenate(coarser, axis=1)

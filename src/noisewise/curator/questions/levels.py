@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ...facts import Facts
+from ...prepare.scale import check_scale
 from ...records.totals import Drawn, IntegerTotal
 from ..question import HowAsked, Sum, between, question
 
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
-MOST_LEVELS = 20
 
 
 @question
@@ -33,13 +31,13 @@ class ColumnLevels(Sum):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("levels", self.levels, 1, MOST_LEVELS)
-        if not self.scales or self.levels != int(self.levels):
-            raise ValueError("scales are missing, or levels is no whole number; pass at least one scale")
+        between("levels", self.levels, 1, 20)
         for column, points, ranks in self.scales:
-            growing = len(points) == len(ranks) > 1 and (np.diff(points) > 0).all() and (np.diff(ranks) > 0).all()
-            if not growing or not np.isfinite(points).all() or (ranks[0], ranks[-1]) != (0.0, 1.0) or column < 0:
-                raise ValueError("a scale is a column, points that grow, and as many ranks that grow from 0 to 1")
+            between("the column of a scale", column, 0, 1e6)
+            check_scale(points, ranks)
+        whole = [self.levels, *(column for column, _, _ in self.scales)]
+        if len(whole) < 2 or any(number != int(number) for number in whole):
+            raise ValueError("scales are missing, or levels or a column is no whole number; pass at least one scale")
 
     def check(self, facts: Facts) -> None:
         if any(column >= len(facts.table) or not facts.table[int(column)].number for column, _, _ in self.scales):
@@ -50,7 +48,7 @@ class ColumnLevels(Sum):
         return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
 
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        return IntegerTotal(records.levels(self.scales, int(self.levels)).reshape(-1), 1, 1.0)
+        return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)
 
     @classmethod
     def cases(cls, dimension: int) -> list[ColumnLevels]:
