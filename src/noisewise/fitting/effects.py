@@ -16,11 +16,11 @@ import numpy as np
 
 from ..prepare.columns import TableColumn
 from ..prepare.features import Codes, Features, Hats, Product
-from ..prepare.scale import Floats
+from ..prepare.scale import Floats, values_at
 
 MISSING = "missing"
 MOST_VALUES = 64
-RARE = 0.03  # of the records, at each end of a scale that they take most of
+RARE, LONG = 0.015, 0.25  # so few records at an end that takes so much of a scale are not drawn
 STRETCHES = 33  # of a course
 Z = 1.96  # 95 % of a normal distribution
 
@@ -173,19 +173,20 @@ class _Table:
         )
 
     def _course(self, column: int, seen: Sequence[_Seen]) -> Course:
-        people, of_all = self._people(column)
-        values, shares = np.asarray(people[:-1]), of_all[:-1] + 1e-9
+        block, known = self._first(column)
+        assert isinstance(block, Hats)
+        values, shares = _finer(block, np.ones(block.knots) if known is None else known[:-1] + 1e-9)
         low, high = _usual(values, shares)
         stretch = np.floor((values - low) / (high - low) * (STRETCHES - 1) + 0.5)
         kept = np.flatnonzero((values >= low) & (values <= high))
         groups = [kept[stretch[kept] == one] for one in np.unique(stretch[kept])]
-        means = np.zeros((len(groups), len(people)))
+        means = np.zeros((len(groups), len(values)))
         for row, group in zip(means, groups, strict=True):
             row[group] = shares[group] / shares[group].sum()
-        cells = self._cells(column, people)
+        cells = self._cells(column, values.tolist())
         effect = sum(part.averaged(cells, means) for part in seen)
         noise = None if self._variances is None else np.sqrt(sum(part.averaged_variance(cells, means) for part in seen))
-        return Course((low, high), means[:, :-1] @ values, np.asarray(effect), noise)
+        return Course((low, high), means @ values, np.asarray(effect), noise)
 
     def pair(self, block: Product, span: slice) -> Pair:
         shape = (-1, block.first.width, block.second.width)
@@ -222,11 +223,15 @@ class _Table:
                     yield _Seen(side, averaged, squared, self._mean(side))
 
     def _values(self, column: int, seen: Sequence[_Seen]) -> list[float]:
-        """Knots of a number, at most so many; categories by their positions."""
+        """Knots of a number, and values between them where its scale bends, at most so many; categories by position."""
         if not self._columns[column].number:
             return [float(code) for code in range(len(self._columns[column].groups))]
-        knots = [part.side.knot_values() for part in seen if isinstance(part.side, Hats)]
-        for merged in (np.concatenate(knots), max(knots, key=len)):
+        hats = [part.side for part in seen if isinstance(part.side, Hats)]
+        finest = max(hats, key=lambda block: block.knots)
+        within = np.asarray(finest.ranks) * (finest.knots - 1)
+        bent = bool((np.abs(within - within.round()) > 1e-9).any())
+        own = _finer(finest, np.ones(finest.knots))[0] if bent else finest.knot_values()
+        for merged in (np.concatenate([own, *(block.knot_values() for block in hats)]), own):
             values = np.unique([float(f"{value:.10g}") for value in merged])
             if len(values) <= MOST_VALUES:
                 break
@@ -270,13 +275,25 @@ class _Table:
         return cells
 
 
+def _finer(block: Hats, shares: Floats) -> tuple[Floats, Floats]:
+    """Knots and places between them, about as many as are shown, and the share of records near each."""
+    between = max(1, (MOST_VALUES - 1) // (block.knots - 1))
+    ranks = np.linspace(0, 1, (block.knots - 1) * between + 1)
+    hats = np.maximum(1 - np.abs(ranks[:, None] * (block.knots - 1) - np.arange(block.knots)), 0)
+    near = hats @ (shares / hats.sum(0))
+    return values_at(ranks, np.asarray(block.points), np.asarray(block.ranks)), near / near.sum()
+
+
 def _usual(values: Floats, shares: Floats) -> tuple[float, float]:
-    """The knots between which nearly all records are, if the rest would take most of the scale, else its ends."""
-    below = np.cumsum(shares)
-    first, last = np.searchsorted(below, [RARE * below[-1], (1 - RARE) * below[-1]])
-    ends = float(values[max(int(first) - 1, 0)]), float(values[min(int(last) + 1, len(values) - 1)])
-    whole = float(values[0]), float(values[-1])
-    return ends if ends[1] - ends[0] < (whole[1] - whole[0]) / 2 else whole
+    """Between which values nearly all records are; an end of the scale that the rest would take little of stays."""
+    below = np.cumsum(shares) / shares.sum()
+    first, last = np.searchsorted(below, [RARE, 1 - RARE])
+    low, high = (float(values[min(max(int(place), 0), len(values) - 1)]) for place in (first - 1, last))
+    room = LONG * float(values[-1] - values[0])
+    return (
+        low if low - values[0] > room else float(values[0]),
+        high if values[-1] - high > room else float(values[-1]),
+    )
 
 
 def _word(column: TableColumn, code: int) -> str:

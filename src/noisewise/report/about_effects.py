@@ -100,8 +100,8 @@ def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
     assert course is not None
     values, effect, caption = course.values, course.effect[k], []
     declared = float(column.values[0]), float(column.values[-2])
-    if course.ends[1] - course.ends[0] < (declared[1] - declared[0]) / 2:
-        scale = " to ".join(number(end, 6) for end in declared)
+    if course.ends[1] - course.ends[0] < 0.9 * (declared[1] - declared[0]):
+        scale = " to ".join(number(int(end) if end.is_integer() else end) for end in declared)
         caption.append(f"Drawn where nearly all records are; its scale goes from {scale}.")
     reach = np.zeros(len(values)) if course.std is None else Z * course.std[k]
     room = np.minimum(reach, WIDEST_BAND * float(np.median(reach)))
