@@ -153,7 +153,10 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
         "unit": (unit_of(rows), promise["unit"]),
         "method": (used["method"], method["name"]),
         "model": (run.get("model"), statement["model"]),
-        "kind of model": (settings.get("model") in ("auto", "linear"), statement["model"]["kind"] in ("Linear", "Additive")),
+        "kind of model": (
+            settings.get("model") in ("auto", "linear"),
+            statement["model"]["kind"] in ("Linear", "Additive"),
+        ),
         "size of the data": ("public" if public else "bought", statement["size"]),
         "max_grad_norm": (clip, clip if clip is None else method["settings"].get("max_grad_norm")),
     }
