@@ -62,6 +62,7 @@ class Trained:
     tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
     features: Features | None = None  # what rows of a table were made of at the end
     spread: Tensor | None = None  # the deviation of the noise on theta, where the method knows it
+    shares: Tensor | None = None  # of the records that have each coordinate of the features, as released
 
 
 class Recording(Asking):

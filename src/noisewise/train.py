@@ -113,8 +113,9 @@ def _private_run(
         model = model.of_width(features.width)
     theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     noise = None if spread is None else _plain(spread, model)
+    shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
-    return Trained(theta, *answered, tape, features, noise)
+    return Trained(theta, *answered, tape, features, noise, shares)
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:
@@ -137,6 +138,15 @@ def _plain(theta: Tensor, model: Model) -> Tensor:
         raise TypeError(
             f"finish returned no theta; return a plain flat tensor of {model.dimension} floating-point numbers"
         )
+    return plain
+
+
+def _shares(shares: Tensor | None, width: int) -> Tensor | None:
+    plain = torch.from_numpy(bare(shares)) if isinstance(shares, Tensor) else None
+    if shares is not None and (
+        plain is None or plain.shape != (width,) or not bool(((plain >= 0) & (plain <= 1)).all())
+    ):
+        raise TypeError(f"shares returned something else; return a plain flat tensor of {width} numbers from 0 to 1")
     return plain
 
 

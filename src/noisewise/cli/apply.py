@@ -50,21 +50,26 @@ def predict(
     from .. import runs
     from ..data.rows import read_rows
 
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
-    if out is not None and out.exists() and not force:
-        raise ValueError(f"{out} exists already; pass another file, or --force to overwrite it")
+    vacant_file(out, force=force)
     fitted = runs.load(run)
     rows = read_rows(data, _encoder(fitted, run), fitted.scaling, separator=separator, predict=True)
     table = _predictions(fitted, rows.X)
     if out is not None:
-        _write(table, out)
+        write_table(table, out)
         errors.print(f"Written to {out}: {len(table):,} predictions", highlight=False, markup=False, soft_wrap=True)
     if json_output:
         predictions = None if out is not None else table.to_dict(orient="list")
         print_json({"rows": len(table), "written": None if out is None else str(out), "predictions": predictions})
     elif out is None:
-        _without_formulas(table).to_csv(sys.stdout, index=False)
+        without_formulas(table).to_csv(sys.stdout, index=False)
+
+
+def vacant_file(out: Path | None, *, force: bool) -> None:
+    """Refuse a file that is no table, or that is there already."""
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"--out is {str(out)!r}; pass a file that ends in .csv or .parquet")
+    if out is not None and out.exists() and not force:
+        raise ValueError(f"{out} exists already; pass another file, or --force to overwrite it")
 
 
 def _predictions(fitted: Fitted, X: Any) -> pd.DataFrame:
@@ -77,14 +82,14 @@ def _predictions(fitted: Fitted, X: Any) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts that a spreadsheet shows instead of running them; the names begin with words of ours."""
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts that a spreadsheet shows instead of running them; the heads begin with words of ours."""
     from ..data.values import inert
 
     return table.apply(lambda cells: cells if cells.dtype.kind in "biuf" else cells.map(inert))
 
 
-def _write(table: pd.DataFrame, out: Path) -> None:
+def write_table(table: pd.DataFrame, out: Path) -> None:
     """All of the table or nothing."""
     from io import BytesIO
 
@@ -92,7 +97,7 @@ def _write(table: pd.DataFrame, out: Path) -> None:
 
     content = BytesIO()
     if out.suffix == ".csv":
-        _without_formulas(table).to_csv(content, index=False)
+        without_formulas(table).to_csv(content, index=False)
     else:
         table.to_parquet(content, index=False)
     try:

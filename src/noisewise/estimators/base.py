@@ -5,10 +5,10 @@ from __future__ import annotations
 import numbers
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
 from ..fitting.auto import method_for
+from ..fitting.effects import Effects
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
@@ -38,6 +39,9 @@ from ..records.grid import Mapped, in_memory
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
@@ -300,7 +304,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     @property
     def coef_(self) -> Array:
-        """Coefficients of the scaled features (see the guide), one row per output for several classes."""
+        """Coefficients of what :meth:`get_feature_names_out` names (see the guide), one row per output for several classes."""
         check_is_fitted(self, "fitted_")
         return self._shaped(self.fitted_.weights())[..., :-1]
 
@@ -318,6 +322,30 @@ class PrivateEstimator(BaseEstimator, ABC):
     def intercept_std_(self) -> Any:
         """The same for the intercept."""
         return None if (errors := self._errors()) is None else errors[..., -1]
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of what the coefficients belong to: scaled columns, or knots, categories and pairs of a table."""
+        check_is_fitted(self, "fitted_")
+        return np.array(self.fitted_.features()[:-1], dtype=object)
+
+    @property
+    def effects_(self) -> pd.DataFrame:
+        """The shape of each column's effect: feature, value, effect, noise_low, noise_high, and output if there are several.
+
+        In units of the score, or of a regression's target; the band is 95 % of the privacy noise. See the guide.
+        """
+        return self._frame(lambda effects: list(effects.rows()))
+
+    @property
+    def pairs_(self) -> pd.DataFrame:
+        """What pairs of columns do beyond their effects: first, second, strength, noise, the strongest first."""
+        return self._frame(Effects.pair_rows, ("first", "second", "strength", "noise"))
+
+    def _frame(self, rows: Callable[[Effects], list[dict[str, Any]]], heads: Sequence[str] = ()) -> pd.DataFrame:
+        import pandas as pd
+
+        check_is_fitted(self, "fitted_")
+        return pd.DataFrame(rows(self.fitted_.effects()), columns=list(heads) or None)
 
     def _errors(self) -> Array | None:
         check_is_fitted(self, "fitted_")

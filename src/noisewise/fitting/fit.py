@@ -24,6 +24,7 @@ from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method
 from ..models import MLP, Additive, Linear, Model
+from ..prepare.features import Features
 from ..records.grid import Store, in_memory
 from ..records.unobserved import unobserved
 from ..standard_errors import standard_errors
@@ -150,6 +151,8 @@ class Fit:
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
         known = None if run.spread is None else bare(run.spread).astype(np.float64)
+        if known is not None and run.features is not None:
+            known = _shown(known, run.features)
         spread = Spread(partial(_errors, self.method, run.tape, public)) if known is None else Spread.known(known)
         return Fitted(
             bare(run.theta),
@@ -165,6 +168,7 @@ class Fit:
             self.encoder,
             self.columns,
             run.features,
+            None if run.shares is None else bare(run.shares).astype(np.float64),
         )
 
     def _network(self, run: Trained) -> Network:
@@ -207,6 +211,12 @@ class Fit:
     def before(self, epsilon: float, delta: float) -> Fit:
         """The same fit when so much is to be paid before training."""
         return replace(self, preparation={"epsilon": epsilon, "delta": delta})
+
+
+def _shown(noise: Array, features: Features) -> Array:
+    """Of coefficients of the coordinates themselves, as they are shown and saved: to four digits."""
+    own = (noise.reshape(-1, features.width) * features.gains).ravel()
+    return np.array([float(f"{value:.4g}") for value in own])
 
 
 def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> Array | None:

@@ -14,10 +14,12 @@ from ..data.encode import Encoder
 from ..data.preprocess import Cells, Scaling
 from ..data.tables import columns_of, number_columns
 from ..losses import loss_named
+from ..prepare.columns import TableColumn
 from ..prepare.features import Features
 from ..statement import Statement
 from ..trace import Released
 from ..units import UNIT, rows_of_unit
+from .effects import Effects, effects_of
 from .labels import Classes, Labels, Target, labels_from
 from .link import calibrated, uncalibrated
 from .network import CHUNK, Network
@@ -48,6 +50,7 @@ class Fitted:
     encoder: Encoder | None = None
     columns: tuple[str, ...] | None = None
     made: Features | None = None  # what rows of a table are made of
+    shares: Array | None = None  # of the records that have each coordinate, as released
 
     @property
     def classes(self) -> Array | None:
@@ -98,24 +101,49 @@ class Fitted:
         """Scores whose probabilities have these log-odds."""
         return uncalibrated(log_odds, self.cap)
 
-    def weights(self, theta: Array | None = None) -> Array:
+    def weights(self) -> Array:
         """A row of coefficients per output, the intercept last; linear models only."""
-        if not self.network.linear:
-            raise AttributeError("coef_ exists for linear models only")
-        values = self.theta if theta is None else theta
-        return values.astype(np.float64).reshape(self.network.outputs, self.network.features)
+        rows = self._rows(self.theta)
+        return rows if self.made is None else rows * self.made.gains
 
     def errors(self) -> Array | None:
         """The standard deviation of the privacy noise on each coefficient; None where it is not known."""
         values = self.spread.values()
-        return None if values is None else self.weights(values)
+        return None if values is None else self._rows(values)
+
+    def _rows(self, values: Array) -> Array:
+        if not self.network.linear:
+            raise AttributeError("coef_ exists for linear models only")
+        return values.astype(np.float64).reshape(self.network.outputs, self.network.features)
+
+    def effects(self) -> Effects:
+        """The effect of each column on the score, or on a regression's target in its unit, and the strength of pairs."""
+        if self.made is None:
+            raise AttributeError(
+                "effects_ exist for models of the effects of columns, which method='additive' trains; a linear model "
+                "has coef_"
+            )
+        unit = (self.labels.high - self.labels.low) / 2 if isinstance(self.labels, Target) else 1.0
+        weights, errors = unit * self.weights(), self.errors()
+        deviations = None if errors is None else unit * errors
+        names = self.outputs if self.network.outputs > 1 else None
+        return effects_of(self.made, self._cells(), weights, deviations, self.shares, names)
+
+    @property
+    def outputs(self) -> tuple[str, ...] | None:
+        """The class that each score speaks for, one score for the last of two; None for a regression."""
+        return None if self.classes is None else tuple(str(name) for name in self.classes[-self.network.outputs :])
 
     def features(self) -> list[str]:
-        """Names of the scaled columns, the intercept last."""
-        if self.made is not None and isinstance(self.scaling, Cells):
-            return self.made.words(self.scaling.columns)
+        """Names of the coordinates that have a coefficient, the intercept last."""
+        if self.made is not None:
+            return self.made.words(self._cells())
         plain = self.columns if self.columns is not None else [f"x{i}" for i in range(len(self.scaling.low))]
         return [*map(str, plain if self.encoder is None else self.encoder.feature_names), "(intercept)"]
+
+    def _cells(self) -> tuple[TableColumn, ...]:
+        assert isinstance(self.scaling, Cells)
+        return self.scaling.columns
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but theta, statement and trace as plain data, as ``run.json`` has it."""
@@ -127,7 +155,7 @@ class Fitted:
             "target": self.target,
             "classes": None if self.classes is None else self.classes.tolist(),
             "probabilities": self.likely,
-            "features": self.features(),
+            "features": self.features() if self.made is None else [column.name for column in self._cells()],
             "preprocessing": {
                 "schema": None if self.encoder is None else self.encoder.to_dict(),
                 "columns": None if self.columns is None else list(self.columns),
@@ -136,6 +164,7 @@ class Fitted:
                 "unit_rows": self.scaling.unit_rows,
                 "target_bounds": bounds,
                 **({} if self.made is None else {"features": self.made.to_dict()}),
+                **({} if self.shares is None else {"shares": self.shares.tolist()}),
             },
             "model": self.network.to_dict(),
             "steps": self.steps,
@@ -145,18 +174,16 @@ class Fitted:
 
     def _coefficients(self) -> list[dict[str, Any]]:
         """Each coefficient with the standard deviation of the privacy noise on it, where that is known."""
-        values, errors = self.weights(), self.errors()
-        # one output of a classifier speaks for the last of two classes
-        outputs = [None] if self.classes is None else [str(name) for name in self.classes[-self.network.outputs :]]
+        values, errors, features = self.weights(), self.errors(), self.features()
         return [
             {
                 "output": output,
                 "feature": feature,
-                "value": float(values[k, j]),
+                "value": float(values[k, j]) if self.made is None else float(f"{values[k, j]:.7g}"),
                 "standard_error": None if errors is None else float(errors[k, j]),
             }
-            for k, output in enumerate(outputs)
-            for j, feature in enumerate(self.features())
+            for k, output in enumerate(self.outputs or (None,))
+            for j, feature in enumerate(features)
         ]
 
     @classmethod
@@ -200,6 +227,7 @@ class Fitted:
             dict(document["settings"]),
             columns=names,
             made=made,
+            shares=_saved_shares(saved.get("shares"), made),
         )
         if not fitted.cap > 0:
             raise ValueError("its trace has a clip that is no number")
@@ -223,6 +251,15 @@ def _check_settings(settings: Mapping[str, Any], network: Network) -> None:
     asked = tuple(settings["model"]) if hidden is None and isinstance(settings["model"], list | tuple) else hidden
     if asked != network.sizes[1:-1] or settings["loss"] not in ("auto", network.loss_name):
         raise ValueError("its settings do not go with its model")
+
+
+def _saved_shares(shares: Any, made: Features | None) -> Array | None:
+    values = None if shares is None else np.asarray(shares, dtype=np.float64)
+    if values is None:
+        return None
+    if made is None or values.shape != (made.width,) or not bool(((values >= 0) & (values <= 1)).all()):
+        raise ValueError("its shares do not go with its features")
+    return values
 
 
 def _saved_errors(coefficients: Sequence[Mapping[str, Any]] | None) -> Array | None:

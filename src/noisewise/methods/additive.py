@@ -146,6 +146,9 @@ class AdditiveDescent(Method):
     def spread(self, state: State) -> Tensor | None:
         return state.noise
 
+    def shares(self, state: State) -> Tensor | None:
+        return None if state.stage is None else torch.from_numpy(state.stage.placed.shares.round(6))
+
     def total_steps(self) -> int | None:
         return None
 

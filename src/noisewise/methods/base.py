@@ -70,6 +70,10 @@ class Method(ABC):
         """The deviation of the privacy noise on each released parameter, if the method knows it by itself."""
         return None
 
+    def shares(self, state: Any) -> Tensor | None:
+        """The share of records that has each coordinate of its features, where the method has bought that."""
+        return None
+
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""
         return asdict(self)  # type: ignore[call-overload]

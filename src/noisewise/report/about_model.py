@@ -24,7 +24,9 @@ Z = 1.96  # 95 % of a normal distribution
 
 
 def coefficients(folder: RunFolder) -> Markup | None:
-    """The largest coefficients with the error that the noise put on them, and a table of all."""
+    """The largest coefficients with the error that the noise put on them, and a table of all; effects say more."""
+    if folder.fitted is not None:
+        return None
     rows = [row for row in folder.run["coefficients"] or [] if math.isfinite(row["value"])]
     if not rows:
         return None
@@ -250,7 +252,7 @@ def small_print(folder: RunFolder) -> Markup:
     facts = [
         ("target", name_of(run["target"])),
         ("classes", None if run["classes"] is None else join(*_listed(run["classes"]))),
-        ("features", f"{len(run['features']):,} after encoding, the intercept included"),
+        ("features", _features(folder)),
         ("model", f"{run['model']['kind']}, {run['model']['parameters']:,} parameters, {run['model']['loss']} loss"),
         ("method", method["name"]),
         *(
@@ -268,9 +270,24 @@ def small_print(folder: RunFolder) -> Markup:
         tag(
             "details",
             tag("summary", "How rows were prepared"),
-            tag("pre", json.dumps(run["preprocessing"], indent=1, ensure_ascii=False)),
+            tag("p", "Knots, pairs and their scales are in run.json of the folder.")
+            if folder.fitted is not None
+            else None,
+            tag("pre", json.dumps(_preparation(run["preprocessing"]), indent=1, ensure_ascii=False)),
         ),
     )
+
+
+def _features(folder: RunFolder) -> str:
+    named = len(folder.run["features"])
+    if folder.fitted is None:
+        return f"{named:,} after encoding, the intercept included"
+    return f"{named:,} columns, in {folder.fitted.network.features:,} coordinates, the intercept included"
+
+
+def _preparation(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
+    """What people declared; what a method made of it would be long."""
+    return {name: value for name, value in preprocessing.items() if name not in ("features", "shares")}
 
 
 def _listed(values: Sequence[Any]) -> Iterable[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import words
@@ -25,12 +25,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a chart; ``style`` is "line", "area" or "dashed", ``colour`` the number of a colour of the page."""
+    """A line of a chart; ``style`` is "line", "area" or "dashed", ``colour`` the number of a colour of the page.
+
+    ``band``: the lower and the upper end of a range around each point.
+    """
 
     name: str
     points: Sequence[Point]
     style: str = "line"
     colour: int = 1
+    band: Sequence[Point] = ()
 
 
 @dataclass(frozen=True)
@@ -127,10 +131,13 @@ def line_chart(
     show: Callable[[float], str] = lambda value: words.number(value, 3),
     show_x: Callable[[float], str] = lambda value: words.number(value, 3),
 ) -> Markup | None:
-    """Lines over a common axis; None when no point can be drawn. ``show`` and ``show_x`` write the axes' numbers."""
-    drawn = [Series(one.name, thinned(finite(one.points)), one.style, one.colour) for one in series]
+    """Lines over a common axis; None when no point can be drawn. ``show`` and ``show_x`` write the axes' numbers.
+
+    A band is drawn up to ``y_limits``.
+    """
+    drawn = [one if _banded(one) else replace(one, points=thinned(finite(one.points)), band=()) for one in series]
     if log:
-        drawn = [Series(one.name, [p for p in one.points if p[1] > 0], one.style, one.colour) for one in drawn]
+        drawn = [replace(one, points=[p for p in one.points if p[1] > 0]) for one in drawn]
     drawn = [one for one in drawn if one.points]
     if not drawn:
         return None
@@ -151,9 +158,12 @@ def line_chart(
         *(tag("text", label, x=_n(left - 6), y=_n(y(tick) + 4), class_="tick end") for tick, label in labels),
         *(
             tag("text", show_x(tick), x=_inside(x(tick), show_x(tick)), y=_n(bottom + 17), class_="tick middle")
-            for tick in x.ticks()
+            for tick in _apart(x.ticks(), x, show_x)
         ),
         tag("line", x1=_n(left), x2=WIDTH - 12, y1=_n(bottom), y2=_n(bottom), class_="axis"),
+        tag("line", x1=_n(left), x2=WIDTH - 12, y1=_n(y(0.0)), y2=_n(y(0.0)), class_="zero")
+        if y_low < 0 < y_high and not log
+        else None,
         tag("text", x_label, x=_n((left + WIDTH - 12) / 2), y=_n(bottom + 34), class_="label middle"),
         *(_line(one, x, y, bottom) for one in drawn),
     ]
@@ -226,10 +236,25 @@ def _line(one: Series, x: Axis, y: Axis, bottom: float) -> Markup:
     if one.style == "area" and len(places) > 1:
         closed = f"{path}L{_n(places[-1][0])} {_n(bottom)}L{_n(places[0][0])} {_n(bottom)}Z"
         area = tag("path", d=closed, class_=f"fill colour{one.colour}")
+    elif one.band:
+        area = tag("path", d=_around_line(one, x, y), class_=f"fill colour{one.colour}")
     few = places if len(places) <= 12 and one.style != "dashed" else []
     dots = [tag("circle", cx=_n(a), cy=_n(b), r=3.5, class_=f"dot colour{one.colour}") for a, b in few]
     line = tag("path", d=path, class_=f"{one.style} colour{one.colour}") if len(places) > 1 else None
     return join(area, line, *dots)
+
+
+def _banded(one: Series) -> bool:
+    """Whether all of a line and its band can be drawn."""
+    return bool(one.band) and all(_drawable(value) for point in (*one.points, *one.band) for value in point)
+
+
+def _around_line(one: Series, x: Axis, y: Axis) -> str:
+    ends = [
+        [(x(a), y(min(max(b[end], y.low), y.high))) for (a, _), b in zip(one.points, one.band, strict=True)]
+        for end in (0, 1)
+    ]
+    return "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in (*ends[0], *reversed(ends[1]))) + "Z"
 
 
 def _around(values: Sequence[float], *, from_zero: bool, log: bool) -> Point:
@@ -256,6 +281,13 @@ def _svg(key: str, title: str, description: str, height: float, parts: Iterable[
         aria_labelledby=f"{key}-title {key}-desc",
         class_="chart",
     )
+
+
+def _apart(ticks: Sequence[float], x: Axis, show: Callable[[float], str]) -> Sequence[float]:
+    """As many of the ticks as have room for their labels."""
+    widest = LETTER * (max((len(show(tick)) for tick in ticks), default=0) + 1)
+    every = max(1, math.ceil(widest / abs(x(ticks[1]) - x(ticks[0])))) if len(ticks) > 1 else 1
+    return ticks[::every]
 
 
 def _inside(x: float, label: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import write_atomically
-from . import about_model, about_privacy, words
+from . import about_effects, about_model, about_privacy, words
 from .markup import Markup, join, name_of, tag
 from .run_folder import RunFolder, read_run
 from .words import at_most, number
@@ -41,8 +41,8 @@ def _page(folder: RunFolder) -> str:
         tag("style", style),
     )
     parts = (
-        about_privacy.promised, about_privacy.spent, about_privacy.noise_and_clip, about_privacy.gradient_norm, about_model.coefficients,
-        about_model.quality, about_model.comparison, about_model.audits, about_model.small_print, about_model.the_statement,
+        about_privacy.promised, about_privacy.spent, about_privacy.noise_and_clip, about_privacy.gradient_norm,
+        about_effects.effects, about_model.coefficients,        about_model.quality, about_model.comparison, about_model.audits, about_model.small_print, about_model.the_statement,
     )  # fmt: skip
     main = tag("main", _header(folder), _warnings(folder), *(part(folder) for part in parts), _footer(folder))
     return f"<!doctype html>\n{tag('html', head, tag('body', *_banners(folder), main), lang='en')}\n"

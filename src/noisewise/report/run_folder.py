@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runs import checked_contents
+from ..fitting.fitted import Fitted
+from ..runs import checked_contents, fitted_in
 from ..runs.agreement import ROW
 from ..shapes import SHAPE, Nullable, check_shape
 from ..statement import Verdict, verify_data
@@ -85,6 +86,7 @@ class RunFolder:
     evaluations: Sequence[Mapping[str, Any]]
     comparison: Mapping[str, Any] | None
     audits: Sequence[Mapping[str, Any]]
+    fitted: Fitted | None = None  # of a model of the effects of columns
 
     @property
     def simulation(self) -> bool:
@@ -129,7 +131,8 @@ def read_run(path: Path) -> RunFolder:
         _check_figures(row, path / "evaluation.json")
     audits = _document(path, contents, "audit.json", list, missing=[])
     _check_rows(audits, AUDIT, path / "audit.json")
-    return RunFolder(path, run, statement, verdict, trace, evaluations, comparison, audits)
+    fitted = fitted_in(path, contents) if run["preprocessing"].get("features") is not None else None
+    return RunFolder(path, run, statement, verdict, trace, evaluations, comparison, audits, fitted)
 
 
 def _check_cost(row: Mapping[str, Any], file: Path) -> None:

@@ -3,6 +3,7 @@
 from .agreement import verify as verify
 from .folder import append as append
 from .folder import document_of as document_of
+from .folder import fitted_in as fitted_in
 from .folder import load as load
 from .folder import new_folder as new_folder
 from .folder import readable as readable

@@ -63,7 +63,11 @@ def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = ()) -> None:
 def load(folder: str | Path) -> Fitted:
     """What was fitted in a run folder. Nothing in it is executed; one whose files were changed is refused."""
     place = Path(folder)
-    contents = checked_contents(place)
+    return fitted_in(place, checked_contents(place))
+
+
+def fitted_in(place: Path, contents: Mapping[str, bytes]) -> Fitted:
+    """What was fitted, from the files of a run folder whose seal holds."""
     document, trace = (
         formatted(place, contents, "run.json", FORMAT),
         formatted(place, contents, "trace.json", TRACE_FORMAT),

@@ -1,0 +1,174 @@
+"""What the report says about effects of columns: a small picture of each, with its noise, and the strongest pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..fitting.effects import Effect, Effects, Pair
+from ..fitting.fitted import Fitted
+from . import words
+from .charts import Interval, Series, interval_chart, line_chart
+from .markup import Markup, charts, figure, join, name_of, section, table, tag
+from .run_folder import RunFolder
+from .words import number
+
+SHOWN = 12  # pictures that are not folded
+CATEGORIES = 6  # of a column that has many: the clearest
+PAIRS = 6
+Z = 1.96  # 95 % of a normal distribution
+SELDOM = 0.02  # of the records; a column with fewer missing values is drawn without them
+WIDEST_BAND = 2.5  # times the usual one; wider ones are cut
+LETTERS = 40  # of a label above a chart
+
+
+def effects(folder: RunFolder) -> Markup | None:
+    """Pictures of the strongest columns, the others folded, and pairs."""
+    fitted = folder.fitted
+    if fitted is None:
+        return None
+    found = fitted.effects()
+    ranked = sorted(found.columns, key=lambda column: -column.strength)
+    pictures = [_picture(key, column, found, fitted) for key, column in enumerate(ranked)]
+    drawn = [picture for picture in pictures if picture is not None]
+    more = drawn[SHOWN:]
+    return section(
+        "What the model says about each column",
+        *_words(fitted),
+        charts(*drawn[:SHOWN]),
+        tag("details", tag("summary", f"{len(more):,} weaker columns"), charts(*more)) if more else None,
+        _pairs(found.pairs, fitted),
+    )
+
+
+def _words(fitted: Fitted) -> list[Markup]:
+    """What is drawn, and how it is to be read."""
+    what = "the prediction" if fitted.classes is None else "the score"
+    averages = "the released frequencies" if fitted.shares is not None else "its knots"
+    lines: list[Any] = [
+        join(
+            f"How {what} changes with one column while the others stay as they are, the strongest column first. "
+            f"0 is the mean over {averages}. ",
+            _unit(fitted),
+        ),
+        "The band, or the bar of a category, is 95 % of the privacy noise at that value: had the noise been drawn anew, the "
+        "effect would usually fall within. Where it reaches zero (hollow) there need not be an effect. The chance in who happened "
+        "to be in the data is not part of it.",
+        join(
+            "Lines are averages over neighbouring values; ",
+            tag("code", "noisewise effects RUN --out effects.csv"),
+            " writes every knot and category.",
+        ),
+    ]
+    return [tag("p", line) for line in lines]
+
+
+def _unit(fitted: Fitted) -> Markup:
+    if fitted.outputs is None:
+        return join("Numbers are in the unit of ", name_of(fitted.target), ".")
+    if len(fitted.outputs) > 1:
+        return join("A class has a score of its own; each picture is of the class whose score the column moves most.")
+    of = join("A higher score speaks for ", name_of(f"{fitted.target} = {fitted.outputs[0]}"))
+    if not fitted.likely:
+        return join(of, ".")
+    rest = " once corrected for clipped gradients" if fitted.cap < 1 else ""
+    return join(of, f"; scores are log-odds{rest}, so 1 more makes its odds up to {words.factor(1.0)} times as high.")
+
+
+def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup | None:
+    """A line with its band, or categories with their bars, of the output that the column moves most."""
+    k = int(np.argmax(column.effect.std(axis=1)))
+    of = None if found.outputs is None else found.outputs[k]
+    heading = words.shorten(column.feature if of is None else f"{column.feature}, for {of}", LETTERS)
+    draw = _line if column.number else _bars
+    chart, caption = draw(f"effect-{key}", column, k, _label(fitted, of))
+    strength = f"Typical effect: {number(column.strength, 2)}."
+    return figure(heading, chart, join(strength, *(f" {text}" for text in (*caption, *_missing(column, k)))))
+
+
+def _label(fitted: Fitted, of: str | None) -> str:
+    if fitted.outputs is None:
+        return words.shorten(f"change of {fitted.target}", LETTERS)
+    return words.shorten(f"change of the score for {fitted.target} = {of or fitted.outputs[0]}", LETTERS)
+
+
+def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
+    """A number: the course of its effect, as far as there are records."""
+    course = column.course
+    assert course is not None
+    values, effect, caption = course.values, course.effect[k], []
+    declared = float(column.values[0]), float(column.values[-2])
+    if course.ends[1] - course.ends[0] < 0.9 * (declared[1] - declared[0]):
+        scale = " to ".join(number(int(end) if end.is_integer() else end) for end in declared)
+        caption.append(f"Drawn where nearly all records are; its scale goes from {scale}.")
+    reach = np.zeros(len(values)) if course.std is None else Z * course.std[k]
+    room = np.minimum(reach, WIDEST_BAND * float(np.median(reach)))
+    ends = float((effect - room).min()), float((effect + room).max())
+    line = Series(
+        column.feature,
+        list(zip(values.tolist(), effect.tolist(), strict=True)),
+        band=list(zip((effect - reach).tolist(), (effect + reach).tolist(), strict=True)),
+    )
+    places = np.linspace(0, len(values) - 1, min(len(values), 9)).round().astype(int)
+    told = (f"{number(float(values[i]), 3)}: {_plus_minus(effect[i], reach[i])}" for i in places)
+    chart = line_chart(
+        key,
+        [line],
+        title=f"Effect of {column.feature}",
+        description="; ".join(told),
+        x_label=words.shorten(column.feature, LETTERS - 10),
+        y_label=label,
+        x_limits=course.ends if course.ends[1] - course.ends[0] > 1e-9 * max(map(abs, course.ends)) else None,
+        y_limits=ends if ends[1] > ends[0] else None,
+    )
+    return chart, caption
+
+
+def _bars(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
+    """Categories, the highest first; of many the clearest."""
+    several = len(column.values) - 1
+    reach = None if column.std is None else Z * column.std[k]
+    clear = np.abs(column.effect[k, :-1]) / (1.0 if reach is None else np.maximum(reach[:-1], 1e-300))
+    best = np.argsort(-clear, kind="stable")[:CATEGORIES]
+    rows = []
+    for i in sorted(best.tolist(), key=lambda i: -column.effect[k, i]):
+        value, half = float(column.effect[k, i]), 0.0 if reach is None else float(reach[i])
+        ends = None if reach is None else (value - half, value + half)
+        faint = half >= abs(value)
+        rows.append(Interval(str(column.values[i]), value, ends, text=_plus_minus(value, half), faint=faint))
+    told = "; ".join(f"{row.name}: {row.text}{' (reaches zero)' if row.faint else ''}" for row in rows)
+    chart = interval_chart(key, rows, title=f"Effect of {column.feature}", description=told, x_label=label, zero=True)
+    return chart, [f"The {len(rows)} clearest of {several:,} categories."] if several > len(rows) else []
+
+
+def _missing(column: Effect, k: int) -> list[str]:
+    """What a missing value does, where there are some."""
+    if column.missing < SELDOM:
+        return []
+    reach = 0.0 if column.std is None else Z * float(column.std[k, -1])
+    return [f"Missing ({words.percent(column.missing)}): {_plus_minus(float(column.effect[k, -1]), reach)}."]
+
+
+def _plus_minus(value: float, half: float) -> str:
+    return words.plus_minus(float(value), float(half)) if 0 < half < math.inf else number(float(value), 3)
+
+
+def _pairs(pairs: tuple[Pair, ...], fitted: Fitted) -> Markup | None:
+    if not pairs:
+        return None
+    lines = [
+        (join(name_of(pair.first), " and ", name_of(pair.second)), number(pair.strength, 3), number(pair.noise, 3))
+        for pair in pairs[:PAIRS]
+    ]
+    what = "the prediction" if fitted.classes is None else "the score"
+    return join(
+        tag("h3", "Strongest pairs"),
+        tag(
+            "p",
+            f"What two columns do together, beyond the pictures above: by how much {what} typically moves. A pair that is hardly "
+            f"stronger than noise alone would be may be noise. {min(len(pairs), PAIRS)} of {len(pairs):,} are listed.",
+        ),
+        table(("columns", "strength", "noise alone"), lines, numeric=(1, 2)),
+    )
