@@ -274,8 +274,15 @@ def _show_plan(
 ) -> None:
     """What a run would do, from names and declarations alone."""
     from ..data.schema import gaps
+    from ..data.tables import columns_of
+    from ..fitting.auto import AUTO, choice_for
+    from ..fitting.why import why
     from ..units import unit_of
 
+    reasons = None
+    if request.method == AUTO:
+        training = planned(request, resolved).training_budget()
+        reasons = why(choice_for(columns_of(resolved.imagined), training, None, request.model))
     method, face = _method(request, resolved), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
@@ -284,7 +291,7 @@ def _show_plan(
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
-        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out),
+        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
     }  # fmt: skip
     if json_output:
         print_json(document)
@@ -298,7 +305,7 @@ def _show_plan(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
         f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
-        "`noisewise plan` says what the budget buys.",
+        "`noisewise plan` says what the budget buys." + ("" if reasons is None else f"\n{reasons}"),
         highlight=False,
         markup=False,
         soft_wrap=True,

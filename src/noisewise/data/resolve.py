@@ -40,11 +40,7 @@ class Resolved:
     @property
     def imagined(self) -> Schema:
         """The schema with imagined bounds where there are none yet."""
-        schema = self.schema
-        for gap in gaps(schema):
-            if gap.what == "bounds" and gap.column is not None:
-                schema = schema.with_column(with_bounds(schema[gap.column], *IMAGINED))
-        return schema
+        return with_imagined_bounds(self.schema)
 
     def look(self, progress: Share | None = None) -> int:
         """Read everything once, so that what is not fit for the schema is found before paying; the number of records."""
@@ -63,6 +59,14 @@ class Resolved:
         schema, paid = self.purchase.bounds(self.source, purse, seed=seed, progress=progress)
         words = f"{self.words}; bounds bought where nothing declares them"
         return replace(self, schema=schema, words=words, preparation=paid)
+
+
+def with_imagined_bounds(schema: Schema) -> Schema:
+    """The schema with imagined bounds where it has none."""
+    for gap in gaps(schema):
+        if gap.what == "bounds" and gap.column is not None:
+            schema = schema.with_column(with_bounds(schema[gap.column], *IMAGINED))
+    return schema
 
 
 def resolve(

@@ -76,7 +76,7 @@ class Fit:
         """
         self._rules(public=public)
         if self.method.private and (records is not None or not self._size_known):
-            size, budget = None if records is None else self.size(records), self._training_budget()
+            size, budget = None if records is None else self.size(records), self.training_budget()
             rows = self.rows_per_unit
             facts = facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows)
             terms = self.method.terms(facts)
@@ -140,7 +140,7 @@ class Fit:
             self.method,
             records,
             model=self.model,
-            budget=self._training_budget(),
+            budget=self.training_budget(),
             public=known,
             seed=self.seed,
             progress=progress,
@@ -185,7 +185,8 @@ class Fit:
             arithmetic=run.arithmetic,
         )
 
-    def _training_budget(self) -> Budget:
+    def training_budget(self) -> Budget:
+        """What is left for training after what was paid before."""
         return self.budget if self.preparation is None else training_budget(self.budget, self.preparation)
 
     @property
