@@ -138,14 +138,15 @@ def train(
 
 
 def _assumed(resolved: Resolved) -> list[str]:
-    """What a user may not have noticed to be taken for public."""
+    """What a user may not have noticed: taken for public, or shown by public rows."""
     from ..data.resolve import FROM_LABELS
 
     if resolved.classes != FROM_LABELS:
-        return []
+        return [*resolved.notes]
     return [
+        *resolved.notes,
         "the classes were taken from the labels, which takes them for public knowledge; if a label could give somebody "
-        "away, declare the classes in a schema"
+        "away, declare the classes in a schema",
     ]
 
 
@@ -292,7 +293,10 @@ def _show_plan(
         "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
         "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
+        "notes": list(resolved.notes),
     }  # fmt: skip
+    for note in resolved.notes:
+        _say(note)
     if json_output:
         print_json(document)
         return

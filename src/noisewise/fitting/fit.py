@@ -16,6 +16,7 @@ from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
 from ..data.classes import class_weights
+from ..data.column_checks import tells_nothing
 from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
@@ -87,6 +88,10 @@ class Fit:
         method, loss = self.method, self.model.loss
         if method.needs_public and not public:
             raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+        if self.encoder is not None:
+            for column in self.encoder.schema.features:
+                if reason := tells_nothing(column):
+                    raise ValueError(reason)
         if getattr(method, "table", False) and not self.scaling.cells:
             raise ValueError(f"{method.name} makes features of a table's columns; pass schema= or bounds=")
         if method.private and loss.name not in method.losses:
