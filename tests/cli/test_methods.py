@@ -13,6 +13,7 @@ from noisewise.methods import registry
 def test_methods_as_json():
     told = CliRunner().invoke(app, ["methods", "--json"])
     assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["default"] == "auto"
     rows = {row["name"]: row for row in json.loads(told.stdout)["rows"]}
     assert set(rows) == set(registry())
     for row in rows.values():
@@ -24,6 +25,7 @@ def test_methods_as_json():
 def test_methods_as_a_table():
     told = CliRunner().invoke(app, ["methods"])
     assert told.exit_code == 0 and "dpsgd" in told.stdout and "plan" in told.stdout
+    assert "The default, auto, takes additive" in " ".join(told.stdout.split())
 
 
 def test_help_has_an_example():

@@ -76,3 +76,86 @@ def test_bad_input_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, ar
     assert stopped.value.code == 2 and told.out == ""
     assert told.err.count("\n") == 1 and reason in told.err
     assert not list(tmp_path.iterdir())
+
+
+SCHEMA = """format = "noisewise-schema/1"
+target = "y"
+[columns.age]
+kind = "number"
+low = 17
+high = 90
+[columns.pay]
+kind = "number"
+low = 1
+high = 1e6
+scale = "log"
+[columns.job]
+kind = "category"
+categories = ["a", "b", "c", "d"]
+rare = ["c", "d"]
+[columns.note]
+kind = "ignore"
+[columns.y]
+kind = "category"
+categories = ["no", "yes"]
+"""
+
+
+def planned(*arguments: object):
+    told = run(*arguments, "--steps", 5, "--rates", "", "--json")
+    assert told.exit_code == 0, told.output
+    return json.loads(told.stdout)
+
+
+def test_what_auto_would_do_moves_with_records_and_budget(tmp_path):
+    small, more, large = (planned(*BUDGET, "--rows", rows, "--columns", 20) for rows in (3000, 6000, 20_000))
+    assert (
+        small["method"] == "additive"
+        and small["columns"] == 20
+        and set(small["features"]) == {"knots", "pairs", "ranks"}
+    )
+    assert small["features"]["knots"] < more["features"]["knots"] < large["features"]["knots"]
+    assert small["features"]["pairs"] == 0 and large["features"]["pairs"] == 7
+    assert (
+        small["features"]["ranks"] == 0.1 > planned(*BUDGET, "--rows", 10**6, "--columns", 20)["features"]["ranks"] > 0
+    )
+    dear = planned("plan", "--epsilon", 0.1, "--delta", "1e-6", "--rows", 20_000, "--columns", 20)
+    assert dear["features"]["knots"] < large["features"]["knots"]
+    wide = planned(*BUDGET, "--size", 20_000, "--features", 200)
+    assert wide["method"] == "descent" and wide["features"] == {"knots": None, "pairs": 0, "ranks": 0.0}
+    assert "more than 128" in wide["why"]
+
+
+def test_a_schema_says_what_the_columns_are(tmp_path):
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    document = planned(*BUDGET, "--size", 500, "--schema", tmp_path / "schema.toml")
+    features = document["features"]
+    assert document["columns"] == 3 and document["parameters"] == 7 and document["examples"] == []  # a linear model's
+    assert features["knots"] == 6 and features["pairs"] == 0 and features["pair_coordinates"] == 0
+    assert features["coordinates"] == 2 * (7 + 4) + 4 + 1  # fine and coarse hats, a, b, rare and missing, the intercept
+    assert "1 number has a log scale" in document["why"]
+    told = run(*QUICK, "--size", 500, "--schema", tmp_path / "schema.toml")
+    assert "What auto would do: auto takes additive" in " ".join(told.stdout.split())
+    (tmp_path / "open.toml").write_text(SCHEMA.replace("low = 17\nhigh = 90\n", ""))
+    assert planned(*BUDGET, "--size", 500, "--schema", tmp_path / "open.toml")["features"] == features
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--schema", "schema.toml", "--features", "3"], "leave --features out"),
+        (["--schema", "none.toml"], "no such file"),
+        (["--schema", "open.toml"], "lacks categories"),
+        (["--schema", "wrong.toml"], "low must be below high"),
+    ],
+)
+def test_a_schema_that_says_too_little_is_one_line(monkeypatch, capsys, tmp_path, more, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "open.toml").write_text(SCHEMA.replace('categories = ["no", "yes"]', ""))
+    (tmp_path / "wrong.toml").write_text(SCHEMA.replace("low = 17", "low = 99"))
+    monkeypatch.setattr(sys, "argv", ["noisewise", *BUDGET, *more])
+    with pytest.raises(SystemExit) as stopped:
+        entry()
+    told = capsys.readouterr()
+    assert stopped.value.code == 2 and told.err.count("\n") == 1 and reason in told.err

@@ -58,7 +58,8 @@ def test_a_new_user_goes_from_a_file_to_a_report(desk, shell):
 
 
 def test_standard_errors_of_coefficients_are_written(desk, shell):
-    assert shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run").code == 0
+    plain = ("--method", "descent")
+    assert shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, *plain, "--out", "run").code == 0
     rows = document("run")["coefficients"]
     assert [row["feature"] for row in rows] == [
         "age", "hours", "job=clerk", "job=farmer", "job=nurse", "(intercept)",
@@ -207,12 +208,29 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(desk, shell):
     before = names()
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--dry-run", "--json", "--out", "run")
     plan = json.loads(told.out)
-    assert told.code == 0 and plan["dry_run"] and plan["method"] == "descent" and plan["bounds_to_buy"] == []
+    assert told.code == 0 and plan["dry_run"] and plan["method"] == "additive" and plan["bounds_to_buy"] == []
+    assert plan["why"].startswith("auto takes additive") and plan["notes"] == []
     assert plan["estimator"] == "PrivateClassifier" and plan["out"] == "run"
     people(50)[["age", "income"]].to_csv("few.csv", index=False)
     told = shell("train", "few.csv", "--target", "income", *BUDGET, "--bounds-epsilon", 0.5, "--dry-run")
     assert told.code == 0 and "Bounds of 1 columns would be bought with epsilon 0.5" in told.out
+    assert "auto takes additive" in told.out and "(1.5, " in told.out  # what is left for training
     assert "Nothing was spent" in told.out and names() == before | {"few.csv"}
+
+
+def test_ids_and_constants_of_public_rows_are_one_line_and_nothing_is_spent(desk, shell):
+    table = people(60)
+    table.assign(id=range(60)).to_csv("public.csv", index=False)
+    table.assign(id=range(60)).to_csv("private.csv", index=False)
+    common = ("train", "private.csv", "--public", "public.csv", *BUDGET, "--out", "run")
+    before = names()
+    told = shell(*common, "--target", "income")
+    assert told.code == 2 and told.out == "" and told.err.count("\n") == 1 and names() == before
+    assert "column 'id' looks like an id" in told.err and 'set kind = "ignore"' in told.err
+    declared = Path("schema.toml").read_text() + '\n[columns.id]\nkind = "number"\nlow = 0\nhigh = 100\n'
+    Path("with-id.toml").write_text(declared)
+    told = shell(*common, "--schema", "with-id.toml", "--dry-run", "--json")
+    assert told.code == 0 and "'id' looks like an id" in told.err and len(json.loads(told.out)["notes"]) == 1
 
 
 def test_a_dry_run_knows_no_values(desk, shell):

@@ -34,12 +34,26 @@ def methods(json_output: JsonFlag = False) -> None:
 
     Example: [bold]noisewise methods --json[/bold]
     """
+    from ..fitting.why import AUTO, MOST_COLUMNS, TABLES
+    from ..methods import RECOMMENDED
+
     rows = method_rows()
     if json_output:
-        print_json({"rows": rows})
+        print_json({"default": AUTO, "rows": rows})
         return
     every = {loss for row in rows for loss in row["losses"]}
-    table = Table(title="Training methods", title_justify="left", show_header=False, show_lines=True)
+    chosen = (
+        f"The default, {AUTO}, takes {TABLES} for a table of up to {MOST_COLUMNS} columns when the model is left open, else "
+        f"{RECOMMENDED}; `noisewise plan` says why."
+    )
+    table = Table(
+        title="Training methods",
+        title_justify="left",
+        show_header=False,
+        show_lines=True,
+        caption=chosen,
+        caption_justify="left",
+    )
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("what")
     for row in rows:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
     from ..accounting.plan import Need, PlanRow
+    from ..budget import Budget
+    from ..prepare.columns import TableColumn
 
 
 @app.command()
@@ -22,9 +25,21 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
     delta: Annotated[float, typer.Option(help="Budget: delta.")],
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
-    size: Annotated[int | None, typer.Option(min=1, help="Number of records.", show_default="an example")] = None,
+    size: Annotated[
+        int | None, typer.Option("--size", "--rows", min=1, help="Number of records.", show_default="an example")
+    ] = None,
     features: Annotated[
-        int | None, typer.Option(min=1, help="Features of a linear model.", show_default="an example")
+        int | None,
+        typer.Option(
+            "--features",
+            "--columns",
+            min=1,
+            help="Columns of a table of numbers, as features.",
+            show_default="an example",
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="What the columns are, instead of --features.", show_default=False)
     ] = None,
     steps: Annotated[str, typer.Option(help="Numbers of steps, with commas.")] = "10,50,100,500,1000",
     rates: Annotated[str, typer.Option(help="Shares of the records in a batch, with commas.")] = "0.01,0.1",
@@ -35,7 +50,7 @@ def plan(
     plot: Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png.", show_default=False)] = None,
     json_output: JsonFlag = False,
 ) -> None:
-    """Say what a budget buys, with no data: noise and noise-to-signal for each way of sampling and number of steps.
+    """Say what a budget buys, with no data: what auto would do, and noise for each way of sampling and number of steps.
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
@@ -45,7 +60,11 @@ def plan(
     from ..units import unit_of
 
     budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
-    records, columns = size or SIZE, features or FEATURES
+    if schema is not None and features is not None:
+        raise ValueError("--schema says what the columns are already; leave --features out")
+    records = size or SIZE
+    table, columns = _table_of(schema, features or FEATURES)
+    chosen = _chosen(table, budget, records, with_schema=schema is not None)
     counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
     rows = plan_rows(
         budget, size=records, features=columns, steps=counts, clip=clip, rates=shares, rows_per_unit=rows_per_unit
@@ -53,7 +72,8 @@ def plan(
     words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
     persons = {"unit": unit_of(rows_per_unit), "rows_per_unit": rows_per_unit, "row_clip": clip / (rows_per_unit or 1)}
     needs = records_needed(rows, size=records)
-    examples = [f"--{name}" for name, given in (("size", size), ("features", features)) if given is None]
+    given = (("size", size), ("features", features if schema is None else schema))
+    examples = [f"--{name}" for name, value in given if value is None]
     title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
     title += "" if rows_per_unit is None else f"; the unit is {unit_of(rows_per_unit)}"
     if plot is not None:
@@ -63,18 +83,47 @@ def plan(
     if json_output:
         print_json(
             {
-                "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "features": columns,
+                "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "columns": len(table),
                 "parameters": columns + 1, "clip": clip, "examples": examples, "rows": [_plain(row) for row in rows],
-                "records_needed": [_plain(need) for need in needs], "words": words,
+                "records_needed": [_plain(need) for need in needs], "words": words, **chosen,
             } | ({} if rows_per_unit is None else persons)
         )  # fmt: skip
     else:
-        _show(rows, needs, title, words, examples)
+        _show(rows, needs, title, words, examples, chosen["why"])
     if plot is not None:
         errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
 
 
-def _show(rows: list[PlanRow], needs: list[Need], title: str, words: str, examples: list[str]) -> None:
+def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...], int]:
+    """The columns of a table, and how many features a linear model of it has; without a schema, all are numbers."""
+    from ..data.encode import Encoder
+    from ..data.resolve import with_imagined_bounds
+    from ..data.schema import gaps, read_schema
+    from ..data.tables import columns_of
+    from ..prepare.columns import TableColumn
+
+    if path is None:
+        return tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(features)), features
+    schema = read_schema(path)
+    if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
+        raise ValueError(f"{path}: {left[0]}")
+    declared = with_imagined_bounds(schema)
+    return columns_of(declared), len(Encoder(declared).low)
+
+
+def _chosen(table: tuple[TableColumn, ...], budget: Budget, size: int, *, with_schema: bool) -> dict[str, Any]:
+    """What "auto" would do with such a table, by the rules that it follows."""
+    from ..fitting.auto import choice_for, outline_for
+    from ..fitting.why import why
+
+    choice, made = choice_for(table, budget, size), outline_for(table, budget, size)
+    told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
+    if with_schema and made is not None:
+        told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
+    return {"method": choice.method, "features": told, "why": why(choice)}
+
+
+def _show(rows: list[PlanRow], needs: list[Need], title: str, words: str, examples: list[str], why: str) -> None:
     console = Console()
     console.print(f"[bold]What a budget buys[/bold]: {title}", highlight=False)
     console.print(_noise_table(rows))
@@ -82,6 +131,7 @@ def _show(rows: list[PlanRow], needs: list[Need], title: str, words: str, exampl
     console.print(words, highlight=False)
     console.print()
     console.print(_needs_table(needs))
+    console.print(f"\n[bold]What auto would do[/bold]: {escape(why)}", highlight=False)
     if examples:
         console.print(
             f"{' and '.join(examples)} not given: an example stands in. Noise falls as 1 / records and grows with the "

@@ -81,12 +81,14 @@ def check(
 
     Example: [bold]noisewise schema check schema.toml people.csv[/bold]
     """
+    from ..data.column_checks import tells_nothing
     from ..data.files import open_source
     from ..data.fill import same_names
     from ..data.schema import gaps, read_schema
 
     read = read_schema(path)
-    wrong = same_names(read, open_source(files, separator=separator)) if files else []
+    idle = [reason for column in read.features if (reason := tells_nothing(column))]
+    wrong = [*idle, *(same_names(read, open_source(files, separator=separator)) if files else [])]
     open_gaps = gaps(read)
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
@@ -120,11 +122,15 @@ def _tell(out: Path, made: Schema, *, json_output: bool) -> None:
     from ..data.schema import gaps
 
     open_gaps = gaps(made)
+    notes = [f"column {column.name!r} {column.note}" for column in made.columns if column.note]
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
-        print_json({"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing})
+        told = {"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing}
+        print_json({**told, "notes": notes})
         return
     typer.echo(f"written: {out}, {len(made.columns)} columns")
+    for note in notes:
+        typer.echo(note)
     if open_gaps:
         typer.echo(f"still to fill in: {len(open_gaps)} entries; edit it, then run: noisewise schema check {out}")
     else:

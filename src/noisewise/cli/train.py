@@ -138,14 +138,15 @@ def train(
 
 
 def _assumed(resolved: Resolved) -> list[str]:
-    """What a user may not have noticed to be taken for public."""
+    """What a user may not have noticed: taken for public, or shown by public rows."""
     from ..data.resolve import FROM_LABELS
 
     if resolved.classes != FROM_LABELS:
-        return []
+        return [*resolved.notes]
     return [
+        *resolved.notes,
         "the classes were taken from the labels, which takes them for public knowledge; if a label could give somebody "
-        "away, declare the classes in a schema"
+        "away, declare the classes in a schema",
     ]
 
 
@@ -274,8 +275,15 @@ def _show_plan(
 ) -> None:
     """What a run would do, from names and declarations alone."""
     from ..data.schema import gaps
+    from ..data.tables import columns_of
+    from ..fitting.auto import AUTO, choice_for
+    from ..fitting.why import why
     from ..units import unit_of
 
+    reasons = None
+    if request.method == AUTO:
+        training = planned(request, resolved).training_budget()
+        reasons = why(choice_for(columns_of(resolved.imagined), training, None, request.model))
     method, face = _method(request, resolved), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
@@ -284,8 +292,11 @@ def _show_plan(
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
-        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out),
+        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
+        "notes": list(resolved.notes),
     }  # fmt: skip
+    for note in resolved.notes:
+        _say(note)
     if json_output:
         print_json(document)
         return
@@ -298,7 +309,7 @@ def _show_plan(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
         f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
-        "`noisewise plan` says what the budget buys.",
+        "`noisewise plan` says what the budget buys." + ("" if reasons is None else f"\n{reasons}"),
         highlight=False,
         markup=False,
         soft_wrap=True,

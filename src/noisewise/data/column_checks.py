@@ -99,6 +99,16 @@ def _check_shape(column: Column, who: str) -> None:
         raise ValueError(f"{who}: {strange[0]!r} is called rare but is not among the categories; add it there")
 
 
+def tells_nothing(column: Column) -> str | None:
+    """Why a feature has the same value in every row, in words; None if it may differ."""
+    if column.kind == "category" and len(column.categories) == 1 and column.unknown == "refuse":
+        return (
+            f'column {column.name!r} has one category, which tells nothing; set kind = "ignore", list the others, or set '
+            'unknown = "missing" if others can occur'
+        )
+    return None
+
+
 def _check_missing(column: Column, who: str, keys: list[str]) -> None:
     if column.kind == "number":
         value = number_from(column.name, "missing", column.missing)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .files import Paths, Share, Source, is_number, is_text, open_source, unusable
 from .refusal import Refusal, our_words
-from .schema import Column, Scalar, Schema
-from .values import is_missing_word, key, looks_like_a_date, number_of
+from .schema import Column, Schema
+from .seen import HEAVY, MOST_CATEGORIES, Seen
 
-MOST_CATEGORIES = 200
 MOST_CLASSES = 20  # whole numbers in a target that are still taken for classes
+ONE_VALUE = "is constant in the public rows"
 A_DATE = 'looks like dates; turn it into a number such as an age in years, or set kind = "ignore"'
 
 
@@ -39,7 +37,8 @@ def fill_from_public(
     Bounds are the smallest and largest value; a constant c gets c - |c|/2 to c + |c|/2 (-1 to 1 for 0), which scales it
     to 0. Texts with at most 200 different values are categories, sorted, and a value that they do not show
     counts as missing. A numeric target with at most 20 different whole values is a category. What cannot be told (dates,
-    many texts, no value at all) is left open with a note.
+    many texts, no value at all) is left open with a note. Categories that fewer than 0.2 % of the rows have are called
+    rare; an id, a constant and a heavy tail get a note.
     """
     source = open_source(paths, separator=separator)
     start = skeleton(source, target) if schema is None else _with_target(schema, target)
@@ -47,12 +46,7 @@ def fill_from_public(
     missing = [name for name in _others(start) if name not in source.columns]
     if missing:
         raise Refusal(f"{source.files[0].path}: lacks the column {missing[0]!r} that the schema names")
-    wanted = [column.name for column in start.columns if _is_open(column) and not _unusable(source, column.name)]
-    seen = {name: Seen() for name in wanted}
-    for batch in source.batches(wanted, progress=progress) if wanted else ():
-        for name, cells in zip(wanted, batch.columns, strict=True):
-            with our_words(f"column {name!r} cannot be read; write numbers or texts in it"):  # may be a private label
-                seen[name].look(cells)
+    seen = _look(source, [column.name for column in start.columns if _is_open(column)], progress)
     columns = [
         _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
         for column in start.columns
@@ -60,69 +54,46 @@ def fill_from_public(
     return replace(start, columns=tuple(columns))
 
 
-@dataclass
-class Seen:
-    """What was seen in one public column, in bounded memory."""
+def public_doubts(
+    schema: Schema, paths: Paths, *, separator: str | None = None, progress: Share | None = None
+) -> dict[str, str]:
+    """What PUBLIC rows say against features: an id or a constant tells a model nothing about others."""
+    source = open_source(paths, separator=separator)
+    seen = _look(source, [column.name for column in schema.features if column.name in source.columns], progress)
+    return {name: found.doubt for name, found in seen.items() if found.doubt}
 
-    low: float = math.inf
-    high: float = -math.inf
-    numeric: bool = True
-    whole: bool = True
-    boolean: bool = True
-    dates: bool = True
-    keys: set[str] = field(default_factory=set)  # one more than the most categories at most
-    many: bool = False
 
-    def look(self, cells: pa.Array) -> None:
-        """Take in one batch."""
-        cells = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
-        values = pc.unique(cells)
-        several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
-        for value in several:
-            if not (value is None or value != value or (isinstance(value, str) and is_missing_word(value))):
-                self._take(value)
-
-    def _take(self, value: Any) -> None:
-        text = key(value)
-        boolean = text in ("true", "false")
-        number = None if boolean else (number_of(value) if isinstance(value, str) else float(value))
-        self.boolean &= boolean
-        self.numeric &= number is not None
-        self.dates &= isinstance(value, str) and looks_like_a_date(value)
-        if number is not None and math.isfinite(number):
-            self.low, self.high = min(self.low, number), max(self.high, number)
-        self.whole &= number is not None and math.isfinite(number) and number == int(number)
-        if not self.many:
-            self.keys.add(text)
-            self.many = len(self.keys) > MOST_CATEGORIES
-
-    @property
-    def categories(self) -> tuple[Scalar, ...]:
-        """The different values, sorted: as booleans or numbers if all are, otherwise as texts."""
-        if self.boolean:
-            return tuple(text == "true" for text in sorted(self.keys))
-        numbers = [number for text in self.keys if (number := number_of(text)) is not None and key(number) == text]
-        if len(numbers) == len(self.keys) and all(map(math.isfinite, numbers)):
-            return tuple(sorted(numbers))
-        return tuple(sorted(self.keys))  # "01" is a code, not the number 1
+def _look(source: Source, names: Sequence[str], progress: Share | None) -> dict[str, Seen]:
+    wanted = [name for name in names if not _unusable(source, name)]
+    seen = {name: Seen() for name in wanted}
+    for batch in source.batches(wanted, progress=progress) if wanted else ():
+        for name, cells in zip(wanted, batch.columns, strict=True):
+            with our_words(f"column {name!r} cannot be read; write numbers or texts in it"):  # may be a private label
+                seen[name].look(cells)
+    return seen
 
 
 def _filled(column: Column, seen: Seen, target: bool) -> Column:
     if not seen.keys:
         return replace(column, note="has no value in the public rows")
-    kind = column.kind or _kind(seen, target)
+    kind, doubt = column.kind or _kind(seen, target), "" if target else seen.doubt
     if kind == "":
-        note = A_DATE if seen.dates else f"has more than {MOST_CATEGORIES} different texts in the public rows"
-        return replace(column, note=note)
+        return replace(column, note=A_DATE if seen.dates else _many("texts", doubt))
     if kind == "number":
-        return _with_bounds(replace(column, kind=kind), seen)
+        return _with_bounds(replace(column, kind=kind), seen, target)
     if seen.many:
-        return replace(column, kind=kind, note=f"has more than {MOST_CATEGORIES} different values in the public rows")
+        return replace(column, kind=kind, note=_many("values", doubt))
     if target and len(seen.keys) < 2:
         return replace(column, kind=kind, note="has one value in the public rows; a classifier needs at least two")
     complete = target or set(seen.categories) == {False, True}
     unknown = column.unknown if complete else "missing"  # public rows need not show every value there is
-    return replace(column, kind=kind, categories=seen.categories, unknown=unknown, note="")
+    rare = column.rare if target or column.rare else seen.rare
+    return replace(column, kind=kind, categories=seen.categories, unknown=unknown, rare=rare, note=doubt)
+
+
+def _many(what: str, doubt: str) -> str:
+    note = f"has more than {MOST_CATEGORIES} different {what} in the public rows"
+    return f"{note}; it {doubt}" if doubt else note
 
 
 def _kind(seen: Seen, target: bool) -> str:
@@ -131,14 +102,14 @@ def _kind(seen: Seen, target: bool) -> str:
     return "" if seen.dates or seen.many else "category"
 
 
-def _with_bounds(column: Column, seen: Seen) -> Column:
+def _with_bounds(column: Column, seen: Seen, target: bool) -> Column:
     low, high = (seen.low if column.low is None else column.low), (seen.high if column.high is None else column.high)
     if not seen.numeric:
         return replace(column, note="holds text in the public rows, so bounds cannot be taken from them")
-    note = ""
+    note = "" if target else seen.doubt or (HEAVY if seen.heavy and low > 0 and column.scale == "linear" else "")
     if low == high and column.low is None and column.high is None:
         reach = abs(low) / 2 or 1.0
-        low, high, note = low - reach, high + reach, "is constant in the public rows; these bounds are a guess"
+        low, high, note = low - reach, high + reach, f"{note or ONE_VALUE}; these bounds are a guess"
     if not 0 < high - low < math.inf:
         return replace(column, note="has no bounds with low < high in the public rows")
     return replace(column, low=low, high=high, note=note)

@@ -12,7 +12,7 @@ from ..budget.purse import Purse
 from .bounds import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
 from .files import Share, Source, open_source
-from .fill import fill_from_public, skeleton
+from .fill import fill_from_public, public_doubts, skeleton
 from .refusal import our_words
 from .schema import Column, Gap, Schema, gaps, read_schema
 
@@ -36,15 +36,12 @@ class Resolved:
     classes: str
     purchase: Purchase | None = None
     preparation: Mapping[str, Any] | None = None  # what was paid for bounds, once they are bought
+    notes: tuple[str, ...] = ()  # what public rows say against columns that are declared
 
     @property
     def imagined(self) -> Schema:
         """The schema with imagined bounds where there are none yet."""
-        schema = self.schema
-        for gap in gaps(schema):
-            if gap.what == "bounds" and gap.column is not None:
-                schema = schema.with_column(with_bounds(schema[gap.column], *IMAGINED))
-        return schema
+        return with_imagined_bounds(self.schema)
 
     def look(self, progress: Share | None = None) -> int:
         """Read everything once, so that what is not fit for the schema is found before paying; the number of records."""
@@ -63,6 +60,14 @@ class Resolved:
         schema, paid = self.purchase.bounds(self.source, purse, seed=seed, progress=progress)
         words = f"{self.words}; bounds bought where nothing declares them"
         return replace(self, schema=schema, words=words, preparation=paid)
+
+
+def with_imagined_bounds(schema: Schema) -> Schema:
+    """The schema with imagined bounds where it has none."""
+    for gap in gaps(schema):
+        if gap.what == "bounds" and gap.column is not None:
+            schema = schema.with_column(with_bounds(schema[gap.column], *IMAGINED))
+    return schema
 
 
 def resolve(
@@ -88,6 +93,8 @@ def resolve(
     resolved = Resolved(source, *_declared(source, target, schema, public, regression, separator))
     if resolved.schema.target is None:
         raise ValueError("the target is missing; name the column to predict with --target, or in the schema")
+    if public:
+        resolved = replace(resolved, notes=_doubted(resolved.schema, schema, public, separator))
     if bounds_epsilon is not None:
         resolved = _with_kinds(resolved, data, regression, schema is not None, separator, read_labels)
     left = gaps(resolved.schema)
@@ -124,6 +131,17 @@ def _declared(
         where if schema is None else f"{words} or taken from public rows",
         "declared or taken from public rows",
     )
+
+
+def _doubted(schema: Schema, declared: Path | None, public: list[Path], separator: str | None) -> tuple[str, ...]:
+    """Refuse a column that public rows show to be an id or constant; where a schema declares it, a note will do."""
+    known = {} if declared is None else {column.name: column for column in read_schema(declared).columns}
+    notes = []
+    for name, doubt in public_doubts(schema, public, separator=separator).items():
+        if name not in known or not known[name].kind:
+            raise ValueError(f"column {name!r} {doubt} in a schema (noisewise schema init --public writes one)")
+        notes.append(f"column {name!r} {doubt}")
+    return tuple(notes)
 
 
 def _numeric_target(schema: Schema) -> Schema:

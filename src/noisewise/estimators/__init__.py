@@ -265,6 +265,7 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
 
 def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     settings: dict[str, Any] = dict(fitted.settings)
+    settings["method"] = settings.pop("chosen_by", settings["method"])
     if settings.get("class_weight") is not None:
         settings["class_weight"] = dict(settings["class_weight"])
     if fitted.encoder is not None:

@@ -27,7 +27,7 @@ from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
-from ..fitting.auto import method_for
+from ..fitting.auto import AUTO, method_for
 from ..fitting.effects import Effects
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
@@ -246,6 +246,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
         settings = {name: v for name, v in self.get_params(deep=False).items() if name not in ("bounds", "schema")}
         settings["method"] = method.name
+        if isinstance(self.method, str) and self.method == AUTO:
+            settings["chosen_by"] = AUTO
         for name in ("unit", "rows_per_unit"):
             if settings[name] is None:
                 del settings[name]

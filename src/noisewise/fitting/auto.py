@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..budget import Budget
 from ..methods import RECOMMENDED, Method, method_named
-
-AUTO = "auto"
-TABLES = "additive"
-MOST_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
+from ..methods.additive import AdditiveDescent
+from ..prepare.choices import Outline
+from ..prepare.columns import TableColumn
+from .why import AUTO, MOST_COLUMNS, TABLES, Choice
 
 
 def method_for(method: str | Method, model: Any, columns: int | None) -> Method:
@@ -19,13 +20,31 @@ def method_for(method: str | Method, model: Any, columns: int | None) -> Method:
     return method_named(TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED)
 
 
-def why(method: Method, columns: int, asked: Any) -> str:
-    """Why "auto" took this method, in a sentence for a report."""
-    if asked != AUTO:
-        return f"the model was asked for as {asked!r}, so {method.name} trains it"
-    if method.name == TABLES:
-        return (
-            f"a table of {columns} columns: effects of columns and, where the budget bears it, of pairs of them, on scales "
-            "that are bought, with as many hats as records, budget and columns allow"
-        )
-    return f"{columns} columns are more than {MOST_COLUMNS}, so a linear model is trained by {method.name}"
+def outline_for(columns: tuple[TableColumn, ...], budget: Budget, size: float) -> Outline | None:
+    """What such a table becomes where "auto" makes features of its columns; None where it does not."""
+    return AdditiveDescent().outline(columns, size, budget) if len(columns) <= MOST_COLUMNS else None
+
+
+def choice_for(
+    columns: tuple[TableColumn, ...], budget: Budget, size: float | None, model: Any = AUTO, known: str = "given"
+) -> Choice:
+    """What "auto" does with such a table; ``size`` is None while nobody has said it, ``known`` says where it is from."""
+    method = method_for(AUTO, model, len(columns))
+    made = None if size is None or method.name != TABLES else outline_for(columns, budget, size)
+    numbers = [column for column in columns if column.number]
+    return Choice(
+        method=method.name,
+        model=model if isinstance(model, str) else list(model),
+        columns=len(columns),
+        numbers=len(numbers),
+        scaled=sum(len(column.points) > 2 and column.knots is None for column in numbers),
+        declared=sum(column.knots is not None for column in numbers),
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        adjacency=budget.adjacency,
+        size=size,
+        known=known,
+        knots=None if made is None else made.knots,
+        pairs=None if made is None else made.pairs,
+        ranks=None if made is None else made.ranks,
+    )

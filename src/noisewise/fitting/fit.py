@@ -16,6 +16,7 @@ from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
 from ..data.classes import class_weights
+from ..data.column_checks import tells_nothing
 from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
@@ -77,7 +78,7 @@ class Fit:
         """
         self._rules(public=public)
         if self.method.private and (records is not None or not self._size_known):
-            size, budget = None if records is None else self.size(records), self._training_budget()
+            size, budget = None if records is None else self.size(records), self.training_budget()
             rows = self.rows_per_unit
             facts = facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows)
             terms = self.method.terms(facts)
@@ -88,6 +89,10 @@ class Fit:
         method, loss = self.method, self.model.loss
         if method.needs_public and not public:
             raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+        if self.encoder is not None:
+            for column in self.encoder.schema.features:
+                if reason := tells_nothing(column):
+                    raise ValueError(reason)
         if getattr(method, "table", False) and not self.scaling.cells:
             raise ValueError(f"{method.name} makes features of a table's columns; pass schema= or bounds=")
         if method.private and loss.name not in method.losses:
@@ -141,7 +146,7 @@ class Fit:
             self.method,
             records,
             model=self.model,
-            budget=self._training_budget(),
+            budget=self.training_budget(),
             public=known,
             seed=self.seed,
             progress=progress,
@@ -189,7 +194,8 @@ class Fit:
             arithmetic=run.arithmetic,
         )
 
-    def _training_budget(self) -> Budget:
+    def training_budget(self) -> Budget:
+        """What is left for training after what was paid before."""
         return self.budget if self.preparation is None else training_budget(self.budget, self.preparation)
 
     @property

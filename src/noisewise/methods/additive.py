@@ -21,6 +21,7 @@ Polyak 1964 (heavy ball); Hay et al. 2010 (consistent dyadic counts).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -28,24 +29,23 @@ import numpy as np
 
 from .. import _validate
 from ..accounting.choose import choose_terms
-from ..budget import BudgetExhausted, Terms
+from ..budget import Budget, BudgetExhausted, Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator
 from ..curator.questions.levels import ColumnLevels
 from ..late import Tensor, torch
+from ..prepare import choices
 from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
+from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
 from ..prepare.ranks import quantile_points
 from ..prepare.scale import Floats
-from ..protect.signal import worth
+from ..protect.signal import worth, worth_of
 from .base import Method
 from .nonprivate import warm_start
 
 BETA = 0.9
-LEVELS = 16
-RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
 MOMENT_SHARE = 0.05  # of a stage, for the mean row
 FIRST_STAGE = 0.3  # of the budget, for effects alone, when pairs follow
-ENOUGH_FOR_PAIRS = 1500.0  # n mu
 CLIP = 0.5
 LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss at that clip
 SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
@@ -152,11 +152,15 @@ class AdditiveDescent(Method):
     def total_steps(self) -> int | None:
         return None
 
+    def outline(self, columns: Sequence[TableColumn], size: float, budget: Budget) -> choices.Outline:
+        """What a table of so many records becomes, by the rules that a run follows."""
+        return choices.outline(columns, clarity_of(size, budget), knots=self.knots, pairs=self.pairs, ranks=self.ranks)
+
     def _paired(self, facts: Facts, stage: Stage | None = None) -> bool:
         """Whether a stage with pairs is still to come: decided from released facts."""
-        if (stage is not None and stage.number > 1) or len(facts.table) < 2:
+        if stage is not None and stage.number > 1:
             return False
-        return _clarity(facts) >= ENOUGH_FOR_PAIRS if self.pairs is None else self.pairs >= 2
+        return choices.paired_columns(_clarity(facts), len(facts.table), self.pairs) > 0
 
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
         """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
@@ -178,15 +182,15 @@ class AdditiveDescent(Method):
         """The declared scale of every column, or the ranks that are bought instead."""
         table = private.facts.table
         scales = scales_of(table)
-        asked = [i for i, column in enumerate(table) if column.number and column.knots is None]
-        if not asked or self.ranks is False:
+        asked = choices.ranked(table)
+        share = choices.rank_share(_clarity(private.facts), len(asked), self.ranks)
+        if not share:
             return scales
-        share = 8 * LEVELS * len(asked) / (RANK_NOISE * _clarity(private.facts)) ** 2
-        question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(LEVELS))
-        noise = private.meter.noise_for(min(share, RANK_SHARE))
+        question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
+        noise = private.meter.noise_for(share)
         counts = private.statistic(question, noise_multiplier=noise).value.numpy().reshape(len(asked), -1)
         for row, i in zip(counts, asked, strict=True):
-            levels = np.split(row, np.cumsum([2**level for level in range(1, LEVELS)]))
+            levels = np.split(row, np.cumsum([2**level for level in range(1, choices.LEVELS)]))
             scales[i] = quantile_points(levels, *scales[i])
         return scales
 
@@ -259,9 +263,13 @@ class AdditiveDescent(Method):
         return self.max_grad_norm or CLIP
 
 
-def _clarity(facts: Facts) -> float:
+def clarity_of(size: float, budget: Budget) -> float:
     """n mu: what the budget lets through of a mean over all records."""
-    return (facts.size or 1.0) * worth(facts)
+    return size * worth_of(budget)
+
+
+def _clarity(facts: Facts) -> float:
+    return clarity_of(facts.size or 1.0, facts.budget)
 
 
 def _set_out(facts: Facts, stage: Stage, theta: Floats) -> State:

@@ -81,7 +81,7 @@ class DeflatedDescent(Method):
     l2: float = 0.0
 
     name: ClassVar[str] = "descent"
-    summary: ClassVar[str] = "recommended: full-batch heavy ball in a bought basis, tail averaging"
+    summary: ClassVar[str] = "full-batch heavy ball in a bought basis, tail averaging: recommended but for tables"
     paper: ClassVar[str] = "noisewise"
     adaptive: ClassVar[bool] = True
 

@@ -10,12 +10,15 @@ from itertools import combinations
 import numpy as np
 
 from .columns import TableColumn
-from .features import Block, Codes, Features, Hats, Product
+from .features import Block, Codes, Features, Hats, Product, even
 from .scale import Floats
 
 KNOTS = 0.15  # hats of a column for each n mu and column
 MOST_HATS, COARSE = 64, 8
+LEVELS = 16
+RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
 PAIRED = 7  # columns
+ENOUGH_FOR_PAIRS = 1500.0  # n mu
 CELLS = 0.1  # hats of a side, squared, for each n mu and pair
 FEWEST_SIDE, MOST_SIDE = 3, 8
 RARE = 0.005  # a coordinate that fewer records have is balanced as if so many had it
@@ -44,6 +47,36 @@ class Placed:
     shares: Floats
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What a table becomes, as far as that is known before anything is asked."""
+
+    knots: int  # hats of each number column that declares no knots
+    pairs: int  # columns that are paired with each other, 0 for none
+    ranks: float  # share of the budget that quantiles of number columns cost
+    coordinates: int  # of columns alone, the intercept included
+    pair_coordinates: int  # of pairs, at most: which columns are paired is decided by released effects
+
+
+def outline(
+    columns: Sequence[TableColumn],
+    clarity: float,
+    *,
+    knots: int | None = None,
+    pairs: int | None = None,
+    ranks: bool | None = None,
+) -> Outline:
+    """What the rules say of a table; ``knots``, ``pairs`` and ``ranks`` stand in for them where they are set."""
+    width = even(main_blocks(columns, scales_of(columns), knots, clarity)).width
+    paired = paired_columns(clarity, len(columns), pairs)
+    side = side_for(clarity, paired)
+    widths = [(side if column.number else min(side, max(column.groups) + 1)) + 1 for column in columns]
+    widest = sorted(widths)[len(widths) - paired :]
+    price = rank_share(clarity, len(ranked(columns)), ranks)
+    products = (sum(widest) ** 2 - sum(w * w for w in widest)) // 2
+    return Outline(knots or knots_for(clarity, len(columns)), paired, price, width, products)
+
+
 def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
     """The declared scale of each column; none for a category."""
     return [(column.points, column.ranks) for column in columns]
@@ -52,6 +85,30 @@ def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
 def knots_for(clarity: float, columns: int) -> int:
     """How many hats a column gets: more for more records, budget (``clarity`` is n mu), and fewer columns."""
     return int(min(max(round(KNOTS * clarity / columns), 3), MOST_HATS))
+
+
+def ranked(columns: Sequence[TableColumn]) -> list[int]:
+    """The columns whose quantiles may be bought: numbers without declared knots."""
+    return [i for i, column in enumerate(columns) if column.number and column.knots is None]
+
+
+def rank_share(clarity: float, columns: int, asked: bool | None = None) -> float:
+    """The share of the budget for quantiles of so many columns: what little noise costs, up to a most; 0 for none."""
+    if not columns or asked is False:
+        return 0.0
+    return min(8 * LEVELS * columns / (RANK_NOISE * clarity) ** 2, RANK_SHARE)
+
+
+def paired_columns(clarity: float, columns: int, asked: int | None = None) -> int:
+    """How many columns are paired with each other: none while n mu is small, unless so many are asked for."""
+    most = min(PAIRED if asked is None else asked, columns)
+    return most if most >= 2 and (asked is not None or clarity >= ENOUGH_FOR_PAIRS) else 0
+
+
+def side_for(clarity: float, columns: int) -> int:
+    """How many hats a side of a product has when so many columns are paired."""
+    pairs = max(math.comb(columns, 2), 1)
+    return int(min(max(round(math.sqrt(CELLS * clarity / pairs)), FEWEST_SIDE), MOST_SIDE))
 
 
 def main_blocks(
@@ -111,11 +168,10 @@ def pair_blocks(
 ) -> tuple[Block, ...]:
     """Products of coarse hats for all pairs of the columns whose effects are largest."""
     strength = strengths(features, effects, shares, len(columns))
-    top = sorted(np.argsort(-strength, kind="stable")[: PAIRED if most is None else most].tolist())
-    pairs = list(combinations(top, 2))
-    side = int(min(max(round(math.sqrt(CELLS * clarity / max(len(pairs), 1))), FEWEST_SIDE), MOST_SIDE))
+    top = sorted(np.argsort(-strength, kind="stable")[: paired_columns(clarity, len(columns), most)].tolist())
+    side = side_for(clarity, len(top))
     sides = {i: _side(features, effects, i, side) for i in top}
-    return tuple(Product(sides[i], sides[j]) for i, j in pairs)
+    return tuple(Product(sides[i], sides[j]) for i, j in combinations(top, 2))
 
 
 def _side(features: Features, effects: Floats, column: int, side: int) -> Hats | Codes:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..accounting.gdp import mu_of
+from ..budget import Budget
 from ..curator import Facts
 from ..late import Tensor, torch
 
@@ -133,5 +134,9 @@ def signal_to_noise(facts: Facts) -> float:
 
 def worth(facts: Facts) -> float:
     """What the budget is worth in Gaussian DP: its mu, halved under replace_one."""
-    budget = facts.budget
+    return worth_of(facts.budget)
+
+
+def worth_of(budget: Budget) -> float:
+    """The same of a budget."""
     return mu_of(budget.epsilon, budget.delta) / (2 if budget.adjacency == "replace_one" else 1)

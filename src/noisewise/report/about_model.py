@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..fitting.why import choice_of_run, why
 from ..statement import text as statement_text
 from . import words
 from .about_quality import compared, figures
@@ -21,6 +22,12 @@ from .words import at_most, number, percent
 
 SHOWN = 20  # coefficients in the chart
 Z = 1.96  # 95 % of a normal distribution
+
+
+def chosen(folder: RunFolder) -> Markup | None:
+    """What "auto" chose, and from which facts."""
+    choice = choice_of_run(folder.run, folder.statement, folder.trace)
+    return None if choice is None else section("How the model was chosen", tag("p", why(choice)))
 
 
 def coefficients(folder: RunFolder) -> Markup | None:
