@@ -136,6 +136,10 @@ def test_a_schema_says_what_the_columns_are(tmp_path):
     assert "1 number has a log scale" in document["why"]
     told = run(*QUICK, "--size", 500, "--schema", tmp_path / "schema.toml")
     assert "What auto would do: auto takes additive" in " ".join(told.stdout.split())
+    persons = SCHEMA.replace('target = "y"\n', 'target = "y"\nunit = "who"\nrows_per_unit = 3\n')
+    (tmp_path / "persons.toml").write_text(persons)
+    shared = planned(*BUDGET, "--size", 500, "--schema", tmp_path / "persons.toml")
+    assert shared["rows_per_unit"] == 3 and shared["columns"] == 3
     (tmp_path / "open.toml").write_text(SCHEMA.replace("low = 17\nhigh = 90\n", ""))
     assert planned(*BUDGET, "--size", 500, "--schema", tmp_path / "open.toml")["features"] == features
 

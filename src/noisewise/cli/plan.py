@@ -63,7 +63,8 @@ def plan(
     if schema is not None and features is not None:
         raise ValueError("--schema says what the columns are already; leave --features out")
     records = size or SIZE
-    table, columns = _table_of(schema, features or FEATURES)
+    table, columns, declared = _table_of(schema, features or FEATURES)
+    rows_per_unit = declared if rows_per_unit is None else rows_per_unit
     chosen = _chosen(table, budget, records, with_schema=schema is not None)
     counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
     rows = plan_rows(
@@ -94,8 +95,9 @@ def plan(
         errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
 
 
-def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...], int]:
-    """The columns of a table, and how many features a linear model of it has; without a schema, all are numbers."""
+def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...], int, int | None]:
+    """The columns of a table (without a schema, all numbers), how many features a linear model of it has, and rows of a
+    person that count, where a schema says so."""
     from ..data.encode import Encoder
     from ..data.resolve import with_imagined_bounds
     from ..data.schema import gaps, read_schema
@@ -103,12 +105,12 @@ def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...]
     from ..prepare.columns import TableColumn
 
     if path is None:
-        return tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(features)), features
+        return tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(features)), features, None
     schema = read_schema(path)
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
         raise ValueError(f"{path}: {left[0]}")
     declared = with_imagined_bounds(schema)
-    return columns_of(declared), len(Encoder(declared).low)
+    return columns_of(declared), len(Encoder(declared).low), declared.rows_per_unit
 
 
 def _chosen(table: tuple[TableColumn, ...], budget: Budget, size: int, *, with_schema: bool) -> dict[str, Any]:
