@@ -37,7 +37,7 @@ from ..prepare import choices
 from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
 from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
-from ..prepare.ranks import quantile_points
+from ..prepare.ranks import quantile_points, two_valued
 from ..prepare.scale import Floats
 from ..protect.signal import worth, worth_of
 from .base import Method
@@ -49,7 +49,7 @@ FIRST_STAGE = 0.3  # of the budget, for effects alone, when pairs follow
 CLIP = 0.5
 LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss at that clip
 SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
-STEPS = 150
+STEPS = 100
 PAIR_WEIGHT = 0.3  # of the squared length of rows
 WARM_START_L2 = 0.01
 
@@ -165,8 +165,8 @@ class AdditiveDescent(Method):
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
         """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
         facts = private.facts
-        scales = self._scales(private)
-        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts))
+        scales, two = self._scales(private)
+        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), two)
         share = FIRST_STAGE if self._paired(facts) else 1.0
         parts = (self._frequencies(private, blocks, share),)
         stage = self._stage(
@@ -178,21 +178,25 @@ class AdditiveDescent(Method):
             theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
         return _set_out(facts, stage, theta)
 
-    def _scales(self, private: Curator) -> list[Scale]:
-        """The declared scale of every column, or the ranks that are bought instead."""
+    def _scales(self, private: Curator) -> tuple[list[Scale], set[int]]:
+        """The declared scale of every column, or the ranks that are bought instead; and which columns have two values."""
         table = private.facts.table
         scales = scales_of(table)
         asked = choices.ranked(table)
         share = choices.rank_share(_clarity(private.facts), len(asked), self.ranks)
+        two: set[int] = set()
         if not share:
-            return scales
+            return scales, two
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
         noise = private.meter.noise_for(share)
-        counts = private.statistic(question, noise_multiplier=noise).value.numpy().reshape(len(asked), -1)
-        for row, i in zip(counts, asked, strict=True):
+        answer = private.statistic(question, noise_multiplier=noise)
+        for row, i in zip(answer.value.numpy().reshape(len(asked), -1), asked, strict=True):
             levels = np.split(row, np.cumsum([2**level for level in range(1, choices.LEVELS)]))
-            scales[i] = quantile_points(levels, *scales[i])
-        return scales
+            if two_valued(levels, answer.noise_std):
+                two.add(i)
+            else:
+                scales[i] = quantile_points(levels, *scales[i])
+        return scales, two
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
         """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""

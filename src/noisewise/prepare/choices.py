@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -112,15 +112,19 @@ def side_for(clarity: float, columns: int) -> int:
 
 
 def main_blocks(
-    columns: Sequence[TableColumn], scales: Sequence[Scale], knots: int | None, clarity: float
+    columns: Sequence[TableColumn],
+    scales: Sequence[Scale],
+    knots: int | None,
+    clarity: float,
+    two_valued: Collection[int] = (),
 ) -> tuple[Block, ...]:
-    """Fine and coarse hats of each number, coordinates of each category."""
+    """Fine and coarse hats of each number, two where it has two values, coordinates of each category."""
     blocks: list[Block] = []
     for i, (column, scale) in enumerate(zip(columns, scales, strict=True)):
         if not column.number:
             blocks.append(Codes(i, column.groups))
             continue
-        fine = knots or column.knots or knots_for(clarity, len(columns))
+        fine = 2 if i in two_valued else knots or column.knots or knots_for(clarity, len(columns))
         blocks.append(Hats(i, *scale, fine))
         if fine > 4:
             blocks.append(Hats(i, *scale, COARSE if fine > 2 * COARSE else 3))
@@ -179,7 +183,7 @@ def _side(features: Features, effects: Floats, column: int, side: int) -> Hats |
     spans = zip(features.blocks, features.spans, strict=True)
     block, span = next((block, span) for block, span in spans if block.columns == (column,))
     if isinstance(block, Hats):
-        return Hats(column, block.points, block.ranks, side)
+        return Hats(column, block.points, block.ranks, min(side, block.knots))
     assert isinstance(block, Codes)
     of_group = effects[:, span].mean(0) if len(effects) == 1 else effects[0, span]
     present = block.width - 1

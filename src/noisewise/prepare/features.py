@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from .columns import TableColumn
 from .scale import Floats, check_scale, positions
 
-Places = NDArray[np.int64]
+Places = NDArray[Any]  # whole numbers
+Singles = NDArray[np.float32]  # an entry as it is kept, whether it is made anew or laid out again
+Seen = dict[Any, Floats]  # where the values of a column are on a scale: worked out once for all blocks of it
 MOST_KNOTS = 1024
 WIDEST = 1 << 20
 
@@ -52,14 +54,21 @@ class Hats:
     def columns(self) -> tuple[int, ...]:
         return (self.column,)
 
-    def __call__(self, table: Floats) -> tuple[Places, Floats]:
-        place = positions(table[:, self.column], *self._scale) * (self.knots - 1)
+    def __call__(self, table: Floats, seen: Seen | None = None) -> tuple[Places, Singles]:
+        key = (self.column, self.points, self.ranks)
+        at = None if seen is None else seen.get(key)
+        if at is None:
+            at = positions(table[:, self.column], *self._scale)
+            if seen is not None:
+                seen[key] = at
+        place = at * (self.knots - 1)
         missing = np.isnan(place)
         known = np.where(missing, 0.0, place)
         first = np.minimum(np.floor(known), self.knots - 2).astype(np.int64)
         rest = known - first
         places = np.stack([np.where(missing, self.knots, first), np.where(missing, 0, first + 1)], axis=1)
-        return places, np.stack([np.where(missing, 1.0, 1.0 - rest), np.where(missing, 0.0, rest)], axis=1)
+        values = np.stack([np.where(missing, 1.0, 1.0 - rest), np.where(missing, 0.0, rest)], axis=1)
+        return places.astype(np.int32), values.astype(np.float32)
 
     @cached_property
     def _scale(self) -> tuple[Floats, Floats]:
@@ -99,12 +108,12 @@ class Codes:
     def columns(self) -> tuple[int, ...]:
         return (self.column,)
 
-    def __call__(self, table: Floats) -> tuple[Places, Floats]:
+    def __call__(self, table: Floats, seen: Seen | None = None) -> tuple[Places, Singles]:
         codes = table[:, self.column]
         known = (codes >= 0) & (codes < len(self.groups))  # false for NaN
         coordinates = np.array([*self.groups, self.width - 1], dtype=np.int64)
         places = coordinates[np.where(known, codes, len(self.groups)).astype(np.int64)]
-        return places[:, None], np.ones((len(codes), 1))
+        return places[:, None].astype(np.int32), np.ones((len(codes), 1), np.float32)
 
     def words(self, columns: Sequence[TableColumn]) -> list[str]:
         column, names = columns[self.column], []
@@ -137,8 +146,8 @@ class Product:
     def columns(self) -> tuple[int, ...]:
         return (self.first.column, self.second.column)
 
-    def __call__(self, table: Floats) -> tuple[Places, Floats]:
-        (p, v), (q, w) = self.first(table), self.second(table)
+    def __call__(self, table: Floats, seen: Seen | None = None) -> tuple[Places, Singles]:
+        (p, v), (q, w) = self.first(table, seen), self.second(table, seen)
         places = (p[:, :, None] * self.second.width + q[:, None, :]).reshape(len(table), -1)
         return places, (v[:, :, None] * w[:, None, :]).reshape(len(table), -1)
 
@@ -179,14 +188,20 @@ class Features:
 
     def __call__(self, table: Floats) -> tuple[Places, Floats]:
         """Places and values of the entries of each row."""
-        places, values = np.empty((len(table), self.entries), np.int64), np.empty((len(table), self.entries))
+        seen: Seen = {}
+        return self.joined([block(table, seen) for block in self.blocks], len(table))
+
+    def joined(self, made: Sequence[tuple[Places, Singles]], rows: int) -> tuple[Places, Floats]:
+        """The entries of all blocks side by side, times their gains, and the intercept's."""
+        places, values = np.empty((rows, self.entries), np.int64), np.empty((rows, self.entries))
         at = 0
-        for block, span in zip(self.blocks, self.spans, strict=True):
-            where, what = block(table)
-            places[:, at : at + block.entries], values[:, at : at + block.entries] = where + span.start, what
+        for (where, what), block, span in zip(made, self.blocks, self.spans, strict=True):
+            here = slice(at, at + block.entries)
+            places[:, here] = where + span.start
+            values[:, here] = what * self.gains[span][where]
             at += block.entries
-        places[:, -1], values[:, -1] = self.width - 1, 1.0
-        return places, values * self.gains[places]
+        places[:, -1], values[:, -1] = self.width - 1, self.gains[-1]
+        return places, values
 
     def scores(self, theta: Floats, table: Floats) -> Floats:
         """The score of each row of a table, or one column per row of theta."""

@@ -7,6 +7,7 @@ answers to one question; the best of both, weighted by their noise, is found fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from .scale import Floats, values_at
 
 POINTS = 65
 SPIKE = 0.02  # of all records: the most that one value may take of the ranks
+FEW_INSIDE = 0.03  # of all records: so many between the ends are left to a straight line
 FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
 
 
@@ -31,6 +33,13 @@ def consistent(levels: Sequence[Floats]) -> Floats:
         halves = counts.reshape(-1, 2)
         best = (halves + ((best - halves.sum(1)) / 2)[:, None]).ravel()
     return best
+
+
+def two_valued(levels: Sequence[Floats], noise_std: float) -> bool:
+    """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
+    counts = consistent(levels)
+    total, inside = max(float(levels[0].sum()), 1.0), float(counts[1:-1].sum())
+    return inside + 2 * math.sqrt(2) * noise_std < FEW_INSIDE * total
 
 
 def quantile_points(

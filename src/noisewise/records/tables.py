@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..late import Tensor
-from ..prepare.features import Features, even
+from ..prepare.features import Block, Features, even
 from ..prepare.scale import Floats, positions
 from .grid import CHUNK, Integers, Store, in_memory
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
 from .totals import Drawn
 
+KEPT = 1 << 28  # bytes of entries that are kept to be laid out again
+Entries = tuple[NDArray[Any], NDArray[Any]]
 Map = tuple[float, tuple[float, ...], tuple[float, ...]]  # a column, points and ranks of its scale
 
 
@@ -26,15 +28,27 @@ class Table:
     cells: NDArray[Any]
     labels: Tensor
     classes: int | None
+    made: dict[Block, Entries] = field(default_factory=dict)  # of blocks that are asked for again, if they are small
 
     def rows(self, features: Features, store: Store) -> SparseRows:
         """Every record's row of features, from its own cells alone."""
+        small = len(self.cells) * features.entries * 8 <= KEPT
 
         def part(start: int, length: int) -> tuple[NDArray[Any], Floats]:
-            return features(self.cells[start : start + length].astype(np.float64))
+            here = slice(start, start + length)
+            if not small:
+                return features(self.cells[here].astype(np.float64))
+            made = [self.entries(block) for block in features.blocks]
+            return features.joined([(places[here], values[here]) for places, values in made], length)
 
         sizes = {"entries": features.entries, "width": features.width}
         return lay_out_sparse(part, self.labels, classes=self.classes, store=store, **sizes)
+
+    def entries(self, block: Block) -> Entries:
+        """The entries of a block in all rows, kept for the next features that have it."""
+        if block not in self.made:
+            self.made[block] = block(self.cells.astype(np.float64))
+        return self.made[block]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
