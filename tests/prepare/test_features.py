@@ -16,6 +16,7 @@ from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.prepare.choices import Frequencies as Known
 from noisewise.prepare.choices import balanced, knots_for, main_blocks, pair_blocks, scales_of
 from noisewise.prepare.features import even, features_anew
+from noisewise.prepare.names import names_of
 from noisewise.prepare.scale import check_scale, log_scale, positions, values_at
 
 LINE = (0.0, 10.0), (0.0, 1.0)
@@ -142,7 +143,7 @@ def test_features_are_blocks_side_by_side_and_an_intercept():
     raw = rows / features.gains
     for span in features.spans:
         np.testing.assert_allclose(raw[:, span].sum(1), 1.0, atol=1e-12)
-    words = features.words((TableColumn("age", *BENT), TableColumn("job", groups=(0, 1, 0), words=("x", "y", "z"))))
+    words = names_of(features, (TableColumn("age", *BENT), TableColumn("job", groups=(0, 1, 0), words=("x", "y", "z"))))
     assert len(words) == features.width and words[-1] == "(intercept)" and "job=x|z" in words and "age missing" in words
 
 

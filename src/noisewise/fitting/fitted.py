@@ -16,6 +16,7 @@ from ..data.tables import columns_of, number_columns
 from ..losses import loss_named
 from ..prepare.columns import TableColumn
 from ..prepare.features import Features
+from ..prepare.names import names_of
 from ..statement import Statement
 from ..trace import Released
 from ..units import UNIT, rows_of_unit
@@ -137,7 +138,7 @@ class Fitted:
     def features(self) -> list[str]:
         """Names of the coordinates that have a coefficient, the intercept last."""
         if self.made is not None:
-            return self.made.words(self._cells())
+            return names_of(self.made, self._cells())
         plain = self.columns if self.columns is not None else [f"x{i}" for i in range(len(self.scaling.low))]
         return [*map(str, plain if self.encoder is None else self.encoder.feature_names), "(intercept)"]
 

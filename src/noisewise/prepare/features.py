@@ -210,20 +210,6 @@ class Features:
         scores: Floats = np.stack([(values * row[places]).sum(1) for row in matrix], axis=1)
         return scores[:, 0] if theta.ndim == 1 else scores
 
-    def words(self, columns: Sequence[TableColumn]) -> list[str]:
-        """A name for each coordinate, no two alike, the intercept's last."""
-        names: dict[str, None] = {}
-        before: set[int] = set()
-        for block in self.blocks:
-            again = f" of {block.knots}" if isinstance(block, Hats) and block.column in before else ""
-            before |= {block.column} if isinstance(block, Hats) else set()
-            for word in block.words(columns):
-                name, count = f"{word}{again}", 1
-                while name in names:  # knots that differ by little
-                    name, count = f"{word}{again} ({count + 1})", count + 1
-                names[name] = None
-        return [*names, "(intercept)"]
-
     def check(self, columns: Sequence[TableColumn]) -> None:
         """Refuse blocks of columns that the table does not have, or of the other kind."""
         for block in self.blocks:
