@@ -66,8 +66,7 @@ def facts_of(
 
 def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:
     """The facts when rows are those of another model."""
-    sizes = {"features": model.features, "dimension": model.dimension, "groups": model.groups}
-    return replace(facts, **sizes, row_bound=row_bound)  # type: ignore[arg-type]
+    return replace(facts, features=model.features, dimension=model.dimension, groups=model.groups, row_bound=row_bound)
 
 
 def shown(facts: Facts) -> Facts:

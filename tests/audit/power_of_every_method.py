@@ -35,9 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "methods", nargs="*", default=[name for name, kind in registry().items() if kind.private and not kind.table]
-    )
+    parser.add_argument("methods", nargs="*", default=[name for name, kind in registry().items() if kind.private])
     wish = parser.parse_args()
     print("| method | claimed | delta | runs | confidence | median bound | accused | half the noise: median | caught |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -24,7 +24,7 @@ from noisewise.methods import registry
 from noisewise.train import Records, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
-PRIVATE = [name for name, kind in registry().items() if kind.private and not kind.table]  # its questions have laws
+PRIVATE = [name for name, kind in registry().items() if kind.private]
 # Methods whose twin with half the noise cannot be caught, and why. Nothing else may be missed.
 NOT_CAUGHT = {
     "only_public": "it asks the private records nothing, so it adds no noise that could be halved",
@@ -100,5 +100,5 @@ def test_what_is_worked_out_once_changes_nothing(name):
         model=worlds.model, budget=budget, public=public, theta=worlds.start, seed=_seed(0, 1, 0),
     )  # fmt: skip
     assert quick[0] == witness.ratio
-    assert quick[1] == float(slow.theta @ worlds.direction)
+    assert quick[1] == worlds.along(slow.theta)
     assert quick[2] == witness.answers == len(slow.trace)

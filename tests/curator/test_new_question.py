@@ -53,7 +53,7 @@ answer = private.statistic(QUESTIONS["NearOrigin"](), noise_multiplier=1.0)
 assert abs(float(answer.value) - 10) < 3 and answer.noise_std == 0.5
 (line,) = private.trace
 assert question_text(line.question) == "how many rows are short"
-assert _noise_fits(line._asdict(), line.event, "add_remove", 100.0, None)
+assert _noise_fits(line._asdict(), line.event, "add_remove", 100.0, None, 1)
 """
 
 

@@ -78,7 +78,7 @@ def test_ten_thousand_categories_are_not_too_many():
 def test_a_scale_without_room_is_refused_before_anything_is_spent(column):
     """Points that are equal, or so near that no place lies between them, in double precision."""
     schema, purse = Schema((column, TARGET), "y"), Purse(nw.Budget(1.0, 1e-6))
-    with pytest.raises(ValueError, match=r"'x'.*further apart") as told:
+    with pytest.raises(ValueError, match="scale of column 'x'") as told:
         frame = pd.DataFrame({"x": [1.0] * 9})
         nw.PrivateClassifier(1.0, 1e-6, method="additive", schema=schema).fit(
             frame, ["no", "yes"] * 4 + ["no"], purse=purse

@@ -8,6 +8,8 @@ audit needs few runs. Which record does that depends on the loss:
 * other losses: a row w with a public start on the wrong side of it, so far that the slope stays at its largest. For
   replace_one two such rows, almost opposite: w = +-cos(0.1) u - sin(0.1) v with a start far along v.
 * pnsgd starts at 0, where the slopes of u and -u are both largest; the canary is the only private record.
+* tables: the canary is in a corner, where one hat of each column has all of it; theta has features that follow from answers, so
+  that nobody knows where the canary pulls it but for the sign.
 * sufficient_statistics: the other rows lie along v, so that u raises the smallest eigenvalue by 1.
 
 u and v are orthonormal and lie between the axes, so that a clip by coordinates would show.
@@ -25,7 +27,8 @@ from torch import Tensor
 from ..events import FULL, Adjacency
 from ..losses import Loss, loss_named
 from ..methods import Method, method_named, registry
-from ..models import Linear
+from ..models import Additive, Linear
+from ..prepare import TableColumn
 
 U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
 FAR_LABEL = 1e6
@@ -51,6 +54,10 @@ class Neighbours:
     public: tuple[Tensor, Tensor] | None = None
     start: Tensor | None = None
     rows_per_unit: int | None = None
+
+    def along(self, theta: Tensor) -> float:
+        """How far a theta is where the canary pulls it."""
+        return float(theta @ self.direction if theta.shape == self.direction.shape else theta.sum())
 
 
 @dataclass(frozen=True)
@@ -79,22 +86,21 @@ def worst_case(
     ``rows_per_unit``: the canary is a person with so many equal rows, and so is its counterpart.
     """
     method = method_named(method)
-    if method.table:
-        raise ValueError(
-            f"{method.name} makes features of its own, and no one direction of its theta tells records apart; audit "
-            "another method, or rely on the laws that its questions are tested by"
-        )
     name = loss or default_loss(method)
     if name not in method.losses:
         raise ValueError(f"loss is {name!r}; {method.name} takes {', '.join(method.losses)}")
     classes = 2 if loss_named(name).task == "classes" else 1
     model = Linear(2, loss_named(name), classes)
+    if method.table:
+        model = Additive(1, loss_named(name), classes, columns=(TableColumn("cells", (-1.0, 1.0), (0.0, 1.0)),) * 2)
     if method.name == "pnsgd":
         others = 0
     copies = rows_per_unit or 1
     others = others * copies  # so that a smallest eigenvalue can rise by as many
     rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
     rows, labels, start = _canary(method, model.loss, adjacency)
+    if method.table:
+        rows, start = [torch.ones(2)] * len(rows), None
     flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
     worlds = [(rest, flag)] if adjacency == "add_remove" else []
     worlds += [
@@ -151,6 +157,7 @@ _PROMISE: dict[str, Any] = {"epsilon": 2.0, "delta": 0.25, "adjacency": "add_rem
 _SMALL: dict[str, dict[str, Any]] = {
     "agd": {"candidates": 3, "runs": 600},
     "agd_avg": {"candidates": 3, "runs": 600},
+    "additive": {"ranks": False, "pairs": 0},
     "growing_batch": {"steps": 3, "first_rate": 0.5, "last_rate": 0.8, "stages": 2, "runs": 1200, "confidence": 0.99},
     "objective_perturbation": {"l2": 1e3, "epsilon": 3.0, "runs": 3200, "confidence": 0.95},
     "output_perturbation": {"length": 1.0},

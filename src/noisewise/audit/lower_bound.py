@@ -297,7 +297,7 @@ class _Prepared:
             theta=worlds.start,
             seed=_seed(plan.seed, world, number),
         )
-        along = float(result.theta @ worlds.direction)
+        along = worlds.along(result.theta)
         return witness.ratio, along, float(witness.answers), witness.residual, witness.change
 
 

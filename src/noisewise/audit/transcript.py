@@ -39,6 +39,7 @@ from ..methods import Method
 from ..methods.size import size_noise
 from ..models import Linear
 from ..noise import Stream
+from ..prepare.features import Features
 from ..records import records_of
 from ..records.totals import Drawn
 from ..records.walks import gradient_sum, rows_of
@@ -183,6 +184,14 @@ class Watched(Asking):
     def change_basis(self, matrix: Tensor) -> None:
         self._curator.change_basis(matrix)
         self._witness.move(matrix)
+
+    def prepare(self, features: Features) -> None:
+        self._curator.prepare(features)
+        self._witness.records = [records.prepared(features) for records in self._witness.records]
+
+    def centre(self, centre: Tensor, scale: float) -> None:
+        self._curator.centre(centre, scale)
+        self._witness.records = [records.centred(centre.double().numpy(), scale) for records in self._witness.records]
 
     def _size(self, sampling: Sampling) -> float:
         return expected_size(sampling, self._curator.facts.size or 1.0)

@@ -23,10 +23,7 @@ class TableColumn:
 
     def __post_init__(self) -> None:
         if self.number:
-            try:
-                check_scale(self.points, self.ranks)
-            except ValueError as error:
-                raise ValueError(f"column {self.name!r}: {error}; declare low, high and knots further apart") from None
+            check_scale(self.points, self.ranks, f"the scale of column {self.name!r}")
 
     @property
     def number(self) -> bool:

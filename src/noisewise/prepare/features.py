@@ -205,8 +205,7 @@ class Features:
 
     def scores(self, theta: Floats, table: Floats) -> Floats:
         """The score of each row of a table, or one column per row of theta."""
-        matrix = np.atleast_2d(theta)
-        places, values = self(table)
+        matrix, (places, values) = np.atleast_2d(theta), self(table)
         scores: Floats = np.stack([(values * row[places]).sum(1) for row in matrix], axis=1)
         return scores[:, 0] if theta.ndim == 1 else scores
 

@@ -29,16 +29,16 @@ def positions(values: Floats, points: Floats, ranks: Floats) -> Floats:
     return np.where(missing, np.nan, place)
 
 
-def check_scale(points: object, ranks: object) -> None:
+def check_scale(points: object, ranks: object, name: str = "a scale") -> None:
     """Refuse what is no scale: points that grow, a plain distance apart, and as many ranks that grow from 0 to 1."""
     at, to = np.asarray(points, np.float64), np.asarray(ranks, np.float64)
     if at.ndim != 1 or at.shape != to.shape or len(at) < 2:
-        raise ValueError("points and ranks of a scale must be as many, at least two")
+        raise ValueError(f"points and ranks of {name} must be as many, at least two")
     with np.errstate(all="ignore"):
         steps, rises = np.diff(at), np.diff(to)
         plain = (steps > 0) & (rises > 0) & np.isfinite(steps) & np.isfinite(rises / steps)
     if not (plain.all() and to[0] == 0 and to[-1] == 1):
-        raise ValueError("points of a scale must be finite and grow, its ranks grow from 0 to 1")
+        raise ValueError(f"points of {name} must grow, not too near or far apart, and their ranks from 0 to 1")
 
 
 def values_at(places: Floats, points: Floats, ranks: Floats) -> Floats:

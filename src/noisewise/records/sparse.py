@@ -144,16 +144,8 @@ class SparseRecords(LinearRecords):
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
         which, n = (NONE, len(rows)) if chosen is None else (chosen, len(chosen))
-        laid = (
-            rows.places.view(np.uint32),
-            rows.values,
-            rows.filled,
-            rows.reach,
-            rows.squares,
-            rows.most,
-            rows.y,
-            rows.centre,
-        )
+        entered = (rows.places.view(np.uint32), rows.values, rows.filled)
+        laid = (*entered, rows.reach, rows.squares, rows.most, rows.y, rows.centre)
         drawn, entries = (which, chosen is None, theta, gain), rows.places.shape[1]
         if self.outputs == 1:
             options = (number, width, *(weights or (1.0, 1.0)))
