@@ -7,7 +7,6 @@ answers to one question; the best of both, weighted by their noise, is found fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,7 +38,7 @@ def two_valued(levels: Sequence[Floats], noise_std: float) -> bool:
     """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
     counts = consistent(levels)
     total, inside = max(float(levels[0].sum()), 1.0), float(counts[1:-1].sum())
-    return inside + 2 * math.sqrt(2) * noise_std < FEW_INSIDE * total
+    return inside + noise_std < FEW_INSIDE * total
 
 
 def quantile_points(
