@@ -25,9 +25,15 @@ from golden_text import SINGLE, machine, moved, normal, recorded
 
 import noisewise
 
+COARSE = 0.02
 EXACT = machine() == recorded("machine.json")
 METHODS, COMMANDS_THEN, RUN_THEN, OLD_NOW = map(recorded, ("methods.json", "commands.json", "run", "old.json"))
 THEN = json.loads((OLD / "then.json").read_text())  # what the old version itself said of its folders
+
+
+def close(name: str) -> float:
+    """How near is near on another machine: a perceptron may be summed in whole numbers on one and not on the other."""
+    return COARSE if "mlp" in name or name == "predict-json" else SINGLE
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +57,12 @@ def test_everything_is_recorded():
 @pytest.mark.parametrize("name", method_runs())
 def test_method(name, tables):
     before, now = METHODS[name], made_run(name, tables)
-    assert moved(before, now, exact=EXACT, close=SINGLE) is None
+    assert moved(before, now, exact=EXACT, close=close(name)) is None
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command(name, session):
-    assert moved(COMMANDS_THEN[name], session[1][name], exact=EXACT, close=SINGLE) is None
+    assert moved(COMMANDS_THEN[name], session[1][name], exact=EXACT, close=close(name)) is None
 
 
 @pytest.mark.parametrize("name", RUN_FILES)
