@@ -33,6 +33,7 @@ class Facts:
     typical_clip: float = 1.0
     typical_norm: float = 1.0
     learning: float = 1.0
+    effect_clip: float = 0.5
     table: tuple[TableColumn, ...] = ()  # what is declared of a table's columns
     rows_per_unit: int | None = None  # how many rows of a person count at most; None: what is protected is a row
 
@@ -59,6 +60,7 @@ def facts_of(
         typical_clip=model.loss.typical_clip,
         typical_norm=model.loss.typical_norm,
         learning=model.loss.learning,
+        effect_clip=model.loss.effect_clip,
         table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
         rows_per_unit=rows_per_unit,
     )

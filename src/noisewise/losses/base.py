@@ -32,6 +32,7 @@ class Loss(ABC):
     kernel: int | None = None
     typical_norm: float = 11.0  # of theta at the end of a run on unit rows
     learning: float = 1.0  # how long a walk on a table's effects is, relative to the logistic loss
+    effect_clip: float = 0.5  # the clip norm of such a walk
     protector: str | None = None  # the learned one that was trained for slopes like these, if any was
     has_probabilities: bool = False
 

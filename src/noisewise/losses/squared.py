@@ -12,7 +12,8 @@ class Squared(Loss):
     signs: bool = False
 
     name, kernel, smoothness = "squared", 3, 2.0
-    typical_norm, protector, learning = 5.5, "squared", 0.2
+    typical_norm, protector = 5.5, "squared"
+    learning, effect_clip = 0.625, 0.2
 
     @property
     def task(self) -> str:

@@ -46,8 +46,7 @@ from .nonprivate import warm_start
 BETA = 0.9
 MOMENT_SHARE = 0.05  # of a stage, for the mean row
 FIRST_STAGE = 0.3  # of the budget, for effects alone, when pairs follow
-CLIP = 0.5
-LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss at that clip
+LEARNT = 2.0  # rate x steps x 10 / (n mu) for the logistic loss
 SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
 STEPS = 100
 PAIR_WEIGHT = 0.3  # of the squared length of rows
@@ -152,9 +151,12 @@ class AdditiveDescent(Method):
     def total_steps(self) -> int | None:
         return None
 
-    def outline(self, columns: Sequence[TableColumn], size: float, budget: Budget) -> choices.Outline:
+    def outline(
+        self, columns: Sequence[TableColumn], size: float, budget: Budget, rows_per_unit: int | None = None
+    ) -> choices.Outline:
         """What a table of so many records becomes, by the rules that a run follows."""
-        return choices.outline(columns, clarity_of(size, budget), knots=self.knots, pairs=self.pairs, ranks=self.ranks)
+        clarity = clarity_of(size, budget, rows_per_unit)
+        return choices.outline(columns, clarity, knots=self.knots, pairs=self.pairs, ranks=self.ranks)
 
     def _paired(self, facts: Facts, stage: Stage | None = None) -> bool:
         """Whether a stage with pairs is still to come: decided from released facts."""
@@ -222,9 +224,14 @@ class AdditiveDescent(Method):
         private.centre(torch.from_numpy(placed.centre), placed.scale)
         facts = private.facts
         left = share * (1 - MOMENT_SHARE) / (1 - share * MOMENT_SHARE) if number == 1 else 1.0
-        walked = LEARNT * facts.learning * _clarity(facts) / math.hypot(1.0, worth(facts) / SAMPLING)
+        walked = (
+            LEARNT
+            * facts.learning
+            * _clarity(facts)
+            / math.hypot(1.0, worth(facts) / ((facts.rows_per_unit or 1) * SAMPLING))
+        )
         own_share = share if number == 1 else 1 - FIRST_STAGE
-        rate = walked * own_share / (10 * steps) * (CLIP / self._clip())
+        rate = walked * own_share / (10 * steps) * (self._usual_clip(facts) / self._clip(facts))
         noise = private.meter.noise_for(left / steps)
         return Stage(number, parts, features, placed, steps, rate, noise, np.zeros((facts.outputs, features.width)))
 
@@ -250,7 +257,7 @@ class AdditiveDescent(Method):
     def _onward(self, state: State, stage: Stage, private: Curator) -> State:
         """One step of heavy ball, and what would be released now."""
         theta = torch.from_numpy(state.theta.ravel().astype(np.float32))
-        answer = private.gradient(theta, clip=self._clip(), noise_multiplier=stage.noise_multiplier)
+        answer = private.gradient(theta, clip=self._clip(state.facts), noise_multiplier=stage.noise_multiplier)
         velocity = BETA * state.velocity + answer.value.double().numpy().reshape(state.theta.shape)
         now, step = state.theta - stage.rate * velocity, state.step + 1
         tail_sum = state.tail_sum + now if step > stage.steps // 2 else state.tail_sum
@@ -263,17 +270,22 @@ class AdditiveDescent(Method):
         noise = np.sqrt(variance) * stage.placed.scale
         return state._replace(released=_tensor(released), noise=_tensor(noise))
 
-    def _clip(self) -> float:
-        return self.max_grad_norm or CLIP
+    def _clip(self, facts: Facts) -> float:
+        return self.max_grad_norm or self._usual_clip(facts)
+
+    @staticmethod
+    def _usual_clip(facts: Facts) -> float:
+        """Of a record; of a person, whose rows share it, as many times as much."""
+        return facts.effect_clip * (facts.rows_per_unit or 1)
 
 
-def clarity_of(size: float, budget: Budget) -> float:
-    """n mu: what the budget lets through of a mean over all records."""
-    return size * worth_of(budget)
+def clarity_of(size: float, budget: Budget, rows_per_unit: int | None = None) -> float:
+    """n mu: what the budget lets through of a mean over all records; a person's rows have so many times the noise."""
+    return size * worth_of(budget) / (rows_per_unit or 1)
 
 
 def _clarity(facts: Facts) -> float:
-    return clarity_of(facts.size or 1.0, facts.budget)
+    return clarity_of(facts.size or 1.0, facts.budget, facts.rows_per_unit)
 
 
 def _set_out(facts: Facts, stage: Stage, theta: Floats) -> State:
