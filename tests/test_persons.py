@@ -85,8 +85,8 @@ def test_a_person_with_any_number_of_rows_moves_no_answer_by_more_than_its_unit(
     rng, k, model = np.random.default_rng(3), 3, Linear(3, Logistic())
     how = HowAsked(adjacency, FULL, 1.0, 10.0, 3, k)
     for asked in QUESTIONS[kind].cases(3 if kind == "Histograms" else model.dimension):
-        if kind == "SquaredError":
-            continue  # of regressions; its law is that of the registry
+        if kind in ("SquaredError", "ScoreHistogram", "ErrorMoments", "ColumnLevels"):
+            continue  # of other models; test_person_laws has theirs
         ends = []
         for rows in (0, 1, k, 3 * k):
             X, labels = rng.normal(size=(12, 3)), rng.choice([-1.0, 1.0], 12)
@@ -230,7 +230,7 @@ def test_files_and_tables_count_the_same_rows(tmp_path):
 def test_a_table_in_which_nobody_counts_is_answered_with_noise(tmp_path):
     X, y = table(100)
     X["person_id"] = None
-    assert fitted(X, y).fitted_.theta.shape == (3,)
+    assert np.isfinite(fitted(X, y).fitted_.theta).all()
     X.assign(y=y).to_csv(tmp_path / "d.csv", index=False)
     for cache in (None, tmp_path):
         model = nw.PrivateClassifier(1.0, 1e-6, schema=OURS, random_state=0).fit_files(tmp_path / "d.csv", cache=cache)

@@ -20,9 +20,11 @@ def method_for(method: str | Method, model: Any, columns: int | None) -> Method:
     return method_named(TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED)
 
 
-def outline_for(columns: tuple[TableColumn, ...], budget: Budget, size: float) -> Outline | None:
+def outline_for(
+    columns: tuple[TableColumn, ...], budget: Budget, size: float, rows_per_unit: int | None = None
+) -> Outline | None:
     """What such a table becomes where "auto" makes features of its columns; None where it does not."""
-    return AdditiveDescent().outline(columns, size, budget) if len(columns) <= MOST_COLUMNS else None
+    return AdditiveDescent().outline(columns, size, budget, rows_per_unit) if len(columns) <= MOST_COLUMNS else None
 
 
 def choice_for(
