@@ -65,7 +65,7 @@ def plan(
     records = size or SIZE
     table, columns, declared = _table_of(schema, features or FEATURES)
     rows_per_unit = declared if rows_per_unit is None else rows_per_unit
-    chosen = _chosen(table, budget, records, with_schema=schema is not None)
+    chosen = _chosen(table, budget, records, with_schema=schema is not None, rows_per_unit=rows_per_unit)
     counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
     rows = plan_rows(
         budget, size=records, features=columns, steps=counts, clip=clip, rates=shares, rows_per_unit=rows_per_unit
@@ -113,12 +113,15 @@ def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...]
     return columns_of(declared), len(Encoder(declared).low), declared.rows_per_unit
 
 
-def _chosen(table: tuple[TableColumn, ...], budget: Budget, size: int, *, with_schema: bool) -> dict[str, Any]:
+def _chosen(
+    table: tuple[TableColumn, ...], budget: Budget, size: int, *, with_schema: bool, rows_per_unit: int | None
+) -> dict[str, Any]:
     """What "auto" would do with such a table, by the rules that it follows."""
     from ..fitting.auto import choice_for, outline_for
     from ..fitting.why import why
 
-    choice, made = choice_for(table, budget, size), outline_for(table, budget, size)
+    choice = choice_for(table, budget, size, rows_per_unit=rows_per_unit)
+    made = outline_for(table, budget, size, rows_per_unit)
     told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
     if with_schema and made is not None:
         told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}

@@ -28,11 +28,16 @@ def outline_for(
 
 
 def choice_for(
-    columns: tuple[TableColumn, ...], budget: Budget, size: float | None, model: Any = AUTO, known: str = "given"
+    columns: tuple[TableColumn, ...],
+    budget: Budget,
+    size: float | None,
+    model: Any = AUTO,
+    known: str = "given",
+    rows_per_unit: int | None = None,
 ) -> Choice:
     """What "auto" does with such a table; ``size`` is None while nobody has said it, ``known`` says where it is from."""
     method = method_for(AUTO, model, len(columns))
-    made = None if size is None or method.name != TABLES else outline_for(columns, budget, size)
+    made = None if size is None or method.name != TABLES else outline_for(columns, budget, size, rows_per_unit)
     numbers = [column for column in columns if column.number]
     return Choice(
         method=method.name,
