@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
 SETTINGS = "settings, chosen without the private rows"
+WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 CHECKED = "files checked against the schema before training"
 
 
@@ -146,7 +147,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         if asked.persons is not None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
         rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading, counted=counted)
-        large = cache is not None or rows.X.nbytes > IN_MEMORY
+        laid_out = rows.X.nbytes * (WIDER if asked.scaling.cells else 1)
+        large = cache is not None or laid_out > IN_MEMORY
         store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
         with unobserved():
             private = Labelled(rows.X, _numbers(asked, rows.y), None if counted is None else len(counted))

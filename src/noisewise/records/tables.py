@@ -29,10 +29,12 @@ class Table:
     labels: Tensor
     classes: int | None
     made: dict[Block, Entries] = field(default_factory=dict)  # of blocks that are asked for again, if they are small
+    recent: list[tuple[Block, ...]] = field(default_factory=list)  # those of the last two features; no others are kept
 
     def rows(self, features: Features, store: Store) -> SparseRows:
         """Every record's row of features, from its own cells alone."""
         small = len(self.cells) * features.entries * 8 <= KEPT
+        self._forget(features.blocks)
 
         def part(start: int, length: int) -> tuple[NDArray[Any], Floats]:
             here = slice(start, start + length)
@@ -43,6 +45,12 @@ class Table:
 
         sizes = {"entries": features.entries, "width": features.width}
         return lay_out_sparse(part, self.labels, classes=self.classes, store=store, **sizes)
+
+    def _forget(self, blocks: tuple[Block, ...]) -> None:
+        """Keep the entries of what was asked for last and now: a method that asks on and on must not fill the memory."""
+        self.recent[:] = [*self.recent[-1:], blocks]
+        for block in [block for block in self.made if not any(block in some for some in self.recent)]:
+            del self.made[block]
 
     def entries(self, block: Block) -> Entries:
         """The entries of a block in all rows, kept for the next features that have it."""
