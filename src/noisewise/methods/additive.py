@@ -8,6 +8,8 @@
     5. pairs    products of hats for all pairs of the columns whose effects are largest, with coordinates of their own,
                 balanced in the same way; heavy ball goes on from where it was, with the rest; the mean of the second
                 half of the iterates is released
+    6. smooth   of a regression: of four ways to smooth the effects the one with the least loss, by an exponential
+                mechanism: where effects are weak, a straight line with little noise is better than a curve with more
 
 Noise is even over coordinates and a row has few entries, so a score feels the noise of few of them, however many there
 are. Steps times rate grow with n mu, so that noise moves a score by about 1 at every budget, up to where sampling would.
@@ -29,7 +31,7 @@ import numpy as np
 
 from .. import _validate
 from ..accounting.choose import choose_terms
-from ..budget import Budget, BudgetExhausted, Terms
+from ..budget import Budget, BudgetExhausted, Terms, currency
 from ..curator import Curator, Facts, FirstMoment, PublicCurator
 from ..curator.questions.levels import ColumnLevels
 from ..late import Tensor, torch
@@ -39,7 +41,9 @@ from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
 from ..prepare.ranks import quantile_points, two_valued
 from ..prepare.scale import Floats
+from ..prepare.smooth import SMOOTHINGS, choice_share, smoothed
 from ..protect.signal import worth, worth_of
+from .agd import choice_epsilon
 from .base import Method
 from .nonprivate import warm_start
 
@@ -51,6 +55,7 @@ SAMPLING = 1.0  # mu beyond which more budget does not lengthen the walk
 STEPS = 100
 PAIR_WEIGHT = 0.3  # of the squared length of rows
 WARM_START_L2 = 0.01
+LOSS_BOUND = 4.0  # of a loss that is compared, relative to the clip of its gradient
 
 
 class Stage(NamedTuple):
@@ -78,6 +83,7 @@ class State(NamedTuple):
     variance: Floats
     released: Tensor
     noise: Tensor
+    smooth: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,8 @@ class AdditiveDescent(Method):
     """Effects of columns and pairs; settings left at None follow from public or released facts.
 
     ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether quantiles are
-    bought; None leaves it to their price.
+    bought; None leaves it to their price. ``smooth``: whether a smoothing of the effects is
+    chosen; None: for regressions.
     """
 
     steps: int | None = None
@@ -93,6 +100,7 @@ class AdditiveDescent(Method):
     knots: int | None = None
     pairs: int | None = None
     ranks: bool | None = None
+    smooth: bool | None = None
 
     name: ClassVar[str] = "additive"
     summary: ClassVar[str] = "tables: effects of columns and of a few pairs, by hats on bought ranks"
@@ -130,14 +138,16 @@ class AdditiveDescent(Method):
         if state.stage is None:
             state = self._effects(private, public)
         elif state.step == state.stage.steps:
+            if not self._paired(state.facts, state.stage):
+                return self._smoothed(state, state.stage, private)
             state = self._pairs(state, state.stage, private)
         assert state.stage is not None
         return self._onward(state, state.stage, private)
 
     def done(self, state: State) -> bool:
-        return (
-            state.stage is not None and state.step >= state.stage.steps and not self._paired(state.facts, state.stage)
-        )
+        if state.stage is None or state.step < state.stage.steps or self._paired(state.facts, state.stage):
+            return False
+        return state.smooth or not self._choice(state.facts)
 
     def finish(self, state: State, public: PublicCurator | None) -> Tensor:
         return state.released
@@ -163,6 +173,14 @@ class AdditiveDescent(Method):
         if stage is not None and stage.number > 1:
             return False
         return choices.paired_columns(_clarity(facts), len(facts.table), self.pairs) > 0
+
+    def _choice(self, facts: Facts) -> float:
+        """The share of the budget for the choice of a smoothing, from released facts.
+
+        Left to itself, regressions only: of classes smoother effects were never better by the loss.
+        """
+        wanted = facts.task == "regression" if self.smooth is None else self.smooth
+        return choice_share(_clarity(facts)) if wanted else 0.0
 
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
         """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
@@ -224,6 +242,8 @@ class AdditiveDescent(Method):
         private.centre(torch.from_numpy(placed.centre), placed.scale)
         facts = private.facts
         left = share * (1 - MOMENT_SHARE) / (1 - share * MOMENT_SHARE) if number == 1 else 1.0
+        if number == 2 or share == 1:
+            left *= 1 - self._choice(facts) / max(1 - private.meter.spent_fraction, 1e-9)
         walked = (
             LEARNT
             * facts.learning
@@ -254,6 +274,21 @@ class AdditiveDescent(Method):
         variance[:, -1] = state.variance[:, -1] * (before[-1] / (gains[-1] * scale)) ** 2
         return _set_out(facts, later._replace(variance=variance), theta)
 
+    def _smoothed(self, state: State, stage: Stage, private: Curator) -> State:
+        """Choose a smoothing of what was learned, for what is left."""
+        theta, unit = _mean(state, stage), stage.features.gains[:-1] * stage.placed.scale
+        effects, variance = theta[:, :-1] * unit, state.variance[:, :-1] * unit**2
+        ways, thetas = [], []
+        for how in SMOOTHINGS:
+            ways.append(smoothed(stage.features, effects, variance, stage.placed.shares[:-1], how))
+            thetas.append(np.concatenate([ways[-1][0] / unit, theta[:, -1:]], 1))
+        left = 1 - private.meter.spent_fraction
+        epsilon = choice_epsilon(left * (1 - 1e-9) * currency(state.facts.budget, "gdp").cap, "gdp")
+        bound = LOSS_BOUND * state.facts.effect_clip
+        chosen = private.choose([_tensor(each) for each in thetas], loss_bound=bound, epsilon=epsilon)
+        variance = np.concatenate([ways[chosen][1] / unit**2, state.variance[:, -1:]], 1)
+        return self._showing(state._replace(smooth=True, variance=variance), stage, thetas[chosen])
+
     def _onward(self, state: State, stage: Stage, private: Curator) -> State:
         """One step of heavy ball, and what would be released now."""
         theta = torch.from_numpy(state.theta.ravel().astype(np.float32))
@@ -263,11 +298,16 @@ class AdditiveDescent(Method):
         tail_sum = state.tail_sum + now if step > stage.steps // 2 else state.tail_sum
         variance = stage.variance + _variance(stage, answer.noise_std, step)
         state = state._replace(step=step, theta=now, velocity=velocity, tail_sum=tail_sum, variance=variance)
-        effects, intercept = _effects_of(stage, _mean(state, stage))
+        return self._showing(state, stage, _mean(state, stage))
+
+    @staticmethod
+    def _showing(state: State, stage: Stage, theta: Floats) -> State:
+        """With this theta as what would be released now."""
+        effects, intercept = _effects_of(stage, theta)
         released = np.concatenate(
             [effects / stage.features.gains[:-1], (intercept / stage.features.gains[-1])[:, None]], 1
         )
-        noise = np.sqrt(variance) * stage.placed.scale
+        noise = np.sqrt(state.variance) * stage.placed.scale
         return state._replace(released=_tensor(released), noise=_tensor(noise))
 
     def _clip(self, facts: Facts) -> float:
