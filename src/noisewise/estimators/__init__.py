@@ -27,8 +27,9 @@ from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Target
 from ..losses import Loss
 from ..methods import Method
-from .base import Origin as Origin
-from .base import Prepared, PrivateEstimator
+from .base import PrivateEstimator
+from .ready import Origin as Origin
+from .ready import Prepared
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"

@@ -6,7 +6,7 @@ import numbers
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,6 +39,7 @@ from ..records.grid import Mapped, in_memory
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
+from .ready import Origin, Prepared, Ready
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,31 +49,6 @@ DECLARED = "bounds of the features, declared"
 SETTINGS = "settings, chosen without the private rows"
 WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 CHECKED = "files checked against the schema before training"
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where bounds and categories come from, in words, and what was paid for them before training."""
-
-    words: str = "bounds and categories, declared in a schema"
-    classes: str = "declared"
-    preparation: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """How rows are made: by an encoder or as they come, and scaled; ``assumed`` says what that takes for public."""
-
-    scaling: Scaling
-    encoder: Encoder | None
-    columns: tuple[str, ...] | None
-    assumed: tuple[str, ...]
-    origin: Origin | None = None  # where a file's bounds come from
-
-    @property
-    def width(self) -> int:
-        """How many columns the table has."""
-        return len(self.scaling.low) if self.encoder is None else len(self.encoder.schema.features)
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -91,6 +67,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``).
         What was fitted before stays as it was when this fails.
         """
+        return self._run(self.ready(X, y, public), purse)
+
+    def _run(self, ready: Ready, purse: Purse | None) -> Self:
+        progress = getattr(self, "_progress", None)
+        fitted = ready.fit.run(ready.private, ready.public, store=ready.store, progress=progress, purse=purse)
+        return self.become(ready, fitted)
+
+    def ready(self, X: Any, y: Any, public: Any = None) -> Ready:
+        """What :meth:`fit` would run, checked and scaled, with nothing paid and nothing of this object changed."""
         refuse_observers()  # the method is somebody's object, made before this
         self._budget()
         fresh = self._fresh()
@@ -120,9 +105,20 @@ class PrivateEstimator(BaseEstimator, ABC):
         given = None
         if known is not None:
             given = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
-        return self._become(fresh, asked.run(private, given, progress=getattr(self, "_progress", None), purse=purse))
+        return Ready(asked, private, given, fresh)
 
-    def fit_files(
+    def become(self, ready: Ready, fitted: Fitted) -> Self:
+        """Become the face of what came of :meth:`ready`."""
+        return self._become(ready.face, fitted)
+
+    def fit_files(self, paths: Paths, *, purse: Purse | None = None, **reading: Any) -> Self:
+        """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
+
+        ``reading`` is what :meth:`ready_files` takes.
+        """
+        return self._run(self.ready_files(paths, **reading), purse)
+
+    def ready_files(
         self,
         paths: Paths,
         *,
@@ -131,9 +127,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         cache: str | Path | None = None,
         reading: Share | None = None,
         origin: Origin | None = None,
-        purse: Purse | None = None,
-    ) -> Self:
-        """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
+    ) -> Ready:
+        """What :meth:`fit_files` would run, read and scaled, with nothing paid and nothing of this object changed.
 
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
         mapped into memory, so that they need not fit into it.
@@ -156,8 +151,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
         fresh.n_features_in_ = len(fresh.feature_names_in_)
-        progress = getattr(self, "_progress", None)
-        return self._become(fresh, asked.run(private, given, store=store, progress=progress, purse=purse))
+        return Ready(asked, private, given, fresh, store)
 
     def planned(self, origin: Origin | None = None) -> Fit:
         """The fit that files of ``schema`` get: everything that can be checked before they are read."""
