@@ -23,6 +23,15 @@ class Optional:
     shape: Any
 
 
+TUNED_RUN = {"epsilon": float, "delta": float, "meter": dict, "events": [dict]}
+TUNING: dict[str, Any] = {
+    "how": frozenset(("public", "selection", "exponential", "online", "none")),
+    "candidates": int,
+    "settings": [str],
+    "price": Nullable({"epsilon": float, "delta": float}),
+    "words": str,
+    "run": Nullable(TUNED_RUN),
+}
 SHAPE: dict[str, Any] = {
     "format": str,
     "setting": str,
@@ -38,6 +47,7 @@ SHAPE: dict[str, Any] = {
     "method": {"name": str, "settings": dict},
     "model": {"kind": str, "shape": [int], "loss": str, "parameters": int},
     "hyper_parameters": str,
+    "tuning": Optional(TUNING),
     "assumed": [str],
     "covers": [str],
     "does_not_cover": [str],

@@ -21,6 +21,7 @@ from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .events import BoundedRange, Gaussian, Repeated, Selection, from_dict, leaves, to_dict
 from .shapes import check_shape
+from .tuning import covers, not_covered, traced, uncovered
 from .units import relation, rows_of_unit, unit_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def make_statement(
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
     data: dict[str, Any] = {
         "format": FORMAT,
-        "promise": _promise(run.facts.budget, preparation, run.facts.rows_per_unit) if private else None,
+        "promise": promised(run.facts.budget, preparation, run.facts.rows_per_unit) if private else None,
         "simulation": run.simulation,
         "meter": None if run.meter is None else run.meter.describe(),
         "events": events,
@@ -118,7 +119,7 @@ def make_statement(
     return Statement(data | derived_words(data))
 
 
-def _promise(training: Budget, preparation: Mapping[str, Any] | None, rows: int | None) -> dict[str, Any]:
+def promised(training: Budget, preparation: Mapping[str, Any] | None, rows: int | None) -> dict[str, Any]:
     """The budget of training and what was spent before it, by basic composition; rounded up."""
     total = {"epsilon": training.epsilon, "delta": training.delta}
     if preparation is not None:
@@ -162,11 +163,11 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
     promise, preparation = data["promise"], data["preparation"]
     persons = None if promise is None else rows_of_unit(promise["unit"])
-    covers = ["the trained parameters", "every answer on the way to them, as listed in the trace"]
+    covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
     if data["size"] == "bought":
-        covers.append(f"the noisy number of {'records' if persons is None else 'rows that count'}")
+        covered.append(f"the noisy number of {'records' if persons is None else 'rows that count'}")
     if preparation is not None:
-        covers.append(f"what was bought before training: {preparation['what']}")
+        covered.append(f"what was bought before training: {preparation['what']}")
     return {
         "setting": "central",
         "guarantee": "none"
@@ -174,10 +175,10 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
         + relation(promise),
         "accounting": None if promise is None else _accounting(data["meter"], data["events"], persons),
-        "covers": [] if promise is None else covers,
+        "covers": [] if promise is None else covered,
         "does_not_cover": [
             "what is assumed to be public",
-            "choosing settings by trial runs on the private records",
+            *not_covered(data),
             "evaluations on private records, which are charged on top",
             "people with several records: k records get k times the effect"
             if persons is None
@@ -257,6 +258,7 @@ def text(data: Mapping[str, Any]) -> str:
         f"Method: {data['method']['name']}. Model: {data['model']['kind']} {data['model']['shape']}, "
         f"{data['model']['loss']} loss. Size of the data: {data['size']}.",
         f"Hyper-parameters: {data['hyper_parameters']}.",
+        *([f"Search: {data['tuning']['words']}."] if "tuning" in data else []),
         "Assumed public: " + "; ".join(data["assumed"]) + ".",
         f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
     ]
@@ -334,7 +336,8 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
             return Verdict(False, "preparation has a budget, but does not say what was bought with it")
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released")
-    if reason := _odd_events(data, budget, meter, rows):
+    own = traced(data)
+    if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
         return Verdict(False, reason)
     for name, value in derived_words(data).items():
         if data[name] != value:

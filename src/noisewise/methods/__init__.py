@@ -11,8 +11,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import warnings
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
 
 from .base import Method
 from .nonprivate import NonPrivate
@@ -75,4 +77,22 @@ def makes_a_promise(method: Method) -> bool:
     return True
 
 
-__all__ = ["RECOMMENDED", "Method", "makes_a_promise", "method_named", "registry"]
+def made_anew(method: Method) -> Method | None:
+    """The same method made of plain settings, if it is one of the library's own; None for a stranger's, or one with objects.
+
+    The copy has nothing that the given object was given besides: no step of its own, nothing that it could remember with.
+    """
+    kind = type(method)
+    if kind.__module__.rpartition(".")[0] != __name__ or registry().get(kind.name) is not kind:
+        return None
+    settings = {field.name: getattr(method, field.name) for field in fields(cast(Any, kind)) if field.init}
+    return kind(**settings) if all(_plain(value) for value in settings.values()) else None
+
+
+def _plain(value: object) -> bool:
+    if type(value) is tuple:
+        return all(_plain(part) for part in value)
+    return value is None or type(value) in (bool, int, float, str)
+
+
+__all__ = ["RECOMMENDED", "Method", "made_anew", "makes_a_promise", "method_named", "registry"]

@@ -19,6 +19,7 @@ from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
+from ..tuning import traced
 from ..units import rows_of_unit, unit_of
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
@@ -117,7 +118,7 @@ def verify_contents(place: Path, contents: Mapping[str, bytes]) -> Verdict:
             run = formatted(place, contents, "run.json", FORMAT)
             _check_settings(statement, run)
             trace = formatted(place, contents, "trace.json", TRACE_FORMAT)
-            _check_trace(statement, trace.get("rows"), run.get("size"))
+            _check_trace(traced(statement), trace.get("rows"), run.get("size"))
         return replace(verdict, seal="intact")
     except _Contradiction as error:
         return Verdict(False, f"its files contradict each other: {error}", seal="intact")

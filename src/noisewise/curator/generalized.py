@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from .. import _validate
-from ..noise import Stream
 
 Exact = Fraction | int
 
@@ -51,12 +50,3 @@ def generalized_scores(
         max((mine - other) / (d + e) for other, e in zip(moved, sensitivities, strict=True))
         for mine, d in zip(moved, sensitivities, strict=True)
     )
-
-
-def choose_least(stream: Stream, scores: Sequence[Exact], epsilon: float) -> int:
-    """i with probability proportional to exp(-epsilon s_i / 2), drawn exactly, for scores of sensitivity 1.
-
-    The caller has paid ``BoundedRange(epsilon)``.
-    """
-    _validate.positive(epsilon=epsilon)
-    return stream.choose_rational(scores, Fraction(float(epsilon)) / 2)

@@ -1,0 +1,227 @@
+"""``PrivateSearchCV``: scikit-learn's habits, with the price of searching paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _validate
+from ..budget import Budget
+from ..budget.purse import Purse
+from ..events import Repetitions
+from ..statement import Statement
+from ..tune import exponential, selection
+from ..tune.candidates import SCORED, Candidate, Tuned
+from ..tune.settings import applied, listed
+from ..tune.stated import Bill, in_words, stated
+from ..tune.worth import advised
+from .base import PrivateEstimator
+from .ready import Ready
+
+HOW = ("auto", "public", "selection", "exponential", "none")
+
+
+def _best_has(name: str) -> Callable[[Any], bool]:
+    return lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """The best of several settings of a private estimator, for one budget that pays for the search too.
+
+    Parameters
+    ----------
+    estimator : a :class:`PrivateClassifier` or :class:`PrivateRegressor`; all that is not tuned is set in it.
+    candidates : a list of settings, e.g. ``[{"method": "descent"}, {"method": "descent", "max_grad_norm": 0.5}]``, or
+        ``{"max_grad_norm": [0.1, 0.5, 1.0]}`` for all combinations. Parameters of the estimator, or settings of its method.
+        Written down before the private rows are seen.
+    budget : a :class:`Budget` for everything; None takes the estimator's epsilon and delta.
+    how : "auto", "public" (on public rows, free), "selection" (private selection: a secret number of runs, one released),
+        "exponential" (every candidate trained once, the best chosen by the exponential mechanism), or "none" (the first
+        candidate with the whole budget).
+    scoring : what "exponential" compares on private rows: "error" (wrong answers, squared errors) or "loss" (the model's
+        loss, cut at a candidate's ``loss_bound``, 2 unless it says otherwise).
+    jobs : processes that train side by side on one mapped copy of the rows. Which order they end in is not shown.
+    size : how many records there are, as far as anybody may know; "auto" and "public" plan by it.
+    share : of the records, which private searches compare on and do not train on; drawn by secret coins.
+    repetitions : the distribution of the number of runs of a selection; None leaves it to a rule.
+
+    After ``fit``: ``best_estimator_``, ``best_params_``, ``best_index_``, ``best_score_`` (a released or public score, or
+    None), ``cv_results_`` (the settings, and scores where these are public), ``how_``, ``words_``, ``statement_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from noisewise import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (4000, 3)); y = X[:, 0] > 0.2
+    >>> model = PrivateClassifier(3.0, 1e-6, bounds=(-1, 1), method="descent", random_state=0)
+    >>> search = PrivateSearchCV(model, {"max_grad_norm": [1e-3, 1.0]}, how="selection").fit(X, y)
+    >>> search.statement_.data["tuning"]["how"], search.score(X, y) > 0.8
+    ('selection', True)
+    """
+
+    def __init__(
+        self,
+        estimator: PrivateEstimator,
+        candidates: Any,
+        budget: Budget | None = None,
+        how: str = "auto",
+        *,
+        scoring: str = "error",
+        jobs: int = 1,
+        size: float | None = None,
+        share: float = SCORED,
+        repetitions: Repetitions | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.budget = budget
+        self.how = how
+        self.scoring = scoring
+        self.jobs = jobs
+        self.size = size
+        self.share = share
+        self.repetitions = repetitions
+
+    def watch(self, beat: Callable[[], None] | None) -> Self:
+        """Call ``beat()`` now and then while searching; it is told nothing, for how many runs there are may be secret."""
+        self._beat = beat
+        return self
+
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | None = None) -> Self:
+        """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from."""
+        return self._searched(lambda face: face.ready(X, y, public), purse)
+
+    def fit_files(self, paths: Any, *, purse: Purse | None = None, **reading: Any) -> Self:
+        """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
+        return self._searched(lambda face: face.ready_files(paths, **reading), purse)
+
+    def _searched(self, ready: Callable[[PrivateEstimator], Ready], purse: Purse | None) -> Self:
+        _validate.one_of(HOW, how=self.how)
+        _validate.open_unit(share=self.share)
+        _validate.whole(jobs=self.jobs)
+        if not isinstance(self.estimator, PrivateEstimator):
+            raise ValueError("estimator is not one of noisewise's; pass a PrivateClassifier or a PrivateRegressor")
+        settings = listed(self.candidates)
+        faces = [self._face(one) for one in settings]
+        made = _prepared(faces, ready)
+        candidates = [
+            Candidate(one, each.fit, each.private, each.public, each.store, float(one.get("loss_bound", 2.0)))
+            for one, each in zip(settings, made, strict=True)
+        ]
+        tuned = self._tuned(candidates, self._asked_budget(made[0]), purse)
+        return self._become(faces, made, settings, tuned)
+
+    def _face(self, settings: dict[str, Any]) -> PrivateEstimator:
+        face: Any = clone(self.estimator)
+        own = {name: value for name, value in settings.items() if name != "loss_bound"}
+        face.set_params(**applied(own, face.get_params(deep=False), face.method))
+        if self.budget is not None:
+            face.set_params(epsilon=self.budget.epsilon, delta=self.budget.delta, adjacency=self.budget.adjacency)
+        return face
+
+    def _asked_budget(self, first: Ready) -> Budget:
+        """What the search may spend: all, less what was paid for bounds before."""
+        return first.fit.training_budget()
+
+    def _tuned(self, candidates: list[Candidate], budget: Budget, purse: Purse | None) -> Tuned:
+        first, how, why = candidates[0], self.how, ""
+        if how == "auto":
+            size = self.size if first.fit.size(len(first.private.y)) is None else float(len(first.private.y))
+            public = 0 if first.public is None else len(first.public.y)
+            advice = advised(budget, len(candidates), public=public, size=size)
+            how, why = advice.how, advice.words
+        beat = getattr(self, "_beat", None)
+        if how == "selection":
+            return selection.select(
+                candidates,
+                budget,
+                purse=purse,
+                repetitions=self.repetitions,
+                share=self.share,
+                jobs=self.jobs,
+                beat=beat,
+            )
+        if how == "exponential":
+            return exponential.choose(
+                candidates, budget, purse=purse, scoring=self.scoring, share=self.share, jobs=self.jobs, beat=beat
+            )
+        return _without_search(candidates, budget, purse, why or "no search; the first candidate has the whole budget")
+
+    def _become(
+        self, faces: list[PrivateEstimator], made: list[Ready], settings: list[dict[str, Any]], tuned: Tuned
+    ) -> Self:
+        best = faces[tuned.best]
+        best.become(made[tuned.best], tuned.fitted)
+        self.best_estimator_, self.best_index_, self.best_params_ = best, tuned.best, settings[tuned.best]
+        self.best_score_, self.how_, self.words_ = tuned.score, tuned.how, tuned.words
+        self.statement_: Statement = tuned.fitted.statement
+        self.cv_results_: dict[str, Any] = {"params": settings}
+        if tuned.scores is not None:
+            self.cv_results_["mean_test_score"] = np.array(tuned.scores)
+        if hasattr(best, "classes_"):
+            self.classes_ = best.classes_
+        self.n_features_in_ = best.n_features_in_
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """What the best estimator predicts."""
+        return self._best().predict(X)
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the best estimator."""
+        return self._best().predict_proba(X)
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Scores of the best estimator."""
+        return self._best().decision_function(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The best estimator's score on rows with labels. Not private."""
+        return float(self._best().score(X, y))
+
+    def _best(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_beat", None)
+        return state
+
+
+def _prepared(faces: list[PrivateEstimator], ready: Callable[[PrivateEstimator], Ready]) -> list[Ready]:
+    """Every candidate's fit and rows; candidates that scale rows alike share them."""
+    made: list[Ready] = []
+    for face in faces:
+        one = ready(face)
+        for other in made:
+            if _alike(one, other):
+                one = one._replace(private=other.private, public=other.public)
+                break
+        made.append(one)
+    return made
+
+
+def _alike(one: Ready, other: Ready) -> bool:
+    return (
+        type(one.fit.scaling) is type(other.fit.scaling)
+        and one.private.X.shape == other.private.X.shape
+        and one.private.y.dtype == other.private.y.dtype
+        and one.fit.labels.__class__ is other.fit.labels.__class__
+        and getattr(one.fit.labels, "numbered", None) == getattr(other.fit.labels, "numbered", None)
+    )
+
+
+def _without_search(candidates: list[Candidate], budget: Budget, purse: Purse | None, words: str) -> Tuned:
+    first = candidates[0]
+    fitted = first.fit.run(first.private, first.public, store=first.store, purse=purse)
+    bill = Bill("none", in_words(candidates), budget, words)
+    return Tuned(stated(fitted, bill, candidates, 0), 0, "none", words)

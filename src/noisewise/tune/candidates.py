@@ -1,0 +1,116 @@
+"""Candidates of a search, what a search returns, and the parts that private rows are dealt into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..budget import Budget
+from ..fitting.fit import Fit, Labelled
+from ..fitting.fitted import Fitted
+from ..noise import Stream
+from ..records.grid import Store, in_memory
+
+SCORED = 0.15  # of the records, which candidates are compared on and not trained on
+DEALING = 1 << 65  # a simulation deals its rows with another seed than it trains with
+EACH_RUN = 1 << 66
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One setting: what it changes, the fit that it makes, and rows scaled as that fit takes them."""
+
+    settings: Mapping[str, Any]
+    fit: Fit
+    private: Labelled
+    public: Labelled | None = None
+    store: Store = in_memory
+    loss_bound: float = 2.0  # of a record's loss where candidates are compared by it
+
+    def __repr__(self) -> str:
+        return f"Candidate({dict(self.settings)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a search released: the model, which candidate it is, and in words what was done and what it cost.
+
+    ``score`` is the winner's, bought or on public rows; ``scores`` those of all, where all are public.
+    """
+
+    fitted: Fitted
+    best: int
+    how: str
+    words: str
+    score: float | None = None
+    scores: tuple[float, ...] | None = None
+
+
+class Parts(NamedTuple):
+    """Rows to train on and rows to compare on, and how many there are to train on if the number of all is public."""
+
+    trained: Labelled
+    scored: Labelled
+    expected: int | None
+
+    def __repr__(self) -> str:
+        return "Parts(...)"
+
+
+def known_size(fit: Fit, private: Labelled) -> int | None:
+    """The number of records where it is public, as :meth:`Fit.size` has it."""
+    table = len(private.y) if private.table is None or not fit.size_is_public else private.table
+    size = fit.size(table)
+    return None if size is None else int(size)
+
+
+def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[np.bool_]:
+    """Which records are compared on: each with probability ``share``, by a secret coin of its own.
+
+    *Guarantee*: the coins do not depend on the records, are drawn under a fresh key and never shown; a record's coin goes by
+    its place. Given the coins, neighbours differ in one record of one part, so whatever is private for each part by itself
+    is private at the price of the dearer one (the mixture over coins is no further apart than the parts are: divergences are
+    jointly quasi-convex). Searches here charge at least that.
+    """
+    picked = np.zeros(records, dtype=bool)
+    picked[Stream(None if seed is None else seed + DEALING).each_with_probability(share, records)] = True
+    return picked
+
+
+def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> Parts:
+    """A candidate's rows in two parts. Their sizes are secret: what sums are divided by is a share of the public size."""
+    rows, size = candidate.private, known_size(candidate.fit, candidate.private)
+    expected = None if size is None else max(round((1 - share) * size), 1)
+    return Parts(
+        Labelled(rows.X[~scored], rows.y[~scored], expected), Labelled(rows.X[scored], rows.y[scored]), expected
+    )
+
+
+def as_candidate(fit: Fit, promise: Budget, *, run: int | None = None) -> Fit:
+    """The fit of one run of a search: for its own promise, with nothing bought before, and a seed of its own."""
+    known = fit.size_is_public or (promise.adjacency == "replace_one" and (fit.rows_per_unit or 1) == 1)
+    seed = None if fit.seed is None or run is None else fit.seed + EACH_RUN * (run + 1)
+    return replace(fit, budget=promise, preparation=None, size_is_public=known, seed=seed)
+
+
+def same_task(candidates: Sequence[Candidate]) -> None:
+    """Refuse candidates that would not be comparable, or that make other promises than the first."""
+    if not candidates:
+        raise ValueError("there are no candidates; pass at least one setting")
+    first = candidates[0].fit
+    for candidate in candidates:
+        fit = candidate.fit
+        if not fit.method.private:
+            raise ValueError(
+                f"{fit.method.name} makes no promise, so it cannot be a candidate; take it out of the list"
+            )
+        same = (fit.seed, fit.budget.adjacency, fit.persons, fit.size_is_public, type(fit.labels))
+        if same != (first.seed, first.budget.adjacency, first.persons, first.size_is_public, type(first.labels)):
+            raise ValueError(
+                "candidates differ in random_state, adjacency, unit or size_is_public; these are not settings to tune: "
+                "set them once, in the estimator"
+            )

@@ -1,0 +1,129 @@
+"""The exponential mechanism over trained candidates: every candidate is trained once and paid for, and so is the choice.
+
+    for each of k candidates: M_i <- trained on one part of the rows, for its share of the budget
+    release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
+
+*Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
+bounded losses on rows that nobody trained on; :func:`~noisewise.curator.panel.choose_best` has the proof, also for losses
+with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
+released, so methods may be anybody's.
+
+McSherry & Talwar 2007, Mechanism design via differential privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..accounting.gdp import mu_of
+from ..accounting.price import price_of
+from ..accounting.search import least_scale, log_ratio
+from ..bought_quality import scored_by
+from ..budget import Budget, Terms
+from ..budget.purse import Purse
+from ..curator.panel import Entrant, choose_best
+from ..events import BoundedRange, Event
+from ..fitting.fit import as_labels
+from ..late import torch
+from ..methods.agd import choice_epsilon
+from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, known_size, same_task
+from .price import Agreed, all_agreed
+from .runs import Outcome, Run, outcomes
+from .stated import Bill, in_words, stated
+
+CHOICE_SHARE = 0.05  # of the budget, for the choice
+CHOOSING = 1 << 69
+
+
+def agreement(
+    candidates: Sequence[Candidate], budget: Budget, share: float = SCORED
+) -> tuple[tuple[Agreed, ...], BoundedRange, Terms]:
+    """What each run may spend, the choice, and the terms of the whole: a plan that was priced and found within the budget."""
+    fits = [candidate.fit for candidate in candidates]
+    sizes: list[float | None] = []
+    for candidate in candidates:
+        size = known_size(candidate.fit, candidate.private)
+        sizes.append(None if size is None else float(max(round((1 - share) * size), 1)))
+    mu = mu_of(budget.epsilon, budget.delta)
+    choice = BoundedRange(choice_epsilon(CHOICE_SHARE * mu * mu, "gdp"))
+
+    def runs(scale: float) -> list[Agreed]:
+        promise = Budget(budget.epsilon / scale, budget.delta, budget.adjacency)
+        return all_agreed(fits, promise, sizes)
+
+    def events(scale: float) -> list[Event]:
+        return [*(run.event for run in runs(scale)), choice]
+
+    scale = least_scale(log_ratio(_price, events, budget), max(len(fits), 2) ** 0.5, budget, tolerance=1e-3)
+    agreed = tuple(runs(scale))
+    return agreed, choice, Terms.plan([*(run.event for run in agreed), choice])
+
+
+def _price(events: Iterable[Event], delta: float, adjacency: str) -> float:
+    return price_of(events, delta, adjacency, "auto")[1]
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    budget: Budget,
+    *,
+    purse: Purse | None = None,
+    scoring: str = "error",
+    share: float = SCORED,
+    jobs: int = 1,
+    beat: Callable[[], None] | None = None,
+) -> Tuned:
+    """The best of the candidates by the exponential mechanism, for all of ``budget``."""
+    same_task(candidates)
+    agreed, choice, terms = agreement(candidates, budget, share)
+    seed = candidates[0].fit.seed
+    with (purse or Purse(budget)).part(terms, budget, what="tuning") as part:
+        for run in agreed:
+            part.meter.spend(run.event)
+        scored = coins(len(candidates[0].private.y), seed=seed, share=share)
+        parts = [dealt(candidate, scored, share) for candidate in candidates]
+        runs = [_run(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]
+        done = list(outcomes(runs, jobs, beat))
+        able = [i for i, outcome in enumerate(done) if outcome.fitted is not None]
+        if not able:
+            raise RuntimeError(
+                "no candidate could be trained; the budget is spent. Check the candidates on public rows"
+            )
+        entrants = [_entrant(candidates[i], done[i], parts[i]) for i in able]
+        best = able[
+            choose_best(
+                entrants,
+                epsilon=choice.epsilon,
+                meter=part.meter,
+                scoring=scoring,
+                seed=None if seed is None else seed + CHOOSING,
+                store=candidates[0].store,
+                rows_per_unit=candidates[0].fit.rows_per_unit,
+            )
+        ]
+        bill = Bill("exponential", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter)
+    fitted = done[best].fitted
+    assert fitted is not None
+    return Tuned(stated(fitted, bill, candidates, best, agreed[best]), best, "exponential", bill.words)
+
+
+def _run(candidate: Candidate, agreed: Agreed, parts: Parts, number: int) -> Run:
+    fit = as_candidate(candidate.fit, agreed.promise, run=number)
+    return Run(fit, agreed, parts.trained, candidate.public, parts.scored, None, candidate.store)
+
+
+def _entrant(candidate: Candidate, done: Outcome, parts: Parts) -> Entrant:
+    assert done.fitted is not None
+    fitted, rows = done.fitted, parts.scored
+    model = candidate.fit.model if fitted.made is None else scored_by(fitted)
+    theta = tuple(float(entry) for entry in fitted.theta.tolist())
+    return Entrant(model, theta, torch.from_numpy(rows.X), as_labels(rows.y, model), fitted.made, candidate.loss_bound)
+
+
+def _words(candidates: int, budget: Budget, agreed: Sequence[Agreed]) -> str:
+    promise = agreed[0].promise
+    whole, each = mu_of(budget.epsilon, budget.delta), mu_of(promise.epsilon, promise.delta)
+    return (
+        f"the exponential mechanism over {candidates} candidates, each trained once: every run has mu = {each:.3g} instead of "
+        f"{whole:.3g} for one run with the whole budget, {whole / each:.2f} times the noise"
+    )

@@ -1,0 +1,79 @@
+"""What the runs of a search may spend, agreed before the first of them.
+
+A method names its terms; a search prices candidates by these terms before it trains one. A method is a stranger's code and
+could name others later, so a run's purse accepts exactly what was agreed, and nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..accounting.base import currency
+from ..accounting.common import Unpriceable
+from ..accounting.selection import whole_of
+from ..budget import Budget, Terms
+from ..budget.opening import rebuilt_terms
+from ..budget.purse import Part, Purse
+from ..events import Composed, Event
+from ..facts import facts_of
+from ..fitting.fit import Fit
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What a candidate's run may spend: a promise, the terms that its method named for it, and their price as one event."""
+
+    promise: Budget
+    terms: Terms
+    event: Event
+
+    def purse(self) -> Purse:
+        """A purse for one run."""
+        return AgreedPurse(self)
+
+
+class AgreedPurse(Purse):
+    """Gives one part, on the terms and for the promise that were agreed."""
+
+    __slots__ = ("_agreed", "_given")
+
+    def __init__(self, agreed: Agreed) -> None:
+        super().__init__(agreed.promise)
+        self._agreed, self._given = agreed, False
+
+    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+        if self._given or rebuilt_terms(terms) != self._agreed.terms or (budget or self.budget) != self._agreed.promise:
+            raise ValueError(
+                "the method names other terms than those its candidate was priced by; it must name the same"
+            )
+        self._given = True
+        return super().part(terms, budget, share=share, what=what)
+
+
+def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:
+    """The terms of a fit for a promise, and their price as one event, from public facts alone."""
+    facts = facts_of(fit.model, promise, size=size, row_bound=1.0, rows_per_unit=fit.rows_per_unit)
+    terms = rebuilt_terms(fit.method.terms(facts))
+    if terms.kind == "plan":
+        events = terms.events
+        return Agreed(promise, terms, events[0] if len(events) == 1 else Composed(events))
+    if terms.one_shot_delta:
+        raise Unpriceable(
+            f"{fit.method.name} makes a promise of one (epsilon, delta) event, which has no Renyi price; take it out of the "
+            "candidates, or tune on public rows"
+        )
+    return Agreed(promise, terms, whole_of(currency(promise, terms.accountant, order=terms.order)))
+
+
+def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[Agreed]:
+    """The same for all candidates."""
+    return [agreed(fit, promise, size) for fit, size in zip(fits, sizes, strict=True)]
+
+
+def alike(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[int]:
+    """One candidate for each kind of terms: those whose events are the same now are priced together while searching."""
+    firsts: dict[tuple[Terms, Event], int] = {}
+    for number, one in enumerate(all_agreed(fits, promise, sizes)):
+        firsts.setdefault((one.terms, one.event), number)
+    return [*firsts.values()]

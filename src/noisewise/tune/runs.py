@@ -1,0 +1,116 @@
+"""One run of a search: train on one part of the rows, and score on the other. Or many, side by side in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..bought_quality import scored_by
+from ..budget import Budget, Terms
+from ..budget.opening import open_meter
+from ..curator import Correct, Curator, SquaredError
+from ..events import Gaussian
+from ..fitting.fit import Fit, Labelled, as_labels
+from ..fitting.fitted import Fitted
+from ..fitting.labels import Classes
+from ..late import torch
+from ..records.grid import Store
+from .price import Agreed
+
+SCORING_STREAM = 1 << 67
+MAPPED = 1 << 20  # bytes of rows from which processes share one mapped copy
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one process needs for one run; ``score`` is the noise of its score, None where nothing is scored."""
+
+    fit: Fit
+    agreed: Agreed
+    trained: Labelled
+    public: Labelled | None
+    scored: Labelled
+    score: Gaussian | None
+    store: Store
+
+    def __repr__(self) -> str:
+        return "Run(...)"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A fitted model with its score, larger is better; None for a run that failed, which counts as worst."""
+
+    fitted: Fitted | None
+    score: float = -np.inf
+
+    def __repr__(self) -> str:
+        return "Outcome(...)"
+
+
+def outcome(run: Run) -> Outcome:
+    """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen."""
+    try:
+        fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
+        return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
+    except Exception:
+        return Outcome(None)
+
+
+def noisy_score(fitted: Fitted, run: Run) -> float:
+    """Right answers less wrong ones, over two, or minus squared errors: a sum over the rows that were not trained on.
+
+    *Guarantee*: one question to a curator of those rows, for exactly the Gaussian that was priced.
+    """
+    assert run.score is not None
+    promise, model = run.agreed.promise, scored_by(fitted)
+    meter = open_meter(_enough(run.score, promise), Terms.plan(run.score, "gdp"))
+    curator = Curator(
+        torch.from_numpy(run.scored.X),
+        as_labels(run.scored.y, model),
+        model=model,
+        meter=meter,
+        size=1.0,  # sums are compared, not means
+        row_bound=1.0,
+        seed=None if run.fit.seed is None else run.fit.seed + SCORING_STREAM,
+        store=run.store,
+        rows_per_unit=run.fit.rows_per_unit,
+    )
+    if fitted.made is not None:
+        curator.prepare(fitted.made)
+    theta = tuple(float(entry) for entry in fitted.theta.tolist())
+    sorts = isinstance(fitted.labels, Classes)
+    question = Correct(theta) if sorts else SquaredError(theta)
+    answer = float(curator.statistic(question, noise_multiplier=run.score.noise_multiplier).value)
+    return answer if sorts else -answer
+
+
+def _enough(event: Gaussian, promise: Budget) -> Budget:
+    """A budget in which the event just fits: the whole search has paid for it already."""
+    from ..accounting.gdp import cost, epsilon_of
+
+    epsilon = epsilon_of(cost(event, promise.adjacency) ** 0.5 * (1 + 1e-6), promise.delta)
+    return replace(promise, epsilon=max(epsilon, 1e-9) * (1 + 1e-6))
+
+
+def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
+    """The outcome of each run, one after the other, or by ``jobs`` processes that share one mapped copy of the rows.
+
+    ``beat`` is called now and then, with nothing: how many runs there are is a secret of some searches.
+    """
+    if jobs == 1 or len(runs) < 2:
+        for run in runs:
+            if beat is not None:
+                beat()
+            yield outcome(run)
+        return
+    from joblib import Parallel, delayed
+
+    work: Any = Parallel(n_jobs=jobs, return_as="generator", max_nbytes=MAPPED, mmap_mode="r", verbose=0)
+    for done in work(delayed(outcome)(run) for run in runs):
+        if beat is not None:
+            beat()
+        yield done

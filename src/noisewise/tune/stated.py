@@ -1,0 +1,97 @@
+"""The statement of a search's winner: what was charged for the whole search, how settings were chosen, and its own run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..arithmetic import Arithmetic
+from ..budget import Budget, Meter
+from ..events import Repeated, to_dict
+from ..fitting.fitted import Fitted
+from ..statement import Statement, derived_words, promised
+from .candidates import Candidate
+from .price import Agreed
+
+SETTINGS = "settings, chosen without the private rows"
+LISTED = "the list of candidate settings, written down without the private rows"
+WALKS = ("output_perturbation", "pnsgd", "objective_perturbation")  # whole walks in the room
+CHOSEN = {
+    "selection": "chosen among candidates by private selection on the private records, whose price is part of the promise",
+    "exponential": "chosen among candidates by the exponential mechanism on the private records, all runs charged",
+    "public": "chosen on public rows, which costs nothing",
+    "online": "moved during the run from what it had released, which its meter covers",
+    "none": "the first candidate's: a search would have cost more than it promised to bring",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Bill:
+    """How settings were chosen, among which candidates, and the meter that paid for all of it; None: for nothing."""
+
+    how: str
+    settings: tuple[str, ...]
+    budget: Budget
+    words: str
+    meter: Meter | None = None
+
+
+def in_words(candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """The settings of each candidate, as a statement lists them."""
+    return tuple(json.dumps(dict(candidate.settings), default=str, sort_keys=True) for candidate in candidates)
+
+
+def stated(
+    fitted: Fitted, bill: Bill, candidates: Sequence[Candidate], best: int, agreed: Agreed | None = None
+) -> Fitted:
+    """The model with the statement of the search that found it."""
+    data: dict[str, Any] = dict(fitted.statement.data)
+    candidate = candidates[best]
+    tuning: dict[str, Any] = {
+        "how": bill.how,
+        "candidates": len(bill.settings),
+        "settings": list(bill.settings),
+        "price": None,
+        "words": bill.words,
+        "run": None,
+    }
+    if bill.meter is not None and agreed is not None:
+        before = candidate.fit.preparation
+        tuning["price"] = {"epsilon": bill.budget.epsilon, "delta": bill.budget.delta}
+        tuning["run"] = {
+            "epsilon": agreed.promise.epsilon,
+            "delta": agreed.promise.delta,
+            "meter": data["meter"],
+            "events": data["events"],
+        }
+        data |= {
+            "promise": promised(bill.budget, before, candidate.fit.rows_per_unit),
+            "preparation": None if before is None else dict(before),
+            "meter": bill.meter.describe(),
+            "events": [to_dict(Repeated(leaf, count)) for leaf, count in bill.meter.events.items()],
+        }
+        if "arithmetic" in data:
+            data["arithmetic"] = _arithmetic(data["arithmetic"], candidates)
+        data["assumed"] = [LISTED if words == SETTINGS else words for words in data["assumed"]]
+    data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
+    settings = {**fitted.settings, **_asked(candidate, bill.budget)}
+    return replace(fitted, statement=Statement(data | derived_words(data)), settings=settings)
+
+
+def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The grade of the winner, or a worse one that a run of another candidate may have had: by the list, which is public."""
+    arithmetic = Arithmetic(own["grade"], tuple(own["assumptions"]))
+    for fit in (candidate.fit for candidate in candidates):
+        if not (fit.model.linear or fit.model.table) or fit.method.name in WALKS:
+            arithmetic = arithmetic.bounded(
+                "runs of other candidates, not released, had parts in floats, with a margin"
+            )
+    return arithmetic.to_dict()
+
+
+def _asked(candidate: Candidate, budget: Budget) -> dict[str, Any]:
+    """What a run folder says was asked for: the promise of the whole search."""
+    whole = candidate.fit.budget if candidate.fit.preparation is not None else budget
+    return {"epsilon": whole.epsilon, "delta": whole.delta}
