@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
+    from .estimators.search import PrivateSearchCV
     from .runs.agreement import verify
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "OrientedGradients",
     "PrivateClassifier",
     "PrivateRegressor",
+    "PrivateSearchCV",
     "PublicCurator",
     "Schema",
     "calibrate",
@@ -51,6 +53,7 @@ _HOMES = {
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
+    "estimators.search": ("PrivateSearchCV",),
     "runs.agreement": ("verify",),
 }
 

@@ -64,7 +64,7 @@ def whole_event(run: Mapping[str, Any], promise: Budget) -> Counter[Leaf]:
     """All that the meter of a run lets through, as priced, after checking that its events fit into it."""
     check_shape(run, TUNED_RUN, "tuning.run")
     meter = meter_from(promise, run["meter"])
-    most = leaves(meter.remaining) if isinstance(meter, PlanMeter) else Counter[Leaf]()
+    most = Counter(meter.remaining) if isinstance(meter, PlanMeter) else Counter[Leaf]()
     for event in run["events"]:
         meter.spend(from_dict(event))
     if isinstance(meter, AdditiveMeter):

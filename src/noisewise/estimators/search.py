@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _validate
 from ..budget import Budget
 from ..budget.purse import Purse
+from ..curator.panel import SCORINGS
 from ..events import Repetitions
 from ..statement import Statement
 from ..tune import exponential, selection
@@ -105,6 +106,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         _validate.one_of(HOW, how=self.how)
         _validate.open_unit(share=self.share)
         _validate.whole(jobs=self.jobs)
+        _validate.one_of(SCORINGS, scoring=self.scoring)
         if not isinstance(self.estimator, PrivateEstimator):
             raise ValueError("estimator is not one of noisewise's; pass a PrivateClassifier or a PrivateRegressor")
         settings = listed(self.candidates)

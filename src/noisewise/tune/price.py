@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..accounting.base import currency
-from ..accounting.common import Unpriceable
+from ..accounting.common import Unpriceable, unsampled
 from ..accounting.selection import whole_of
 from ..budget import Budget, Terms
 from ..budget.opening import rebuilt_terms
 from ..budget.purse import Part, Purse
-from ..events import Composed, Event
+from ..events import ApproximateDP, Composed, Event, leaves
 from ..facts import facts_of
 from ..fitting.fit import Fit
 
@@ -55,14 +55,14 @@ def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:
     """The terms of a fit for a promise, and their price as one event, from public facts alone."""
     facts = facts_of(fit.model, promise, size=size, row_bound=1.0, rows_per_unit=fit.rows_per_unit)
     terms = rebuilt_terms(fit.method.terms(facts))
-    if terms.kind == "plan":
-        events = terms.events
-        return Agreed(promise, terms, events[0] if len(events) == 1 else Composed(events))
-    if terms.one_shot_delta:
+    one_shot = any(isinstance(unsampled(leaf), ApproximateDP) for leaf in leaves(terms.events))
+    if terms.one_shot_delta or one_shot:
         raise Unpriceable(
-            f"{fit.method.name} makes a promise of one (epsilon, delta) event, which has no Renyi price; take it out of the "
+            f"{fit.method.name} makes its promise by one (epsilon, delta) event, which has no Renyi price; take it out of the "
             "candidates, or tune on public rows"
         )
+    if terms.kind == "plan":
+        return Agreed(promise, terms, terms.events[0] if len(terms.events) == 1 else Composed(terms.events))
     return Agreed(promise, terms, whole_of(currency(promise, terms.accountant, order=terms.order)))
 
 
