@@ -17,9 +17,8 @@ from noisewise.accounting import Unpriceable, gdp, rdp
 from noisewise.accounting.base import currency
 from noisewise.accounting.calibrate import calibrate, epsilon
 from noisewise.accounting.choose import choose_terms
-from noisewise.accounting.odds import Run, worst_odds
 from noisewise.accounting.price import accountants_for
-from noisewise.accounting.repetitions import BestOf, chance_missed, leaks, log_mean, mean_runs, theorem
+from noisewise.accounting.repetitions import BestOf, Run, chance_missed, leaks, log_mean, mean_runs, theorem
 from noisewise.accounting.selection import (
     as_approximate,
     calibrated_candidates,
@@ -104,9 +103,8 @@ def test_the_best_run_is_never_further_apart_than_its_price(law):
     for p, q in pairs():
         curve = curve_of(p, q)
         pure = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
-        mu = math.sqrt(gdp.cost(ApproximateDP(pure), "add_remove"))
         ours = [best_of_runs(law, one) for one in (p, q)]
-        for run in (Run(ORDERS, curve), Run(ORDERS, curve, mu), Run(ORDERS, curve, mu, pure * (1 + 1e-12))):
+        for run in (Run(ORDERS, curve), Run(ORDERS, curve, pure * (1 + 1e-12))):
             best = BestOf(run, law)
             for order in (2, 3, 8, 32, 256):
                 true = max(divergence(*ours, order), divergence(*ours[::-1], order))
@@ -171,32 +169,6 @@ def test_the_mean_keeps_its_digits_at_the_ends(eta, gamma):
     g, e = mp.mpf(gamma), mp.mpf(eta)
     exact = (1 / g - 1) / mp.log(1 / g) if eta == 0 else e * (1 - g) / (g * (1 - g**e))
     assert log_mean(TNB(eta, gamma)) == pytest.approx(float(mp.log(exact)), rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    "mu, pure", [(0.1, math.inf), (1.0, math.inf), (3.0, 2.0), (math.inf, 0.5), (math.inf, math.inf)]
-)
-@pytest.mark.parametrize("gamma", [1e-6, 0.01, 0.5, 0.99])
-@mp.workdps(30)
-def test_the_worst_odds_are_found_and_hardly_exceeded(mu, pure, gamma):
-    """Against a fine search in mpmath's own arithmetic of the bound that the text defines."""
-    curve = ORDERS * 0.3**2 / 2 if mu == pure == math.inf else np.full(len(ORDERS), math.inf)
-    run, g = Run(ORDERS, curve, mu, pure), mp.mpf(gamma)
-
-    def most(t):
-        bounds = [mp.mpf(0), pure + t]
-        bounds += [(1 - 1 / mp.mpf(b)) * (r + t) for b, r in zip(ORDERS, curve, strict=True) if r < math.inf]
-        if mu < math.inf:
-            bounds.append(mp.log(mp.ncdf(mp.sqrt(2) * mp.erfinv(2 * mp.exp(t) - 1) + mu)) if t > -60 else t + 200)
-        return min(bounds)
-
-    for order in (2, 16, 512):
-        found = worst_odds(run, gamma, order)
-        points = [mp.mpf(t) for t in np.linspace(math.log(gamma) - 8, -1e-6, 120)]
-        values = [(order - 1) * mp.log(g + (1 - g) * mp.exp(most(t))) - order * mp.log(g + (1 - g) * mp.exp(t)) + mp.log(g)
-                  for t in points]  # fmt: skip
-        assert found >= max(values) - 1e-15
-        assert found <= max(*values, 0) * 1.05 + 0.02 * order
 
 
 def test_a_run_that_is_drawn_costs_what_the_worst_candidate_costs():
@@ -264,7 +236,7 @@ def test_a_candidate_under_an_rdp_filter_is_known_at_its_order_and_below():
         with pytest.raises(Unpriceable, match="order 21"):
             rdp.cost(leaf, "add_remove", 21)
     theorem_2 = 0.05 + 2 * ((1 - 1 / 20) * 0.05 + math.log(10) / 20) + math.log(10) / 19
-    assert 0.05 < rdp.cost(event, "add_remove", 20) <= theorem_2
+    assert 0.05 < rdp.cost(event, "add_remove", 20) <= theorem_2 * (1 + 1e-9)
     order, price = rdp.best_order(event, 1e-6, "add_remove")
     assert order <= 20 and price < math.inf
     assert rdp.best_order(AtOrder(2, 0.05), 0.1, "add_remove")[0] == 2
@@ -354,14 +326,3 @@ def test_how_often_to_draw_follows_from_public_numbers():
             choose_repetitions(Budget(1.0, 1e-6), wrong)
     with pytest.raises(ValueError, match="seen"):
         choose_repetitions(Budget(1.0, 1e-6), 5, seen=1.0)
-
-
-@mp.workdps(60)
-def test_the_odds_of_gaussian_runs_are_bounded_to_a_relative_1e_8():
-    """log Phi(Phi^-1(e^t) + mu) far into the tail, against mpmath; never below it."""
-    nothing = np.full(len(ORDERS), math.inf)
-    for z, mu in itertools.product((-15.0, -8.0, -3.0, -0.5, 0.0, 2.0, 6.0), (1e-4, 0.1, 1.0, 4.0)):
-        t = mp.log(mp.ncdf(z))
-        exact = mp.log(mp.ncdf(mp.mpf(z) + mu))
-        ours = mp.mpf(float(Run(ORDERS, nothing, mu).log_odds(np.array([float(t)]))[0]))
-        assert exact <= ours <= exact + 1e-6 * (1 + abs(exact))

@@ -49,9 +49,8 @@ from .common import (
     selection,
     split_delta,
 )
-from .odds import Floats, Run
 from .renyi import MARGIN, fixed_gaussian_replace, log_expm1, poisson_gaussian, poisson_gaussian_replace
-from .repetitions import BestOf
+from .repetitions import BestOf, Floats, Run
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -184,24 +183,23 @@ def one_run(event: Selection, adjacency: str) -> Run:
     """
     runs = [_candidate(tuple(leaves(one).items()), adjacency) for one in dict.fromkeys(event.candidates)]
     rdp = np.max([run.rdp for run in runs], axis=0)
-    return Run(_ORDERS, rdp, max(run.mu for run in runs), max(run.pure for run in runs))
+    return Run(_ORDERS, rdp, max(run.pure for run in runs))
 
 
 @lru_cache(maxsize=4096)
 def _candidate(counts: tuple[tuple[Leaf, int], ...], adjacency: str) -> Run:
     """One candidate, made of plain numbers; all its full-batch Gaussians are one."""
-    rdp, squares, mu, pure = np.zeros(len(ORDERS)), 0.0, 0.0, 0.0
+    rdp, squares, pure = np.zeros(len(ORDERS)), 0.0, 0.0
     for leaf, count in counts:
         if not isinstance(leaf, Gaussian):
             rdp += count * _leaf_curve(leaf, adjacency)
         else:
             squares += count * gdp.cost(leaf, adjacency) * UP
-        mu += count * gdp.cost(leaf, adjacency) * UP if not isinstance(leaf, AtOrder) else math.inf
         pure += count * approximate(leaf, adjacency)[0] * UP if _is_pure(leaf) else math.inf
     rdp += _ORDERS * (squares / 2 * UP)
     rdp *= 1 + len(counts) * 2.0**-50
     rdp.flags.writeable = False
-    return Run(_ORDERS, rdp, math.sqrt(mu) * UP, pure)
+    return Run(_ORDERS, rdp, pure)
 
 
 @lru_cache(maxsize=4096)

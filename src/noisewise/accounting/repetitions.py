@@ -19,8 +19,6 @@ and D_b(Q', Q) <= r gives u'^b u^(1-b) <= e^((b-1) r), that is log(u'/u) <= (1 -
 
     D_a(A, A') <= D_a(Q, Q') + (1+eta) ((1 - 1/b) r + log(1/gamma)/b) + log E[K] / (a - 1).
 
-For all that is known of a run together :mod:`odds` bounds the same logarithm more sharply, and the lesser price counts.
-
 *Poisson.* Given K >= 1, f'(x) = m e^(m(x-1)) / (1 - e^-m), and the logarithm is log(m / (1 - e^-m)) + m ((a-1)(1-q') - a(1-q)).
 If a run is (e, d)-DP with e^e <= 1 + 1/(a-1), then (a-1)(1-q') <= a (1-q) + (a-1) d. K = 0 has the same probability e^-m
 for both neighbours and its release depends on nothing, so altogether
@@ -36,43 +34,40 @@ be negative; it is charged everywhere.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ..events import PoissonRepetitions, Repetitions, TruncatedNegativeBinomial
 from .common import UP
-from .gdp import LEAST_MU, delta_of
-from .odds import Floats, Run, worst_odds
 
 SLACK = 1e-13  # relative and absolute: hundreds of times what the operations of one formula lose
 
 
-class BestOf:
-    """The RDP of the best run at the orders of ``run``, each computed when it is asked for; rounded up."""
+Floats = npt.NDArray[np.float64]
 
-    __slots__ = ("_known", "_law", "_run", "_theorem")
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known of one run: ``rdp`` at each of ``orders`` (infinite: nothing), and its pure epsilon (or infinite)."""
+
+    orders: Floats = field(repr=False)
+    rdp: Floats
+    pure: float = math.inf
+
+
+class BestOf:
+    """The RDP of the best run at the orders of ``run``, by the theorems of the module's text; rounded up."""
+
+    __slots__ = ("_orders", "_theorem")
 
     def __init__(self, run: Run, repetitions: Repetitions) -> None:
-        self._run, self._law = run, repetitions
-        self._theorem = theorem(run, repetitions)
-        self._known: dict[int, float] = {}
+        self._orders, self._theorem = run.orders, theorem(run, repetitions)
 
     def at(self, order: int) -> float:
-        """The divergence at the next of the orders; infinite if nothing is known there.
-
-        *Guarantee*: the least of the bounds of the module's text. A divergence grows with its order.
-        """
-        place = int(np.searchsorted(self._run.orders, order))
-        if place not in self._known:
-            self._known[place] = min(float(self._theorem[place]), self._sharper(place))
-        return self._known[place]
-
-    def _sharper(self, place: int) -> float:
-        law, a, rdp = self._law, float(self._run.orders[place]), float(self._run.rdp[place])
-        if isinstance(law, PoissonRepetitions) or law.gamma == 1 or not rdp < math.inf:
-            return math.inf
-        moment = log_mean(law) + (1 + law.eta) * worst_odds(self._run, law.gamma, a)
-        return (rdp + moment / (a - 1)) * (1 + SLACK) + SLACK
+        """The divergence at the next of the orders; infinite if nothing is known there. It grows with its order."""
+        return float(self._theorem[int(np.searchsorted(self._orders, order))])
 
 
 def theorem(run: Run, repetitions: Repetitions) -> Floats:
@@ -103,8 +98,7 @@ def leaks(run: Run, epsilons: Floats) -> Floats:
     """A delta with which one run is (epsilon, delta)-DP, for each epsilon >= 0; rounded up.
 
     The least of what follows from its Renyi divergences (Canonne, Kamath & Steinke 2020, Proposition 12; and the total
-    variation, at most sqrt(1 - e^-D_a), Bretagnolle & Huber 1979), from Gaussian DP exactly, and from pure DP (that of
-    randomised response). An epsilon is lowered by more than rounding can have raised it.
+    variation, at most sqrt(1 - e^-D_a), Bretagnolle & Huber 1979), and from pure DP (that of randomised response). An epsilon is lowered by more than rounding can have raised it.
     """
     epsilons = epsilons * (1 - SLACK)
     known = np.isfinite(run.rdp)
@@ -113,9 +107,6 @@ def leaks(run: Run, epsilons: Floats) -> Floats:
     if known.any():
         logs = (b - 1) * (rdp + np.log1p(-1 / b) - epsilons[:, None]) - np.log(b)
         delta = np.minimum(np.exp(np.minimum(logs.min(axis=1), 0.0)), math.sqrt(-math.expm1(-float(rdp.min()))))
-    if math.isfinite(run.mu):
-        mu = max(run.mu, LEAST_MU)
-        delta = np.minimum(delta, [delta_of(mu, float(epsilon)) * (1 + 1e-9) for epsilon in epsilons])
     if math.isfinite(run.pure):
         rest = np.maximum(run.pure * UP - epsilons, 0.0)  # (e^p - e^e) / (1 + e^p)
         delta = np.minimum(delta, -np.expm1(-rest) / (1 + math.exp(-run.pure)))

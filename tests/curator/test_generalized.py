@@ -10,10 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from noisewise.curator.generalized import generalized_scores
 from noisewise.noise import Stream
-from noisewise.tune.scores import choose_least, generalized_scores
 
 UNITS = [(1, 1, 1), (1, 2, 7), (Fraction(1, 3), 5, Fraction(2, 7)), (1, 100, 10_000)]
+
+
+def choose_least(stream, scores, epsilon):
+    return stream.choose_rational(scores, Fraction(float(epsilon)) / 2)
 
 
 @pytest.mark.parametrize("sensitivities", UNITS)
