@@ -131,7 +131,7 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    assert set(data) - {"arithmetic"} == {*FIELDS, *WORDS} == set(SHAPE) - {"arithmetic", "tuning"}
+    assert set(data) - {"arithmetic"} == {*FIELDS, *WORDS} == set(SHAPE) - {"arithmetic", "account", "tuning"}
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}
     assert data["method"]["settings"]["steps"] == 10

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .accounting.calibrate import calibrate, epsilon
     from .accounting.choose import explain
     from .budget import Budget, BudgetExhausted
+    from .budget.account import BudgetWarning, spending
     from .curator import Curator, PublicCurator
     from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Budget",
     "BudgetExhausted",
+    "BudgetWarning",
     "Curator",
     "OrientedGradients",
     "PrivateClassifier",
@@ -43,12 +45,14 @@ __all__ = [
     "load",
     "read_schema",
     "save",
+    "spending",
     "verify",
 ]
 _HOMES = {
     "accounting.calibrate": ("calibrate", "epsilon"),
     "accounting.choose": ("explain",),
     "budget": ("Budget", "BudgetExhausted"),
+    "budget.account": ("BudgetWarning", "spending"),
     "curator": ("Curator", "PublicCurator"),
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .accounting.choose import choose_terms
 from .budget import Budget
+from .budget.account import Account, paying
 from .budget.purse import Purse
 from .curator import Curator, ErrorMoments, ScoreHistogram
 from .data.preprocess import Cells
@@ -41,7 +42,7 @@ def private_quality(
     size_is_public: bool = False,
     seed: int | None = None,
     store: Store = in_memory,
-    purse: Purse | None = None,
+    purse: Purse | Account | None = None,
     rows_per_unit: int | None = None,
     table: int | None = None,
 ) -> Quality:
@@ -60,7 +61,8 @@ def private_quality(
         raise ValueError(
             f"delta is {budget.delta!r}, above 1/size = {1 / known:.3g}, which allows publishing a record; pass a smaller one"
         )
-    with (purse or Purse(budget)).part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
+    source, budget = paying(budget, purse, simulation=seed is not None, persons=rows_per_unit is not None)
+    with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
             torch.from_numpy(X),
             as_labels(fitted.labels.numbers(y), model),

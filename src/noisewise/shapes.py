@@ -18,7 +18,7 @@ class Nullable:
 
 @dataclass(frozen=True)
 class Optional:
-    """A field that older statements do not have."""
+    """A field that not every statement has; older ones lack it."""
 
     shape: Any
 
@@ -40,6 +40,7 @@ SHAPE: dict[str, Any] = {
     "simulation": bool,
     "accounting": Nullable({"type": str, "assumptions": [str]}),
     "arithmetic": Optional({"grade": frozenset(GRADES), "assumptions": [str]}),
+    "account": Optional({"dataset": str, "epsilon": float, "delta": float, "adjacency": str}),
     "meter": Nullable(dict),
     "events": [dict],
     "preparation": Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
+from .budget.account import name_is_plain
 from .events import BoundedRange, Gaussian, Repeated, Selection, from_dict, leaves, to_dict
 from .shapes import check_shape
 from .tuning import covers, not_covered, traced, uncovered
@@ -90,12 +91,14 @@ def make_statement(
     hyper_parameters: str = HYPER_PARAMETERS,
     preparation: Mapping[str, Any] | None = None,
     arithmetic: Arithmetic | None = None,
+    account: Mapping[str, Any] | None = None,
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
     ``preparation`` is what was spent on these records before training, with the fields ``epsilon``, ``delta``,
     ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
     ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
+    ``account`` is what the run's budget is a part of, with the fields ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -116,6 +119,8 @@ def make_statement(
     }
     if arithmetic is not None:
         data["arithmetic"] = arithmetic.to_dict()
+    if account is not None:
+        data["account"] = dict(account)
     return Statement(data | derived_words(data))
 
 
@@ -241,6 +246,7 @@ def text(data: Mapping[str, Any]) -> str:
     lines += [
         f"(epsilon, delta) = ({shown(promise['epsilon'])}, {shown(promise['delta'])}), adjacency {promise['adjacency']}: whatever "
         f"is computed from this model is almost as likely {relation(promise)}.",
+        *([f"This is a {account_text(data['account'])}."] if "account" in data else []),
         f"Setting: {data['setting']}; the unit is {promise['unit']}.",
         f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
         f"Taken for granted: {'; '.join(data['accounting']['assumptions'])}.",
@@ -263,6 +269,12 @@ def text(data: Mapping[str, Any]) -> str:
         f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
     ]
     return "\n".join(lines)
+
+
+def account_text(account: Mapping[str, Any]) -> str:
+    """What the account of a run adds to its promise, in words."""
+    total = f"({shown(account['epsilon'])}, {shown(account['delta'])}), {account['adjacency']}"
+    return f"part of the account {account['dataset']!r}: at most (epsilon, delta) = {total}, for all its runs together"
 
 
 def _accounting_text(meter: Mapping[str, Any]) -> str:
@@ -336,6 +348,8 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
             return Verdict(False, "preparation has a budget, but does not say what was bought with it")
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released")
+    if "account" in data and (reason := _odd_account(data["account"], promise)):
+        return Verdict(False, reason)
     own = traced(data)
     if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
         return Verdict(False, reason)
@@ -367,6 +381,14 @@ def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
     for event in paid["events"]:
         meter.spend(from_dict(event))
     return meter
+
+
+def _odd_account(account: Mapping[str, Any], promise: Mapping[str, Any]) -> str | None:
+    """What a run cannot be a part of; whether its other runs kept to it is written elsewhere."""
+    Budget(account["epsilon"], account["delta"], adjacency=account["adjacency"])
+    if account["adjacency"] != promise["adjacency"]:
+        return f"the account is under {account['adjacency']}, the run under {promise['adjacency']}"
+    return None if name_is_plain(account["dataset"]) else "the account has a name that is not one line"
 
 
 def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int | None) -> str | None:

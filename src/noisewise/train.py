@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from .budget import Budget, BudgetExhausted, Meter, Terms
+from .budget.account import Account, paying, private_fit_begins
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
 from .curator.question import bare
@@ -54,14 +55,17 @@ def train(
     theta: Tensor | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
-    purse: Purse | None = None,
+    purse: Purse | Account | None = None,
 ) -> Trained:
     """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start).
 
-    All of ``budget`` is reserved in ``purse`` before a record is touched, and settled at the end, whatever that is.
+    All of ``budget`` is reserved in ``purse`` before a record is touched, and settled at the end, whatever that is;
+    without one it comes from the account that is open (``noisewise.spending``), if there is any.
     """
     private_run = makes_a_promise(method)
     rows = records.rows_per_unit
+    if private_run:
+        source, budget = paying(budget, purse, simulation=seed is not None, persons=rows is not None)
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, rows_per_unit=rows)
     start = model.start() if theta is None else theta.detach().float()
     if start.shape != (model.dimension,):
@@ -77,7 +81,9 @@ def train(
     refuse_batches(method, terms, rows)
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
-    with (purse or Purse(budget)).part(terms, budget, what="training") as part:  # settled whatever happens
+    if seed is None:
+        private_fit_begins(purse)
+    with source.part(terms, budget, what="training") as part:  # settled whatever happens
         return _private_run(method, records, model, part.meter, start, public, seed, progress)
 
 

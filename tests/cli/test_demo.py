@@ -38,6 +38,7 @@ def test_text_and_files(quick, tmp_path):
     told = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert told.exit_code == 0, told.output
     assert "census" in told.stdout and "digits" in told.stdout
+    assert "they promise (9.1, 3e-06) together" in told.stdout and "BudgetWarning" not in told.output
     assert {"statement.json", "statement.txt"} <= {file.name for file in out.iterdir()}
     assert "(epsilon, delta) = (1, 1e-06)" in (out / "statement.txt").read_text(encoding="utf-8")
     assert f"noisewise verify {out}/statement.json" in told.stdout

@@ -85,9 +85,19 @@ class Purse(NotCopied):
         return self._store.entries(self._terms)
 
     @property
+    def filtered(self) -> bool:
+        """Whether it is a filter of a currency; otherwise promises add up."""
+        return self._filter is not None
+
+    @property
+    def left(self) -> tuple[Fraction, Fraction]:
+        """What is neither spent nor reserved, exactly: of the epsilons or the filter's currency, and of delta."""
+        return left_of(self._cap, self.entries)
+
+    @property
     def spent_fraction(self) -> float:
         """The share of the cap that is spent or reserved."""
-        return 1 - float(left_of(self._cap, self.entries)[0] / Fraction(self._cap.cost))
+        return 1 - float(self.left[0] / Fraction(self._cap.cost))
 
     def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
         """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
@@ -97,7 +107,7 @@ class Purse(NotCopied):
         self._check_process()
         _validate.share(share=share)
         terms = rebuilt_terms(terms)
-        promise = budget or self._left(share, terms.one_shot_delta)
+        promise = budget or self.largest(share, terms.one_shot_delta)
         if promise.adjacency != self._budget.adjacency:
             raise ValueError(
                 f"the run is under {promise.adjacency}, the purse under {self._budget.adjacency}; pass the same"
@@ -107,13 +117,14 @@ class Purse(NotCopied):
         entry = Entry(described, self._most(meter, terms))
         return Part(self, self._store.reserve(self._terms, entry), entry, meter)
 
-    def _left(self, share: float, one_shot_delta: float) -> Budget:
-        """The largest promise that ``share`` of what is left can keep, rounded down."""
-        cost, delta = (part * Fraction(share) for part in left_of(self._cap, self.entries))
+    def largest(self, share: float = 1.0, one_shot_delta: float = 0.0) -> Budget:
+        """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can."""
+        cost, delta = (part * Fraction(share) for part in self.left)
         left = 0.0, 0.0
         if cost * 10_000_000 >= Fraction(self._cap.cost):  # less would buy only answers that drown in noise
-            filtered = self._filter is not None
-            left = (self._worth(cost, one_shot_delta), self._budget.delta) if filtered else (_down(cost), _down(delta))
+            left = (
+                (self._worth(cost, one_shot_delta), self._budget.delta) if self.filtered else (down(cost), down(delta))
+            )
         if not (left[0] > 0 and left[1] >= LEAST_DELTA):
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left of the purse, which is too little")
         return Budget(*left, self._budget.adjacency)
@@ -198,10 +209,10 @@ def _promise(budget: Budget) -> dict[str, Any]:
 
 
 def _amount(cost: Fraction, delta: Fraction) -> Amount:
-    return Amount(-_down(-cost), -_down(-delta))
+    return Amount(-down(-cost), -down(-delta))
 
 
-def _down(exact: Fraction) -> float:
+def down(exact: Fraction) -> float:
     """The largest float that is at most this."""
     value = float(exact)
     return value if Fraction(value) <= exact else math.nextafter(value, -math.inf)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BUDGETS = (0.1, 1.0, 8.0)
 DELTA = 1e-6
+TOGETHER = (sum(BUDGETS), len(BUDGETS) * DELTA)
 CENSUS_ROWS = 60_000
 FILE_ROWS, NEW_ROWS = 20_000, 5_000
 
@@ -58,6 +59,7 @@ def demo(
 
     Example: [bold]noisewise demo --out my-demo[/bold]
     """
+    from ..budget.account import spending
     from ..estimators import PrivateClassifier
 
     started = time.perf_counter()
@@ -72,11 +74,12 @@ def demo(
                 "records": split.train.stop,
                 "features": split.data.X.shape[1],
             }
-            for epsilon in BUDGETS:
-                classifier = PrivateClassifier(epsilon=epsilon, **settings)
-                row[f"epsilon={epsilon:g}"] = _watched(split, classifier, report)
-                if split.data.name == "census" and epsilon == BUDGETS[1]:
-                    statement = classifier.statement_
+            with spending(*TOGETHER, dataset=f"demo {split.data.name}"):  # the models share their records
+                for epsilon in BUDGETS:
+                    classifier = PrivateClassifier(epsilon=epsilon, **settings)
+                    row[f"epsilon={epsilon:g}"] = _watched(split, classifier, report)
+                    if split.data.name == "census" and epsilon == BUDGETS[1]:
+                        statement = classifier.statement_
             reference = PrivateClassifier(method="nonprivate", **settings)
             row["non-private"] = _watched(split, reference, report)
             rows.append(row)
@@ -91,6 +94,11 @@ def demo(
     console = Console()
     console.print(_table(rows))
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
+    console.print(
+        f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.",
+        highlight=False,
+        soft_wrap=True,
+    )
     console.print(
         f"Written to {out}: statement.json, statement.txt, accuracy.png, census.csv, new.csv, schema.toml.\n"
         f"Check the promise yourself: noisewise verify {out}/statement.json\n"

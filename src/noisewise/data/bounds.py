@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ..accounting.choose import choose_terms
 from ..budget import Budget, Meter
+from ..budget.account import Account, paying
 from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
@@ -51,10 +52,12 @@ class Purchase:
     budget: Budget
 
     def bounds(
-        self, source: Source, purse: Purse, *, seed: int | None = None, progress: Share | None = None
+        self, source: Source, purse: Purse | Account | None, *, seed: int | None = None, progress: Share | None = None
     ) -> tuple[Schema, dict[str, Any]]:
         """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
-        with purse.part(choose_terms(self.budget, adaptive=True), self.budget, what="bounds") as part:
+        persons = self.schema.persons is not None
+        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=persons)
+        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
             filled = self._bounds(source, part.meter, seed, progress)
         return filled, self._preparation(part.meter)
 

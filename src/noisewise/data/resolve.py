@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..budget import Budget
+from ..budget.account import Account
 from ..budget.purse import Purse
 from .bounds import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
@@ -53,7 +54,9 @@ class Resolved:
                 records += len(encoder.labels(batch))
         return records
 
-    def bought(self, purse: Purse, *, seed: int | None = None, progress: Share | None = None) -> Resolved:
+    def bought(
+        self, purse: Purse | Account | None, *, seed: int | None = None, progress: Share | None = None
+    ) -> Resolved:
         """The same with every bound there is to buy."""
         if self.purchase is None:
             return self

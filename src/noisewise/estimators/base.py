@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
+from ..budget.account import Account, refuse_elsewhere, sent_from
 from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair
 from ..data.classes import same_length
@@ -55,21 +56,23 @@ class PrivateEstimator(BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
 
     _unit_rows: bool
+    _sent: tuple[str, int] | None = None  # the account inside of which it was pickled, if it was
 
     def watch(self, progress: Progress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
         self._progress = progress
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | None = None) -> Self:
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None) -> Self:
         """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
 
-        ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``).
+        ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``); without it, from
+        the account that is open (:func:`noisewise.spending`), if there is any.
         What was fitted before stays as it was when this fails.
         """
         return self._run(self.ready(X, y, public), purse)
 
-    def _run(self, ready: Ready, purse: Purse | None) -> Self:
+    def _run(self, ready: Ready, purse: Purse | Account | None) -> Self:
         progress = getattr(self, "_progress", None)
         fitted = ready.fit.run(ready.private, ready.public, store=ready.store, progress=progress, purse=purse)
         return self.become(ready, fitted)
@@ -111,7 +114,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         """Become the face of what came of :meth:`ready`."""
         return self._become(ready.face, fitted)
 
-    def fit_files(self, paths: Paths, *, purse: Purse | None = None, **reading: Any) -> Self:
+    def fit_files(self, paths: Paths, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
         """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
 
         ``reading`` is what :meth:`ready_files` takes.
@@ -184,7 +187,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         return persons_of(self.unit, self.rows_per_unit) if encoder is None else encoder.schema.persons
 
     def _fresh(self) -> Self:
-        return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))
+        return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))._of(self)
 
     def _become(self, fresh: Self, fitted: Fitted) -> Self:
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -222,6 +225,8 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fit_of(self, prepared: Prepared, method: Method, model: Model, labels: Labels, assumed: str | None) -> Fit:
         if not isinstance(self.size_is_public, bool | np.bool_):
             raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
+        if method.private and self.random_state is None:
+            refuse_elsewhere(self._sent)
         return Fit(
             self._budget(),
             method,
@@ -281,9 +286,19 @@ class PrivateEstimator(BaseEstimator, ABC):
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_progress", None)  # a callback is not part of a model
+        state = {name: v for name, v in super().__getstate__().items() if name not in ("_progress", "_sent")}
+        if not hasattr(self, "fitted_") and (sent := sent_from(self._sent)):
+            state["_sent"] = sent
         return state
+
+    def __sklearn_clone__(self) -> Self:
+        return super().__sklearn_clone__()._of(self)
+
+    def _of(self, other: Self) -> Self:
+        """Remember where the other one came from."""
+        if other._sent is not None:
+            self._sent = other._sent
+        return self
 
     def _scaled_rows(self, X: Any) -> Array:
         """Rows to predict, scaled."""

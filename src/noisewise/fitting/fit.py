@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..budget import Budget, open_meter
+from ..budget.account import Account, account_of
 from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
@@ -125,10 +126,14 @@ class Fit:
         *,
         store: Store = in_memory,
         progress: Progress | None = None,
-        purse: Purse | None = None,
+        purse: Purse | Account | None = None,
     ) -> Fitted:
-        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from."""
+        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from.
+
+        Without a purse it comes from the account that is open, if there is any (``noisewise.spending``).
+        """
         self._rules(public=public is not None)
+        account = self._account(purse)
         table = len(private.y) if private.table is None or not self.size_is_public else private.table
         size, assumed = self.size(table), list(self.assumed)
         if size is not None:
@@ -152,7 +157,14 @@ class Fit:
             progress=progress,
             purse=purse,
         )
-        return self._fitted(run, self._stated(run, assumed), known)
+        return self._fitted(run, self._stated(run, assumed, account), known)
+
+    def _account(self, purse: Purse | Account | None) -> Account | None:
+        """The account that pays for this fit; simulations and fits without privacy take nothing of any."""
+        account = account_of(purse) if self.method.private and self.seed is None else None
+        if account is not None and self.preparation is not None:
+            account.paid_for(self.preparation)
+        return account
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
         known = None if run.spread is None else bare(run.spread).astype(np.float64)
@@ -183,7 +195,7 @@ class Fit:
             model = model.of_width(run.features.width)
         return network_of(model)
 
-    def _stated(self, run: Trained, assumed: list[str]) -> Statement:
+    def _stated(self, run: Trained, assumed: list[str], account: Account | None) -> Statement:
         return make_statement(
             method=self.method.name,
             settings=self.method.settings(),
@@ -192,6 +204,7 @@ class Fit:
             assumed=assumed,
             preparation=self.preparation,
             arithmetic=run.arithmetic,
+            account=None if account is None else account.describe(),
         )
 
     def training_budget(self) -> Budget:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..arithmetic import sentence
+from ..statement import account_text
 from . import words
 from .charts import Series, finite, line_chart
 from .markup import Markup, aside, charts, figure, join, section, table, tag
@@ -59,6 +60,7 @@ def promised(folder: RunFolder) -> Markup:
             f"Of this, epsilon {words.budget(before['epsilon'])} and delta {words.budget(before['delta'])} were spent before "
             f"training, on {before['what']}. The promise is the total.",
         ),
+        tag("p", f"This is a {account_text(folder.statement['account'])}.") if "account" in folder.statement else None,
         tag("p", f"Arithmetic: {sentence(folder.statement['arithmetic'])}.")
         if "arithmetic" in folder.statement
         else None,

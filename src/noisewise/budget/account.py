@@ -1,0 +1,341 @@
+"""One account for all private fits of a process on the same records, and a warning for fits outside of any.
+
+Nothing here sees a record. Whether two fits use the same records is for the user to say, by the block that they stand in:
+a warning that compared records would tell whether they are equal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterator
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, Literal, NoReturn
+
+from .. import _validate
+from ..accounting.terms import LEAST_DELTA, Budget, Terms
+from ..events import Adjacency
+from .meters import BudgetExhausted, NotCopied
+from .purse import Part, Purse, down
+from .store import Amount, Entry, Store
+
+Unit = Literal["record", "person"]
+UNITS: tuple[Unit, ...] = ("record", "person")
+ROUNDING = Fraction(1, 10**10)  # ten times 0.1 is more than 1 in floats: so small a lack is not the user's
+LONGEST = 100  # letters of a name
+PERSONS = ", a person protected"  # how a file tells runs of persons from runs of records
+
+_open: dict[int, Account] = {}  # by process: a forked child finds its parent's here, and may not spend from it
+_fits: dict[int, Iterator[int]] = {}  # by process: how many private fits stood outside of any account
+_BORN = os.getpid()  # another one is a fork of it
+
+
+class BudgetWarning(UserWarning):
+    """Budgets may add up without anybody noticing. It is made of public facts: no record has a part in it."""
+
+
+class Account(NotCopied):
+    """A named budget that all private fits inside its ``with`` block share; made by :func:`spending`.
+
+    It stays readable after the block, and entering it again continues it. One account is open in a process at a time,
+    for all of its threads: a thread that was started inside the block, as joblib starts them, would not find an account
+    of its own. Entering another one meanwhile is refused; a fit can be given it as ``purse=`` instead.
+    """
+
+    __slots__ = ("_dataset", "_depth", "_purse", "_simulations", "_unit")
+
+    def __init__(self, purse: Purse, dataset: str, unit: Unit = "record") -> None:
+        super().__init__()
+        self._purse, self._dataset, self._unit = purse, dataset, unit
+        self._depth = self._simulations = 0
+        if any(entry.terms["what"].endswith(PERSONS) != (unit == "person") for entry in purse.entries):
+            raise ValueError(
+                f"the store holds runs that protect another unit than a {unit}; pass their unit, or another store"
+            )
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(
+            "an account is not copied or pickled: the copy would spend it twice; pass on the account itself"
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+
+    @property
+    def dataset(self) -> str:
+        """The name of the records."""
+        return self._dataset
+
+    @property
+    def budget(self) -> Budget:
+        """The promise of all runs together."""
+        return self._purse.budget
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the promise is to: a record, or a person with all rows."""
+        return self._unit
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The runs that took a part, refused ones and simulations not among them."""
+        return self._purse.entries
+
+    @property
+    def simulations(self) -> int:
+        """How many seeded fits were inside: they are not private, say so, and took nothing."""
+        return self._simulations
+
+    @property
+    def left(self) -> Budget | None:
+        """The largest promise that a further run can get; None when nothing is left that would buy an answer."""
+        try:
+            return self._purse.largest()
+        except BudgetExhausted:
+            return None
+
+    @property
+    def spent(self) -> Amount:
+        """What the runs took, added up: epsilons, or with ``terms`` the filter's currency; and deltas. No promise: that
+        is the whole budget, fixed beforehand.
+        """
+        counted = [entry.counted for entry in self.entries]
+        cost, delta = (sum(Fraction(getattr(one, name)) for one in counted) for name in ("cost", "delta"))
+        return Amount(abs(down(-Fraction(cost))), abs(down(-Fraction(delta))))
+
+    @property
+    def spent_fraction(self) -> float:
+        """The share that is spent or reserved."""
+        return self._purse.spent_fraction
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for the statement of a run."""
+        budget = self.budget
+        promise = {"epsilon": float(budget.epsilon), "delta": float(budget.delta), "adjacency": budget.adjacency}
+        return {"dataset": self._dataset, **promise}
+
+    def __repr__(self) -> str:
+        runs, budget = len(self.entries), self.budget
+        seeded = f", {_several(self._simulations, 'simulation')} took nothing" if self._simulations else ""
+        return (
+            f"Account({self._dataset!r}: {self.spent_fraction:.4g} of ({budget.epsilon:g}, {budget.delta:g}) "
+            f"{budget.adjacency} taken by {_several(runs, 'run')}{seeded})"
+        )
+
+    def __enter__(self) -> Account:
+        self._check_process()
+        with self._lock:
+            if (other := _open.setdefault(self._process, self)) is not self:
+                raise RuntimeError(
+                    f"the account {other.dataset!r} is open in this process; leave it before entering "
+                    f"{self._dataset!r}, or pass purse=account to the fits of one of them"
+                )
+            self._depth += 1
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if os.getpid() != self._process:
+            return  # a forked child leaves a block that it never entered
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                del _open[self._process]
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"the account {self._dataset!r} belongs to another process, which would not see what is spent here; "
+                "fit there, e.g. with n_jobs=1"
+            )
+
+    def admitted(self, asked: Budget, *, persons: bool) -> Budget:
+        """What a run that asks for so much may get: exactly that, or what is left where only rounding is missing."""
+        self._check_process()
+        own = self.budget
+        if asked.adjacency != own.adjacency:
+            raise ValueError(
+                f"the run is under {asked.adjacency}, the account {self._dataset!r} under {own.adjacency}; pass "
+                f"adjacency={own.adjacency!r}, or open an account under {asked.adjacency}"
+            )
+        unit = UNITS[persons]
+        if unit != self._unit:
+            raise ValueError(
+                f"the run protects a {unit}, the account {self._dataset!r} a {self._unit}; open an account with "
+                f"unit={unit!r}: the two do not add up"
+            )
+        if self._purse.filtered:
+            return asked
+        cost, delta = self._purse.left
+        return Budget(_nearly(asked.epsilon, cost), max(_nearly(asked.delta, delta), LEAST_DELTA), own.adjacency)
+
+    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+        """A run on these terms, as :meth:`Purse.part` reserves it; what does not fit is refused in words for users."""
+        self._check_process()
+        try:
+            of = PERSONS if self._unit == "person" else ""
+            return self._purse.part(terms, budget, share=share, what=f"{what}{of}")
+        except BudgetExhausted:
+            raise BudgetExhausted(self._shortage(budget, what)) from None
+        except ValueError as error:
+            if not self._purse.filtered:
+                raise
+            raise ValueError(f"{error} (the account {self._dataset!r}: without terms= it takes any method)") from None
+
+    def _shortage(self, asked: Budget | None, what: str) -> str:
+        left, own = self.left, self.budget
+        text = f"the account {self._dataset!r} of ({own.epsilon:g}, {own.delta:g}) has "
+        text += "nothing" if left is None else f"({_floor(left.epsilon)}, {_floor(left.delta)})"
+        text += (
+            f" left, and this {what} asks for {'more' if asked is None else f'({asked.epsilon:g}, {asked.delta:g})'}; "
+        )
+        if left is None:
+            return text + "stop here: what was released so far keeps the promise"
+        kind = "a full-batch adaptive method" if self._purse.filtered else "a run"
+        return f"{text}{kind} of at most epsilon={_floor(left.epsilon)} and delta={_floor(left.delta)} would fit"
+
+    def simulated(self) -> None:
+        """Note a seeded fit, which takes nothing."""
+        if os.getpid() == self._process:
+            with self._lock:
+                self._simulations += 1
+
+    def paid_for(self, preparation: Any) -> None:
+        """Refuse what a statement would add to a run's promise, if it was bought elsewhere."""
+        for entry in self.entries:
+            if all(entry.terms[name] == preparation[name] for name in ("epsilon", "delta", "meter")):
+                return
+        raise ValueError(
+            f"the bounds of this fit were not bought in the account {self._dataset!r}; buy them inside its block, too"
+        )
+
+
+def spending(
+    budget: Budget | float,
+    delta: float | None = None,
+    dataset: str = "the private records",
+    *,
+    adjacency: Adjacency | None = None,
+    unit: Unit = "record",
+    terms: Terms | str | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+) -> Account:
+    """An account: ``with`` it, all private fits share one budget, and what does not fit is refused before it begins.
+
+    ``budget`` is a :class:`Budget`, or an epsilon with its ``delta``; ``dataset`` names the records in statements.
+    Every ``fit`` and ``fit_files``, purchase of bounds and paid evaluation inside takes its own (epsilon, delta), unless
+    it is given another ``purse``. Fits with a ``random_state`` are simulations and take nothing.
+
+    Without ``terms`` promises add up (basic composition): any method, any split of the budget. With ``terms="gdp"``, or
+    other adaptive ``Terms``, the account is a filter, and ten equal runs cost about three times the epsilon of one, not
+    ten times. Methods that are metered in that currency (``auto`` on a table, ``descent``) pay what they were charged; a
+    plan pays its price in that currency, which for sampled batches is much; what is metered in another one is refused.
+
+    ``unit="person"`` is for fits with ``rows_per_unit``. ``store`` is a file that keeps the account beyond the process.
+    An account does not reach into other processes: a fit in a forked one, or in a worker that got its estimator from
+    inside the block (``n_jobs=2``), is refused. It counts what fits release, not what others compute from private rows:
+    the scores of ``GridSearchCV`` and the calibrator of ``CalibratedClassifierCV`` stay unpaid.
+
+    *Guarantee*: all that the runs inside release together is (epsilon, delta)-DP; see :class:`purse.Purse`.
+
+    >>> import numpy as np, noisewise as nw
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
+    >>> model = nw.PrivateClassifier(epsilon=0.5, delta=1e-6, bounds=(-1, 1))
+    >>> with nw.spending(1.0, 2e-6, dataset="patients") as account:
+    ...     _ = model.fit(X, X[:, 0] > 0)
+    ...     _ = model.fit(X, X[:, 1] > 0)
+    >>> account
+    Account('patients': 1 of (1, 2e-06) add_remove taken by 2 runs)
+    >>> account.left is None
+    True
+    """
+    if not isinstance(budget, Budget):
+        if delta is None:
+            raise ValueError("delta is missing; pass spending(epsilon, delta, ...), or a Budget")
+        budget = Budget(budget, delta, adjacency or "add_remove")
+    elif delta is not None or adjacency is not None:
+        raise ValueError("budget says delta and adjacency; leave them out, or pass epsilon and delta")
+    _validate.one_of(UNITS, unit=unit)
+    _named(dataset)
+    purse = Purse(budget, Terms.adaptive(terms) if isinstance(terms, str) else terms, store=store)
+    return Account(purse, dataset, unit)
+
+
+def account_of(purse: Purse | Account | None) -> Account | None:
+    """The account that a run takes its part from: the one it is given, or the open one if it is given nothing."""
+    if purse is not None:
+        return purse if isinstance(purse, Account) else None
+    return _open.get(os.getpid()) or next(iter(_open.values()), None)
+
+
+def paying(
+    budget: Budget, purse: Purse | Account | None, *, simulation: bool, persons: bool
+) -> tuple[Purse | Account, Budget]:
+    """Where a run takes its budget from, and how much it gets; called once for each, before a record is touched."""
+    account = account_of(purse)
+    if account is not None and not simulation:
+        return account, account.admitted(budget, persons=persons)
+    if account is not None:
+        account.simulated()
+    return (purse if isinstance(purse, Purse) else Purse(budget)), budget
+
+
+def private_fit_begins(purse: Purse | Account | None) -> None:
+    """Count a private fit that shares its budget with no other, and warn once: at the second, in a worker at the first."""
+    if purse is not None or account_of(None) is not None:
+        return
+    worker = multiprocessing.parent_process() is not None or os.getpid() != _BORN
+    number = next(_fits.setdefault(os.getpid(), itertools.count(1)))
+    if number == (1 if worker else 2):
+        where = "in a worker process, which counts by itself" if worker else "the second private fit of this process"
+        warnings.warn(
+            f"budgets add up where the records are the same, and this is {where}; pay for all fits on them inside `with "
+            "nw.spending(epsilon, delta, dataset=...):` in one process, or search with PrivateSearchCV",
+            BudgetWarning,
+            stacklevel=2,
+        )
+
+
+def sent_from(earlier: tuple[str, int] | None) -> tuple[str, int] | None:
+    """The open account and its process, as an estimator remembers them that is pickled inside the block.
+
+    ``earlier``: what it remembers already, which stays when it is sent on by the process that it was sent to.
+    """
+    if (account := _open.get(os.getpid())) is not None:
+        return account.dataset, os.getpid()
+    return earlier if earlier is not None and earlier[1] != os.getpid() else None
+
+
+def refuse_elsewhere(sent: tuple[str, int] | None) -> None:
+    """Refuse to fit what was sent from inside an account to another process, such as joblib's workers."""
+    if sent is not None and sent[1] != os.getpid():
+        raise RuntimeError(
+            f"this estimator was sent to another process from inside the account {sent[0]!r}, which cannot count what is "
+            "spent here; fit in one process, e.g. with n_jobs=1"
+        )
+
+
+def _named(dataset: str) -> None:
+    if not isinstance(dataset, str) or not name_is_plain(dataset):
+        raise ValueError(f"dataset is not a name; pass one line of at most {LONGEST} letters")
+
+
+def name_is_plain(dataset: str) -> bool:
+    """Whether a name is one line that a statement can quote."""
+    return 0 < len(dataset) <= LONGEST and dataset.isprintable() and dataset == dataset.strip()
+
+
+def _nearly(asked: float, left: Fraction) -> float:
+    """What is asked for, or what is left if that is less by rounding alone."""
+    lack = Fraction(float(asked)) - left
+    return down(left) if 0 < lack <= Fraction(float(asked)) * ROUNDING else asked
+
+
+def _floor(value: float) -> str:
+    return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(value))):g}"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
