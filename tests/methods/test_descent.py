@@ -17,7 +17,7 @@ from noisewise.data.generated import measurements
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.models import MLP, Linear
-from noisewise.protect.basis import LEAST_SPREAD, deflating, flattening
+from noisewise.prepare.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.train import Records, train
 
 

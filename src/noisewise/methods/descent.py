@@ -41,8 +41,8 @@ from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
 from ..losses import LOSSES
+from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, deflating, flattening, worth_buying
 from ..protect import calibration
-from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, deflating, flattening, worth_buying
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
 from .base import Method
