@@ -20,6 +20,7 @@ from ._version import __version__
 from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
+from .prepare.parts import cost, odd_part, parts_of
 from .shapes import check_shape
 from .units import relation, rows_of_unit, unit_of
 
@@ -115,6 +116,9 @@ def make_statement(
     }
     if arithmetic is not None:
         data["arithmetic"] = arithmetic.to_dict()
+    plan = private and data["meter"]["meter"] == "plan"
+    if private and (prepared := parts_of(run.trace, run.features, bounds=data["preparation"], plan=plan)):
+        data["prepared"] = prepared
     return Statement(data | derived_words(data))
 
 
@@ -245,6 +249,9 @@ def text(data: Mapping[str, Any]) -> str:
             f"Before training, ({shown(before['epsilon'])}, {shown(before['delta'])}) of it bought {before['what']}: "
             f"{_accounting_text(before['meter'])}; {_events_text(before['events'])}."
         )
+    if data.get("prepared"):
+        parts = "; ".join(f"{part['words']}: {cost(part)}" for part in data["prepared"])
+        lines.append(f"Prepared, and what it cost: {parts}.")
     lines += [
         f"Covers: {'; '.join(data['covers'])}.",
         f"Does not cover: {'; '.join(data['does_not_cover'])}.",
@@ -317,6 +324,10 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released")
     if reason := _odd_events(data, budget, meter, rows):
+        return Verdict(False, reason)
+    before_too = [*data["events"], *([] if preparation is None else preparation["events"])]
+    paid, what = leaves([from_dict(event) for event in before_too]), preparation and preparation["what"]
+    if reason := odd_part(data.get("prepared", ()), paid, what):
         return Verdict(False, reason)
     for name, value in derived_words(data).items():
         if data[name] != value:

@@ -21,7 +21,7 @@ from ..budget import Budget, Meter
 from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
-from ..prepare.bounds import quantile_bounds
+from ..prepare.bounds import Bounds, bought_bounds
 from .encode import NOT_ENCODED, numbers_of
 from .files import Share, Source
 from .persons import Mask
@@ -46,28 +46,30 @@ class Purchase:
     ) -> tuple[Schema, dict[str, Any]]:
         """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
         with purse.part(choose_terms(self.budget, adaptive=True), self.budget, what="bounds") as part:
-            filled = self._bounds(source, part.meter, seed, progress)
-        return filled, self._preparation(part.meter)
+            bought = self._bounds(source, part.meter, seed, progress)
+        return self._filled(bought), self._preparation(part.meter, bought)
 
-    def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Schema:
+    def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Bounds:
         persons = self.schema.persons
         counted = None if persons is None else persons.in_files(source, seed=seed)
         pieces = partial(_pieces, source, self.columns, progress, counted)
         other, rows = None if seed is None else seed + OTHER_STREAM, self.schema.rows_per_unit
         curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other, rows_per_unit=rows)
-        low, high = quantile_bounds(curator, len(self.columns))
+        return bought_bounds(curator, [column.name for column in self.columns])
+
+    def _filled(self, bought: Bounds) -> Schema:
         filled = self.schema
-        for column, ends in zip(self.columns, zip(low.tolist(), high.tolist(), strict=True), strict=True):
-            filled = filled.with_column(with_bounds(column, *ends))
+        for column, low, high in zip(self.columns, bought.low, bought.high, strict=True):
+            filled = filled.with_column(with_bounds(column, low, high))
         return filled
 
-    def _preparation(self, meter: Meter) -> dict[str, Any]:
+    def _preparation(self, meter: Meter, bought: Bounds) -> dict[str, Any]:
         return {
             "epsilon": meter.budget.epsilon,
             "delta": meter.budget.delta,
             "meter": meter.describe(),
             "events": [to_dict(Repeated(leaf, count)) for leaf, count in meter.events.items()],
-            "what": f"bounds of {len(self.columns)} columns, from two noisy histograms",
+            "what": bought.words,
         }
 
 

@@ -34,10 +34,10 @@ from ..curator import Curator, Facts, FirstMoment, PublicCurator
 from ..curator.questions.levels import ColumnLevels
 from ..late import Tensor, torch
 from ..prepare import choices
-from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
+from ..prepare.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
 from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
-from ..prepare.ranks import quantile_points, two_valued
+from ..prepare.ranks import Ranks, ranks_from
 from ..prepare.scale import Floats
 from ..protect.signal import worth, worth_of
 from .base import Method
@@ -167,8 +167,9 @@ class AdditiveDescent(Method):
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
         """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
         facts = private.facts
-        scales, two = self._scales(private)
-        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), two)
+        ranks = self._ranks(private)
+        scales = ranks.of(scales_of(facts.table))
+        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), ranks.two_valued)
         share = FIRST_STAGE if self._paired(facts) else 1.0
         parts = (self._frequencies(private, blocks, share),)
         stage = self._stage(
@@ -180,25 +181,18 @@ class AdditiveDescent(Method):
             theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
         return _set_out(facts, stage, theta)
 
-    def _scales(self, private: Curator) -> tuple[list[Scale], set[int]]:
-        """The declared scale of every column, or the ranks that are bought instead; and which columns have two values."""
+    def _ranks(self, private: Curator) -> Ranks:
+        """The ranks that are bought; none, and nothing is spent, where the declared scales stay."""
         table = private.facts.table
-        scales = scales_of(table)
-        asked = choices.ranked(table)
+        scales, asked = scales_of(table), choices.ranked(table)
         share = choices.rank_share(_clarity(private.facts), len(asked), self.ranks)
-        two: set[int] = set()
         if not share:
-            return scales, two
+            return Ranks(())
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
-        noise = private.meter.noise_for(share)
-        answer = private.statistic(question, noise_multiplier=noise)
-        for row, i in zip(answer.value.numpy().reshape(len(asked), -1), asked, strict=True):
-            levels = np.split(row, np.cumsum([2**level for level in range(1, choices.LEVELS)]))
-            if two_valued(levels, answer.noise_std):
-                two.add(i)
-            else:
-                scales[i] = quantile_points(levels, *scales[i])
-        return scales, two
+        answer = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
+        ends = np.cumsum([2**level for level in range(1, choices.LEVELS)])
+        rows = zip(asked, answer.value.numpy().reshape(len(asked), -1), strict=True)
+        return ranks_from({i: np.split(row, ends) for i, row in rows}, scales, answer.noise_std)
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
         """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""

@@ -12,7 +12,9 @@ Nothing here sees a record: whoever holds the columns answers, and is paid for i
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -33,6 +35,42 @@ class Counted(Protocol):
     def meter(self) -> MeterView: ...
 
     def histograms(self, edges: Floats, *, noise_multiplier: float) -> tuple[Floats, float]: ...
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where the values of number columns lie, from the lowest to the highest that counts."""
+
+    columns: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    part: ClassVar[str] = "bounds"
+    questions: ClassVar[tuple[str, ...]] = ("histograms",)
+
+    def __post_init__(self) -> None:
+        if not len(self.columns) == len(self.low) == len(self.high):
+            raise ValueError("there must be a low and a high for each column")
+
+    @property
+    def words(self) -> str:
+        return f"bounds of {len(self.columns)} columns, from two noisy histograms"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {"columns": list(self.columns), "low": list(self.low), "high": list(self.high)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        low, high = (tuple(float(end) for end in data[name]) for name in ("low", "high"))
+        return cls(tuple(str(name) for name in data["columns"]), low, high)
+
+
+def bought_bounds(curator: Counted, columns: Sequence[str]) -> Bounds:
+    """Bounds of columns of these names, from the curator's whole budget."""
+    low, high = quantile_bounds(curator, len(columns))
+    return Bounds(tuple(columns), tuple(low.tolist()), tuple(high.tolist()))
 
 
 def quantile_bounds(curator: Counted, columns: int) -> tuple[Floats, Floats]:

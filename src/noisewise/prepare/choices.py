@@ -11,6 +11,7 @@ import numpy as np
 
 from .columns import TableColumn
 from .features import Block, Codes, Features, Hats, Product, even
+from .ranks import Scale
 from .scale import Floats
 
 KNOTS = 0.15  # hats of a column for each n mu and column
@@ -25,8 +26,6 @@ RARE = 0.005  # a coordinate that fewer records have is balanced as if so many h
 LENGTH = 0.5  # of typical rows before they are centred, so that hardly any is longer than 1
 INTERCEPT = 0.4  # relative to the spread of the rest
 LEAST_SPREAD = 0.05
-
-Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,11 @@ from typing import Any
 
 from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
+from ..prepare.features import Features
+from ..prepare.parts import parts_of
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
+from ..trace import Released
 from ..units import rows_of_unit, unit_of
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
@@ -118,6 +121,7 @@ def verify_contents(place: Path, contents: Mapping[str, bytes]) -> Verdict:
             _check_settings(statement, run)
             trace = formatted(place, contents, "trace.json", TRACE_FORMAT)
             _check_trace(statement, trace.get("rows"), run.get("size"))
+            _check_prepared(statement, trace["rows"], run)
         return replace(verdict, seal="intact")
     except _Contradiction as error:
         return Verdict(False, f"its files contradict each other: {error}", seal="intact")
@@ -193,6 +197,17 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
     for number, (row, event) in enumerate(zip(rows, events, strict=True), 1):
         if not _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share, persons):
             raise _Contradiction(f"question {number} of trace.json has another noise or clip than its event")
+
+
+def _check_prepared(statement: Mapping[str, Any], rows: list[Mapping[str, Any]], run: Mapping[str, Any]) -> None:
+    """What the statement says was prepared, and its price, is what the trace shows; an older one does not say."""
+    if "prepared" not in statement:
+        return
+    saved = (run.get("preprocessing") or {}).get("features")
+    features, plan = None if saved is None else Features.from_dict(saved), statement["meter"]["meter"] == "plan"
+    trace = [Released(**{**row, "event": from_dict(row["event"])}) for row in rows]
+    if statement["prepared"] != parts_of(trace, features, bounds=statement["preparation"], plan=plan):
+        raise _Contradiction("what statement.json says was prepared is not what trace.json shows")
 
 
 def _spent(statement: Mapping[str, Any], answers: int) -> float:
