@@ -1,6 +1,7 @@
 """Effects of columns, and of a few pairs: noisewise's own method for tables.
 
-    1. ranks    noisy dyadic counts put each number column on a scale of its quantiles: bounds may be loose
+    1. ranks    noisy dyadic counts put each number column on a scale of its quantiles: bounds may be loose; 20 public rows
+                for each hat of a column are counted instead, for nothing
     2. hats     each number through k hats and a few coarse ones, each category as it is
     3. moment   the mean row is bought; it gives the frequency p_j of each coordinate, which is then centred and balanced,
                 x_j <- (x_j - p_j) / sqrt(p_j + p_0): rare values learn as fast as frequent ones
@@ -37,7 +38,7 @@ from ..prepare import choices
 from ..prepare.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
 from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
-from ..prepare.ranks import Ranks, ranks_from
+from ..prepare.ranks import Ranks, public_ranks, ranks_from
 from ..prepare.scale import Floats
 from ..protect.signal import worth, worth_of
 from .base import Method
@@ -84,8 +85,8 @@ class State(NamedTuple):
 class AdditiveDescent(Method):
     """Effects of columns and pairs; settings left at None follow from public or released facts.
 
-    ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether quantiles are
-    bought; None leaves it to their price.
+    ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether there are
+    quantiles, of enough public rows or bought; None leaves it to their price.
     """
 
     steps: int | None = None
@@ -165,9 +166,9 @@ class AdditiveDescent(Method):
         return choices.paired_columns(_clarity(facts), len(facts.table), self.pairs) > 0
 
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
-        """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
+        """Take ranks from public rows or buy them, lay out hats, buy the mean row, start at zero or at the best for public rows."""
         facts = private.facts
-        ranks = self._ranks(private)
+        ranks = self._ranks(private, public)
         scales = ranks.of(scales_of(facts.table))
         blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), ranks.two_valued)
         share = FIRST_STAGE if self._paired(facts) else 1.0
@@ -181,13 +182,15 @@ class AdditiveDescent(Method):
             theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
         return _set_out(facts, stage, theta)
 
-    def _ranks(self, private: Curator) -> Ranks:
-        """The ranks that are bought; none, and nothing is spent, where the declared scales stay."""
-        table = private.facts.table
+    def _ranks(self, private: Curator, public: PublicCurator | None) -> Ranks:
+        """The ranks of public rows where there are enough, else those that are bought; none where declared scales stay."""
+        table, clarity = private.facts.table, _clarity(private.facts)
         scales, asked = scales_of(table), choices.ranked(table)
-        share = choices.rank_share(_clarity(private.facts), len(asked), self.ranks)
+        share = choices.rank_share(clarity, len(asked), self.ranks)
         if not share:
             return Ranks(())
+        if public is not None and choices.public_rows_tell(public.size, clarity, len(table), self.knots):
+            return public_ranks(public.table(), asked, scales, choices.LEVELS)
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
         answer = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
         ends = np.cumsum([2**level for level in range(1, choices.LEVELS)])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .scale import Floats, check_scale, values_at
+from .scale import Floats, check_scale, positions, values_at
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -63,6 +63,17 @@ def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[Scale]
     two = tuple(column for column, levels in counts.items() if two_valued(levels, noise_std))
     scales = {i: quantile_points(levels, *declared[i]) for i, levels in counts.items() if i not in two}
     return Ranks(tuple(scales.items()), two)
+
+
+def public_ranks(cells: Floats, columns: Sequence[int], declared: Sequence[Scale], levels: int) -> Ranks:
+    """The ranks of these columns of public rows, counted as private ones are, without noise."""
+    parts, counts = 1 << levels, {}
+    for column in columns:
+        places = positions(cells[:, column], *(np.asarray(ends, float) for ends in declared[column]))
+        at = np.minimum(places[~np.isnan(places)] * parts, parts - 1).astype(np.int64)
+        finest = np.bincount(at, minlength=parts).astype(np.float64)
+        counts[column] = [finest.reshape(1 << level, -1).sum(1) for level in range(1, levels + 1)]
+    return ranks_from(counts, declared, 0.0)
 
 
 def consistent(levels: Sequence[Floats]) -> Floats:
