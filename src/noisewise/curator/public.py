@@ -7,7 +7,6 @@ from copy import deepcopy
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..events import FULL, Sampling
 from ..facts import Answer
@@ -77,13 +76,9 @@ class PublicCurator:
         """The same public records with every row x replaced by x @ matrix."""
         return PublicCurator(in_new_basis(self.model.rows, self.batch, matrix), self.batch.y, model=self.model)
 
-    def table(self) -> NDArray[np.float64]:
-        """The cells of public rows of a table, as they came."""
-        return np.asarray(self.cells, np.float64)
-
     def prepared(self, features: Features, centre: Tensor, scale: float) -> PublicCurator:
         """Public rows of a table as rows of features, less a centre, times a scale."""
-        cells, model = self.table(), self.model
+        cells, model = np.asarray(self.cells, np.float64), self.model
         places, values = features(cells)
         rows = np.zeros((len(cells), features.width))
         rows[np.arange(len(cells))[:, None], places] = values

@@ -190,7 +190,7 @@ class AdditiveDescent(Method):
         if not share:
             return Ranks(())
         if public is not None and choices.public_rows_tell(public.size, clarity, len(table), self.knots):
-            return public_ranks(public.table(), asked, scales, choices.LEVELS)
+            return public_ranks(np.asarray(public.cells, np.float64), asked, scales, choices.LEVELS)
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
         answer = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
         ends = np.cumsum([2**level for level in range(1, choices.LEVELS)])
