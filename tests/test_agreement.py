@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import noisewise as nw
@@ -250,3 +251,24 @@ def test_every_question_that_can_be_asked_is_known_to_verify_and_to_the_report()
             moves = kind.cases(1)[0].moves(HowAsked("add_remove", ("full",), 1.0, 1.0, 1))
             assert UNITS[kind.name] == pytest.approx((moves[0], moves[1] / 2), rel=1e-5)
     assert words.registered("Everything") is None and words.question_text("Everything") == "Everything"
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("factor", [0.5, 0.97, 1.03, 2.0])
+def test_the_noise_on_ranks_is_recomputed(tmp_path, adjacency, factor):
+    place = saved(tmp_path / "run", "additive", adjacency=adjacency)
+    assert nw.verify(place).holds
+    trace = json.loads((place / "trace.json").read_text())
+    (row,) = [row for row in trace["rows"] if row["question"] == "column levels"]
+    row["noise_std"] *= factor
+    (place / "trace.json").write_text(json.dumps(trace))
+    reseal(place)
+    verdict = nw.verify(place)
+    assert not verdict.holds and "has another noise or clip than its event" in verdict.reason
+
+
+def test_the_noise_on_ranks_of_persons_is_recomputed(tmp_path):
+    people = pd.DataFrame(X, columns=["a", "b", "c"]).assign(who=np.arange(len(X)) // 2)
+    clf = nw.PrivateClassifier(2.0, 1e-5, bounds=(-1, 1), unit="who", rows_per_unit=3, method="additive")
+    place = nw.save(clf.fit(people, Y), tmp_path / "run")
+    assert any(row.question == "column levels" for row in clf.trace_) and nw.verify(place).holds

@@ -201,11 +201,13 @@ def test_the_document_is_plain_json_with_what_a_report_needs(rows):
         adjacency="add_remove",
         size=2000,
         repeats=3,
+        recommended="additive",
         files=["a.csv"],
     )
     told = json.loads(json.dumps(told, allow_nan=False))
     assert {"epsilon", "delta", "adjacency", "size", "repeats", "metric", "rows"} <= set(told)
     assert told["metric"] == "accuracy" and told["better"] == "higher" and told["files"] == ["a.csv"]
+    assert told["recommended"] == "additive"
     assert {"method", "mean", "standard_error", "refused", "public"} <= set(told["rows"][0])
     assert "bootstrapped" in told["note"] and "simulations" in told["note"] and "public" in told["note"]
 

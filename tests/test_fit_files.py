@@ -9,7 +9,7 @@ import pytest
 from noisewise import PrivateClassifier, PrivateRegressor, verify
 from noisewise.budget import Budget, BudgetExhausted
 from noisewise.budget.purse import Purse
-from noisewise.data.bounds import purchase
+from noisewise.data.bought import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
 from noisewise.estimators import Origin

@@ -193,6 +193,8 @@ def test_no_id_leaves(tmp_path):
     assert done.exit_code == 0 and "at most 3 rows" in done.output and "Zaphod" not in done.output
     done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), str(tmp_path / "d.csv"), "--epsilon", "1"])
     assert done.exit_code == 0 and "Zaphod" not in done.output
+    (scored,) = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert scored["unit"] == "one person, at most 3 rows"
     for file in (tmp_path / "run").rglob("*"):
         assert not file.is_file() or b"Zaphod" not in file.read_bytes(), file
     assert "one person, at most 3 rows" in (tmp_path / "run" / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""Modules of version 0.1.0 that moved: for one more version their old names are found, and say where to import from."""
+"""Modules of earlier versions that moved: for one more version their old names are found, and say where to import from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MOVED = {
     "audit.score_plot": "audit.plots",
     "choice": "accounting.choose budget.choosing",
     "curator.statistics": "curator.questions.moments curator.questions.at_theta",
-    "data.basis": "protect.basis",
+    "data.basis": "prepare.basis",
+    "data.bounds": "prepare.bounds data.bought",
     "gradients": "models",
     "gradients.batches": "models.batches records.grid",
     "gradients.layers": "models.perceptron",
@@ -27,6 +28,7 @@ MOVED = {
     "learned.protector": "protect.learned.parts",
     "learned.zoo": "protect.learned.zoo",
     "plan": "accounting.plan",
+    "protect.basis": "prepare.basis",
     "replay": "tape standard_errors fitting.spread",
     "report.plots": "cli.plots",
     "report.statement": "statement shapes runs.agreement",

@@ -27,7 +27,7 @@ from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
 from .fitting.labels import Classes
 from .losses import USUAL
-from .methods import RECOMMENDED, registry
+from .methods import registry
 from .metrics import ABOUT_95, NAMES, of_numbers
 from .quality import class_figures
 
@@ -157,9 +157,13 @@ def document(
     adjacency: str,
     size: int,
     repeats: int,
+    recommended: str,
     **facts: Any,
 ) -> dict[str, Any]:
-    """The comparison as plain data, for ``comparison.json``; ``facts`` are what else a reader should know."""
+    """The comparison as plain data, for ``comparison.json``; ``facts`` are what else a reader should know.
+
+    ``recommended``: the method that "auto" chooses for such a table.
+    """
     return {
         "format": "noisewise-comparison/1",
         "epsilon": epsilon,
@@ -169,7 +173,7 @@ def document(
         "repeats": repeats,
         "metric": METRICS[task],
         "better": "higher" if task == "classification" else "lower",
-        "recommended": RECOMMENDED,
+        "recommended": recommended,
         "note": NOTE,
         **facts,
         "rows": [{**asdict(row), "scores": list(row.scores), "warnings": list(row.warnings)} for row in rows],

@@ -44,6 +44,7 @@ SHAPE: dict[str, Any] = {
     "meter": Nullable(dict),
     "events": [dict],
     "preparation": Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),
+    "prepared": Optional([{"part": str, "words": str, "events": [dict], "share": Nullable(float)}]),
     "size": str,
     "method": {"name": str, "settings": dict},
     "model": {"kind": str, "shape": [int], "loss": str, "parameters": int},

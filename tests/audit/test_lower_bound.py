@@ -213,7 +213,7 @@ def test_a_run_is_audited_at_its_own_promise_and_keeps_the_entry(tmp_path):
     told = run_command("audit", folder, "--runs", 80, "--jobs", 1, "--json")
     assert told.exit_code == 0, told.output
     (entry,) = json.loads((folder / "audit.json").read_text())
-    assert entry["kind"] == "epsilon_lower_bound"
+    assert entry["kind"] == "epsilon_lower_bound" and entry["unit"] == "one record"
     assert (entry["claimed"], entry["delta"], entry["method"], entry["runs"]) == (EPSILON, 0.01, "dpsgd", 80)
     runs.check_seal(folder)
     refused = run_command("audit", folder, "--epsilon", 1)

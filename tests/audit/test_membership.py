@@ -296,6 +296,7 @@ def test_a_run_folder_is_attacked_and_keeps_only_what_may_be_kept(run_folder):
     load(path)  # the seal holds
     first, kept = json.loads((path / "audit.json").read_text())
     assert first == {"kind": "epsilon_lower_bound"}
+    assert kept["unit"] == "one record" and entry(quiet, "one person, at most 2 rows")["unit"].startswith("one person")
     assert kept["kind"] == "membership" and kept["claimed"] == 1.0 and kept["verdict"] == quiet.verdict
     assert kept["confidence"] == 0.95 and kept["when"].endswith("+00:00") and "roc" not in kept
 

@@ -58,14 +58,23 @@ def test_files_and_json(public, tmp_path):
 
 
 def test_a_table_for_people(public, tmp_path):
-    told = run(public, "--target", "rich", *QUICK, "--out", tmp_path / "out")
+    quick = [*BUDGET, "--methods", "additive,descent,pnsgd", "--repeats", "2", "--jobs", "1"]
+    told = run(public, "--target", "rich", *quick, "--out", tmp_path / "out")
     assert told.exit_code == 0, told.output
+    assert "descent (recommended)" not in told.stdout  # auto does not choose it here
     assert max(map(len, told.stdout.splitlines())) <= 80 and "…" not in told.stdout
     words = " ".join(told.stdout.split())
-    for text in ("nonprivate (no privacy)", "descent (recommended)", "pnsgd refused: ", "bootstrapped", "with replacement",
+    for text in ("nonprivate (no privacy)", "additive (recommended)", "pnsgd refused: ", "bootstrapped", "with replacement",
                  "seeded simulations", "taken as public", "An estimate"):  # fmt: skip
         assert text in words
     assert "comparison.json, comparison.png" in told.stderr
+
+
+def test_what_auto_chooses_for_the_model_asked_for_is_recommended(public, tmp_path):
+    quick = [*BUDGET, "--methods", "descent", "--repeats", "1", "--jobs", "1", "--out", tmp_path / "out"]
+    for model, chosen in (("auto", "additive"), ("linear", "descent")):
+        told = run(public, "--target", "rich", *quick, "--model", model, "--json")
+        assert told.exit_code == 0 and json.loads(told.stdout)["recommended"] == chosen, told.output
 
 
 def test_regression_from_several_parquet_files(frame, tmp_path):

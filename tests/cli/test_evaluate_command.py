@@ -28,6 +28,7 @@ def test_public_rows_are_free_and_exact(run, shell):
     entry = json.loads(told.out)
     table = pd.read_csv("public.csv")
     assert told.err == "" and entry["value"] == np.mean(noisewise.load(run).predict(table) == table["income"])
+    assert entry["unit"] is None  # nothing was paid
     assert entry["rows"] == "public" and entry["epsilon"] is entry["delta"] is None and entry["file"] == "public.csv"
     assert entry["interval"][0] < entry["value"] < entry["interval"][1]
     assert entries(run) == [{name: value for name, value in entry.items() if name != "simulation"}]
@@ -38,6 +39,7 @@ def test_private_rows_are_paid_for_within_the_budget(run, shell):
     told = shell("evaluate", run, "held-out.csv", "--epsilon", 3, "--json")
     entry = json.loads(told.out)
     assert told.code == 0 and entry["rows"] == "private" and (entry["epsilon"], entry["delta"]) == (3, 1e-6)
+    assert entry["unit"] == "one record"
     meter = choose_meter(Budget(3, 1e-6), adaptive=True)
     for event in entry["events"]:
         meter.spend(from_dict(event))

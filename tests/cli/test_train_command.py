@@ -305,7 +305,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
 )
 def test_what_cannot_be_trained_is_refused_before_bounds_are_paid_for(desk, shell, monkeypatch, arguments, told):
     people(300)[["age", "hours", "income"]].to_csv("numbers.csv", index=False)
-    monkeypatch.setattr("noisewise.data.bounds.Purchase.bounds", lambda *_, **__: pytest.fail("bounds were bought"))
+    monkeypatch.setattr("noisewise.data.bought.Purchase.bounds", lambda *_, **__: pytest.fail("bounds were bought"))
     before = names()
     answer = shell(
         "train", "numbers.csv", "--target", "income", *BUDGET, "--bounds-epsilon", 1, *arguments, "--out", "run"
@@ -391,7 +391,7 @@ def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.data.bounds._outermost", stop)
+        patched.setattr("noisewise.prepare.bounds._outermost", stop)
         assert shell(*common, "--out", "one").code == 130
     with monkeypatch.context() as patched:
         patched.setattr("noisewise.estimators.base.read_rows", stop)

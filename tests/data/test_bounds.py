@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from noisewise.budget import AdditiveMeter, Budget, meter_from
 from noisewise.budget.purse import Purse
 from noisewise.curator.columns import ColumnCurator
-from noisewise.data.bounds import part_of, purchase, quantile_bounds, with_bounds
+from noisewise.data.bought import part_of, purchase, with_bounds
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema, gaps
 from noisewise.events import from_dict
+from noisewise.prepare.bounds import quantile_bounds
 
 ROWS = 20_000
 

@@ -27,8 +27,8 @@ from noisewise.events import Repeated
 from noisewise.losses import LOSSES
 from noisewise.methods.l2p import L2P
 from noisewise.models import MLP, Linear
+from noisewise.prepare.basis import worth_buying
 from noisewise.protect import protector
-from noisewise.protect.basis import worth_buying
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, new_weights, weights_from
 from noisewise.protect.signal import BETA, Signal

@@ -117,6 +117,32 @@ def test_persons_with_several_rows():
     spends_its_budget(face)
 
 
+def test_enough_public_rows_give_ranks_for_nothing():
+    """The same private rows and noise: what was for ranks goes to the steps, and hats follow the public quantiles."""
+    X, y = wavy()
+    skewed = X**3
+    many, few = (skewed, y), (skewed[:50], y[:50])
+    bought, told, too_few = (classifier().fit(skewed, y, public=public) for public in (None, many, few))
+    asked = [[line.question for line in face.trace_ if line.question != "gradient"] for face in (bought, told, too_few)]
+    assert asked[0] == asked[2] == ["Count", "column levels", "FirstMoment", "FirstMoment"][: len(asked[0])]
+    assert asked[1] == [name for name in asked[0] if name != "column levels"]
+    spends_its_budget(told)
+    points = next(block.points for block in told.fitted_.made.blocks if block.columns == (0,))
+    assert points[len(points) // 2 + 8] == pytest.approx(np.quantile(skewed[:, 0], 0.5 + 8 / 64), abs=0.01)
+    again = classifier().fit(skewed, y, public=many)
+    assert (again.fitted_.theta == told.fitted_.theta).all()
+
+
+def test_public_ranks_know_nothing_of_private_rows():
+    public = (wavy(seed=3)[0] ** 3, wavy(seed=3)[1])
+    X, y = wavy()
+    hats = [
+        [block.points for block in classifier(AdditiveDescent(pairs=0)).fit(rows, y, public=public).fitted_.made.blocks]
+        for rows in (X, X / 2)
+    ]
+    assert hats[0] == hats[1]
+
+
 def test_public_rows_are_where_it_starts():
     X, y = wavy()
     few = classifier(AdditiveDescent(steps=2, pairs=0)).set_params(epsilon=0.1)

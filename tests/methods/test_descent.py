@@ -17,7 +17,7 @@ from noisewise.data.generated import measurements
 from noisewise.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.models import MLP, Linear
-from noisewise.protect.basis import LEAST_SPREAD, deflating, flattening
+from noisewise.prepare.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.train import Records, train
 
 
@@ -88,7 +88,7 @@ def test_the_bought_basis_shrinks_the_mean_and_makes_rows_as_long_as_one():
     X, y = shifted(20_000, 10, 0)
     curator = curator_of(X, y, Linear(11, Logistic()))
     basis = bought_basis(curator)
-    rows = X.double() @ basis
+    rows = X.double() @ torch.from_numpy(basis.matrix)
     assert float(rows.square().sum(1).mean()) == pytest.approx(1.0, rel=0.05)
     before, after = (float(r.double().mean(0).norm() / r.double().std(0).norm()) for r in (X, rows))
     assert after == pytest.approx(0.4, abs=0.1) and before > 1.5

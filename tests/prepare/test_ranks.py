@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from noisewise.prepare import Hats
-from noisewise.prepare.ranks import POINTS, consistent, quantile_points
+from noisewise.prepare.choices import public_rows_tell
+from noisewise.prepare.ranks import POINTS, consistent, public_ranks, quantile_points
 from noisewise.prepare.scale import log_scale, positions
 
 LINE = (0.0, 1.0), (0.0, 1.0)
@@ -85,3 +86,21 @@ def test_a_spike_takes_no_more_than_its_share_of_ranks():
     points, ranks = quantile_points(counted(COLUMNS["a spike"]), *LINE)
     near = np.interp([0.45, 0.55], points, ranks)
     assert near[1] - near[0] < 0.2
+
+
+def test_ranks_of_public_rows_are_their_quantiles_and_missing_values_count_nowhere():
+    values = np.random.default_rng(4).beta(2, 5, 5000)
+    cells = np.column_stack([values, np.where(values < 0.3, 0.0, 1.0), values])
+    cells[::10, 0] = np.nan
+    ranks = public_ranks(cells, [0, 1], [LINE, LINE, LINE], 12)
+    assert ranks.two_valued == (1,) and [column for column, _ in ranks.scales] == [0]
+    points, places = ranks.of([LINE, LINE, LINE])[0]
+    assert ranks.of([LINE, LINE, LINE])[1:] == [LINE, LINE]
+    known = np.nanquantile(cells[:, 0], places)
+    np.testing.assert_allclose(points[1:-1], known[1:-1], atol=0.01)
+
+
+def test_how_many_public_rows_are_enough():
+    assert public_rows_tell(1280, 1e6, 10) and not public_rows_tell(1279, 1e6, 10)  # 64 hats
+    assert public_rows_tell(100, 1e6, 10, knots=5) and not public_rows_tell(99, 1e6, 10, knots=5)
+    assert public_rows_tell(60, 10.0, 10) and not public_rows_tell(59, 10.0, 10)

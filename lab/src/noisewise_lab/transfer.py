@@ -27,7 +27,7 @@ from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.losses import loss_named
 from noisewise.models import Linear
-from noisewise.protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from noisewise.prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, protector, zero_weights
 from noisewise.protect.optimizers import DebiasedMomentum

@@ -152,7 +152,7 @@ def evaluate(
         with _paid(run, budget, seed) as purse:
             table = None if counted is None else len(counted)
             quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table)
-            entry = _entry(quality, data)
+            entry = _entry(quality, data, encoder.schema.rows_per_unit)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
     if seed is None:
@@ -213,11 +213,14 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 
 
-def _entry(quality: Quality, data: list[Path]) -> dict[str, Any]:
+def _entry(quality: Quality, data: list[Path], rows_per_unit: int | None) -> dict[str, Any]:
+    """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
+    from ..units import unit_of
+
     budget = quality.budget
     return {
         "metric": quality.metric, "value": quality.value, "interval": list(quality.interval),
-        "rows": "public" if budget is None else "private",
+        "rows": "public" if budget is None else "private", "unit": None if budget is None else unit_of(rows_per_unit),
         "epsilon": None if budget is None else budget.epsilon, "delta": None if budget is None else budget.delta,
         "when": datetime.now(UTC).isoformat(timespec="seconds"), "file": ", ".join(path.name for path in data),
         "events": list(quality.events), **quality.figures.to_dict(),

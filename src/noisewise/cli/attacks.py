@@ -214,14 +214,16 @@ def _finished(
     from ..audit.plots import plot_roc
     from ..estimators import load
     from ..estimators.finished import attack_run, entry, read_table
+    from ..units import UNIT
 
     with bar("shadow models") as progress:
         tables = (read_table(members), read_table(non_members))
-        result = attack_run(load(run), *tables, target=target, progress=progress, **how)
+        model = load(run)
+        result = attack_run(model, *tables, target=target, progress=progress, **how)
     if public:
         from ..report.page import refresh
 
-        runs.append(run, "audit.json", entry(result))
+        runs.append(run, "audit.json", entry(result, (model.statement_.data["promise"] or {}).get("unit", UNIT)))
         refresh(run)
     path = out / "attack-membership-run.png"
     plot_roc({run.name: {result.attack: result}}, path, title=f"Membership inference on {run.name}")

@@ -78,10 +78,10 @@ def audit(
         )
     if folder is not None:
         from ..report.page import refresh
+        from ..units import unit_of
 
-        folders.append(
-            folder, "audit.json", {**result.to_dict(), "when": datetime.now(UTC).isoformat(timespec="seconds")}
-        )
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        folders.append(folder, "audit.json", {**result.to_dict(), "unit": unit_of(claim.rows_per_unit), "when": when})
         refresh(folder)
     if plot is not None:
         from ..audit.plots import plot_audit

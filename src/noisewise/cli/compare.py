@@ -30,6 +30,7 @@ class PublicTable:
     bounds: Any
     classes: list[int] | None
     target_bounds: tuple[float, float] | None
+    columns: int  # that the schema has as features
 
 
 @app.command()
@@ -42,7 +43,7 @@ def compare(
     schema: Annotated[Path | None, typer.Option(help="Schema; what it leaves open comes from the public rows.")] = None,
     methods: Annotated[str | None, typer.Option(help="Names with commas.", show_default="all of them")] = None,
     loss: Annotated[str | None, typer.Option(help="Loss.", show_default="by the target")] = None,
-    model: Annotated[str, typer.Option(help="linear or mlp.")] = "linear",
+    model: Annotated[str, typer.Option(help="auto (left to the method), linear or mlp.")] = "auto",
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     repeats: Annotated[int, typer.Option(min=1, help="Trainings of each method, each on its own split.")] = 5,
     public_share: Annotated[
@@ -65,6 +66,7 @@ def compare(
     from ..compare import compare as simulate
     from ..compare import constant_score, document, sizes
     from ..comparison import METRICS
+    from ..fitting.auto import AUTO, method_for
     from .plots import plot_comparison
 
     if run is not None:
@@ -84,12 +86,15 @@ def compare(
     same |= dict(parts)
     constant = constant_score(table.y, task=table.task)
     files = [path.name for path in data]
-    summary = document(rows, **same, target=table.target, constant=constant, files=files)
+    chosen = method_for(AUTO, model, table.columns).name
+    summary = document(rows, **same, recommended=chosen, target=table.target, constant=constant, files=files)
     text = (json.dumps(summary, indent=2) + "\n").encode()
     title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "comparison.json", text)
-    plot_comparison(rows, out / "comparison.png", metric=METRICS[table.task], title=title, constant=constant)
+    plot_comparison(
+        rows, out / "comparison.png", metric=METRICS[table.task], title=title, constant=constant, chosen=chosen
+    )
     written = [f"{out}: comparison.json, comparison.png"]
     if run is not None:
         runs.check_seal(run)  # again: a new seal must not cover what was changed in the meantime
@@ -127,13 +132,15 @@ def read_public(
     encoder, label = Encoder(filled), filled[filled.target]
     X, y = read_matrix(paths, encoder, separator=separator, clamp=False)
     assert y is not None
-    bounds = np.column_stack([encoder.low, encoder.high])
+    bounds, columns = np.column_stack([encoder.low, encoder.high]), len(filled.features)
     if encoder.classes is not None:
-        return PublicTable(X, y, filled.target, "classification", bounds, list(range(len(encoder.classes))), None)
+        return PublicTable(
+            X, y, filled.target, "classification", bounds, list(range(len(encoder.classes))), None, columns
+        )
     if not np.isfinite(y).all():
         raise ValueError(f"target {filled.target!r} has labels that are not finite; leave their rows out")
     assert label.low is not None and label.high is not None
-    return PublicTable(X, y, filled.target, "regression", bounds, None, (label.low, label.high))
+    return PublicTable(X, y, filled.target, "regression", bounds, None, (label.low, label.high), columns)
 
 
 def _names(methods: str | None) -> list[str] | None:
@@ -151,7 +158,7 @@ def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
 
     console = Console()
     console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
-    console.print(_table(rows, summary["metric"]))
+    console.print(_table(rows, summary["metric"], summary["recommended"]))
     if any(row.metrics for row in rows):
         console.print(_others(rows, summary["metric"]))
     for row in rows:
@@ -170,9 +177,8 @@ def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
     )
 
 
-def _table(rows: list[Row], metric: str) -> Table:
+def _table(rows: list[Row], metric: str, chosen: str) -> Table:
     from ..comparison import unit_of
-    from ..methods import RECOMMENDED
 
     unit, name = unit_of(rows, metric)
     table = Table(
@@ -180,13 +186,13 @@ def _table(rows: list[Row], metric: str) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
         caption_justify="left",
-        caption="Mean and its standard error over the repeats; worse by: than without privacy, on the same rows.",
+        caption="Mean and its standard error over the repeats; worse by: than without privacy, on the same rows.\nrecommended: what auto chooses for such a table.",
     )
     table.add_column("method", no_wrap=True)
     for header in (name.replace(" error", "\nerror"), "worse by", "public\nrows", "seconds"):
         table.add_column(header, justify="left" if header.startswith("public") else "right", no_wrap=True)
     for row in rows:
-        best = row.method == RECOMMENDED
+        best = row.method == chosen
         table.add_row(
             f"{row.method} (recommended)" if best else row.method if row.private else f"{row.method} (no privacy)",
             "refused" if row.mean is None else _number(row.mean, row.standard_error, unit),

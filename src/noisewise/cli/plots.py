@@ -52,12 +52,13 @@ def plot_plan(rows: Sequence[PlanRow], path: Path, *, title: str) -> None:
     save_figure(figure, path)
 
 
-def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str, constant: float | None = None) -> None:
-    """A dot with its standard error for each method, best on top; the recommended one is marked."""
+def plot_comparison(
+    rows: Sequence[Row], path: Path, *, metric: str, title: str, constant: float | None = None, chosen: str = ""
+) -> None:
+    """A dot with its standard error for each method, best on top; the ``chosen`` one, which auto takes, is marked."""
     from textwrap import fill
 
     from ..comparison import unit_of
-    from ..methods import RECOMMENDED
 
     shown = [row for row in rows if row.mean is not None]
     refused = [row.method for row in rows if row.mean is None]
@@ -65,7 +66,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
     unit, measure = unit_of(rows, metric)
     for place, row in enumerate(reversed(shown)):
         assert row.mean is not None
-        best = row.method == RECOMMENDED
+        best = row.method == chosen
         colour = GREY if not row.private else ORANGE if best else BLUE
         mark = "s" if not row.private else "D" if best else "o"
         error = None if row.standard_error is None else row.standard_error / unit
@@ -73,7 +74,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
         axes.errorbar(row.mean / unit, place, xerr=error, fmt=mark, capsize=2.5, linewidth=1.3, **look)
     axes.set_yticks(range(len(shown)), [row.method for row in reversed(shown)], fontsize=9)
     for label, row in zip(axes.get_yticklabels(), reversed(shown), strict=True):
-        if row.method == RECOMMENDED:
+        if row.method == chosen:
             label.set(color=ORANGE, fontweight="bold")
     for row in shown:
         if not row.private and row.mean is not None:
@@ -84,7 +85,7 @@ def plot_comparison(rows: Sequence[Row], path: Path, *, metric: str, title: str,
         axes.axvline(constant / unit, color=GREY, linewidth=1.1, linestyle=":", zorder=0)
     there: dict[tuple[Any, ...], bool] = {
         ("without privacy", GREY, "s", "--"): any(not row.private for row in shown),
-        ("recommended", ORANGE, "D", "none"): any(row.method == RECOMMENDED for row in shown),
+        ("recommended", ORANGE, "D", "none"): any(row.method == chosen for row in shown),
         ("needs public rows", BLUE, "o", "none"): any(row.public for row in shown),
         ("one answer for all", GREY, None, ":"): constant is not None,
     }

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
-from ..prepare.columns import TableColumn
+from ..prepare.columns import TableColumn, cell_type
 
 Floats = NDArray[np.float64]
 WAYS_OUT = (
@@ -35,6 +35,7 @@ class Scaling:
     low: Floats
     high: Floats
     unit_rows: bool
+    kept: ClassVar[type[np.floating[Any]]] = np.float32  # as what rows are kept
     cells: ClassVar[bool] = False  # whether rows are cells of a table, from which a method makes its features
 
     @property
@@ -68,6 +69,10 @@ class Cells(Scaling):
     @property
     def features(self) -> int:
         return len(self.columns)
+
+    @property
+    def kept(self) -> type[np.floating[Any]]:  # type: ignore[override]
+        return cell_type(self.columns)
 
     def __call__(self, X: Floats) -> Floats:
         return np.array(X, dtype=np.float64)

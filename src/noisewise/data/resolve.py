@@ -10,7 +10,7 @@ from typing import Any
 from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
-from .bounds import Purchase, part_of, purchase, with_bounds
+from .bought import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
 from .files import Share, Source, open_source
 from .fill import fill_from_public, public_doubts, skeleton

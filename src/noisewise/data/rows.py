@@ -19,7 +19,7 @@ from .files import Paths, Share, Source, open_source
 from .preprocess import Scaling
 from .refusal import Refusal, our_words
 
-Singles = NDArray[np.float32]
+Singles = NDArray[Any]  # float32; cells of a table float64 where a declared scale is too fine for that
 CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB
 IN_MEMORY = 200 << 20  # bytes of rows beyond which a file takes them
 NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
@@ -57,7 +57,7 @@ def single_rows(encoder: Encoder, scaling: Scaling, piece: Any, *, predict: bool
     """Rows of a piece of a table as a model takes them: scaled, or its cells."""
     if scaling.cells:
         with np.errstate(over="ignore"):  # beyond single precision is beyond all bounds
-            return encoder.table(piece, predict=predict).astype(np.float32)
+            return encoder.table(piece, predict=predict).astype(scaling.kept)
     return in_single_precision(scaling(encoder(piece, predict=predict)))
 
 
@@ -86,7 +86,7 @@ def read_rows(
     labels: list[NDArray[Any]] = []
     read = 0
     source = open_source(paths, separator=separator)
-    with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache) as store:
+    with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache, scaling.kept) as store:
         for piece in _pieces(source, encoder, predict, progress):
             here = slice(None) if counted is None else counted[read : read + piece.num_rows]
             read += piece.num_rows
@@ -130,17 +130,19 @@ def _pieces(source: Source, encoder: Encoder, predict: bool, progress: Share | N
 class RowStore:
     """Grows row by row: in memory as long as that is little, then in a nameless file that is mapped at the end."""
 
-    def __init__(self, features: int, folder: str | Path | None) -> None:
-        self._features, self._folder = features, folder
+    def __init__(self, features: int, folder: str | Path | None, kept: type[np.floating[Any]] = np.float32) -> None:
+        self._features, self._folder, self._kept = features, folder, np.dtype(kept)
         self._chunks: list[Singles] = []
         self._rows = 0
         self._file: IO[bytes] | None = None
 
     def append(self, rows: Singles) -> None:
-        """Take in rows of single precision."""
+        """Take in rows as they are kept."""
         self._rows += len(rows)
         self._chunks.append(rows)
-        if self._file is None and (self._folder is not None or self._rows * self._features * 4 > IN_MEMORY):
+        if self._file is None and (
+            self._folder is not None or self._rows * self._features * self._kept.itemsize > IN_MEMORY
+        ):
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
         if self._file is not None:
             self._spill(self._file)
@@ -150,11 +152,11 @@ class RowStore:
         if self._file is None:
             return np.concatenate(self._chunks)
         if self._rows == 0:  # nobody's rows count
-            return np.empty((0, self._features), np.float32)
+            return np.empty((0, self._features), self._kept)
         self._file.flush()
         shape = (self._rows, self._features)
         mapped = np.memmap(
-            self._file, np.float32, "r+", shape=shape
+            self._file, self._kept, "r+", shape=shape
         )  # writable, or torch warns; the file is ours alone
         return np.asarray(mapped)
 

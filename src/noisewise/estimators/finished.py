@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ..audit.membership import Membership, Progress, Shadows, membership
 from ..data.files import open_source
+from ..units import UNIT
 
 
 def attack_run(
@@ -47,10 +48,11 @@ def attack_run(
     )
 
 
-def entry(result: Membership) -> dict[str, Any]:
-    """The outcome as audit.json has it."""
+def entry(result: Membership, unit: str = UNIT) -> dict[str, Any]:
+    """The outcome as audit.json has it; ``unit``: what the promise that it is held against protects."""
     return {
         "kind": "membership",
+        "unit": unit,
         "lower_bound": None,
         "claimed": None if result.allowed is None else result.allowed.epsilon,
         "runs": 1,

@@ -42,7 +42,7 @@ from ..curator import PublicCurator
 from ..data.generated import census, digits
 from ..losses import USUAL, loss_named, loss_names
 from ..models import MLP, Linear, Model
-from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
 from .unroll import PublicTask
 
 Floats = NDArray[np.float64]
@@ -253,7 +253,7 @@ def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.G
 
 
 def _bought(X: Floats, size: float, mu: float, rng: np.random.Generator) -> Floats:
-    """The basis that a private run would buy for the shares of ``protect.basis``: the mean row with that noise on it."""
+    """The basis that a private run would buy for the shares of ``prepare.basis``: the mean row with that noise on it."""
     std = 1 / (mu * math.sqrt(BASIS_SHARE) * size)
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     return deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2)

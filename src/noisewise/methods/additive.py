@@ -1,6 +1,7 @@
 """Effects of columns, and of a few pairs: noisewise's own method for tables.
 
-    1. ranks    noisy dyadic counts put each number column on a scale of its quantiles: bounds may be loose
+    1. ranks    noisy dyadic counts put each number column on a scale of its quantiles: bounds may be loose; 20 public rows
+                for each hat of a column are counted instead, for nothing
     2. hats     each number through k hats and a few coarse ones, each category as it is
     3. moment   the mean row is bought; it gives the frequency p_j of each coordinate, which is then centred and balanced,
                 x_j <- (x_j - p_j) / sqrt(p_j + p_0): rare values learn as fast as frequent ones
@@ -36,10 +37,10 @@ from ..curator import Curator, Facts, FirstMoment, PublicCurator
 from ..curator.questions.levels import ColumnLevels
 from ..late import Tensor, torch
 from ..prepare import choices
-from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
+from ..prepare.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
 from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
-from ..prepare.ranks import quantile_points, two_valued
+from ..prepare.ranks import Ranks, public_ranks, ranks_from
 from ..prepare.scale import Floats
 from ..prepare.smooth import SMOOTHINGS, choice_share, smoothed
 from ..protect.signal import worth, worth_of
@@ -90,9 +91,9 @@ class State(NamedTuple):
 class AdditiveDescent(Method):
     """Effects of columns and pairs; settings left at None follow from public or released facts.
 
-    ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether quantiles are
-    bought; None leaves it to their price. ``smooth``: whether a smoothing of the effects is
-    chosen; None: for regressions.
+    ``steps``: of both stages together. ``pairs``: how many columns are paired, 0 for none. ``ranks``: whether there are
+    quantiles, of enough public rows or bought; None leaves it to their price. ``smooth``: whether a smoothing of the
+    effects is chosen; None: for regressions.
     """
 
     steps: int | None = None
@@ -183,10 +184,11 @@ class AdditiveDescent(Method):
         return choice_share(_clarity(facts)) if wanted else 0.0
 
     def _effects(self, private: Curator, public: PublicCurator | None) -> State:
-        """Buy ranks, lay out hats, buy the mean row, start at zero or at the best for public rows."""
+        """Take ranks from public rows or buy them, lay out hats, buy the mean row, start at zero or at the best for public rows."""
         facts = private.facts
-        scales, two = self._scales(private)
-        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), two)
+        ranks = self._ranks(private, public)
+        scales = ranks.of(scales_of(facts.table))
+        blocks = main_blocks(facts.table, scales, self.knots, _clarity(facts), ranks.two_valued)
         share = FIRST_STAGE if self._paired(facts) else 1.0
         parts = (self._frequencies(private, blocks, share),)
         stage = self._stage(
@@ -198,25 +200,20 @@ class AdditiveDescent(Method):
             theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
         return _set_out(facts, stage, theta)
 
-    def _scales(self, private: Curator) -> tuple[list[Scale], set[int]]:
-        """The declared scale of every column, or the ranks that are bought instead; and which columns have two values."""
-        table = private.facts.table
-        scales = scales_of(table)
-        asked = choices.ranked(table)
-        share = choices.rank_share(_clarity(private.facts), len(asked), self.ranks)
-        two: set[int] = set()
+    def _ranks(self, private: Curator, public: PublicCurator | None) -> Ranks:
+        """The ranks of public rows where there are enough, else those that are bought; none where declared scales stay."""
+        table, clarity = private.facts.table, _clarity(private.facts)
+        scales, asked = scales_of(table), choices.ranked(table)
+        share = choices.rank_share(clarity, len(asked), self.ranks)
         if not share:
-            return scales, two
+            return Ranks(())
+        if public is not None and choices.public_rows_tell(public.size, clarity, len(table), self.knots):
+            return public_ranks(np.asarray(public.cells, np.float64), asked, scales, choices.LEVELS)
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
-        noise = private.meter.noise_for(share)
-        answer = private.statistic(question, noise_multiplier=noise)
-        for row, i in zip(answer.value.numpy().reshape(len(asked), -1), asked, strict=True):
-            levels = np.split(row, np.cumsum([2**level for level in range(1, choices.LEVELS)]))
-            if two_valued(levels, answer.noise_std):
-                two.add(i)
-            else:
-                scales[i] = quantile_points(levels, *scales[i])
-        return scales, two
+        answer = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
+        ends = np.cumsum([2**level for level in range(1, choices.LEVELS)])
+        rows = zip(asked, answer.value.numpy().reshape(len(asked), -1), strict=True)
+        return ranks_from({i: np.split(row, ends) for i, row in rows}, scales, answer.noise_std)
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
         """How many records have each coordinate, from the mean row, for a part of ``share`` of what is left."""

@@ -41,8 +41,8 @@ from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
 from ..losses import LOSSES
+from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, Basis, deflating, flattening, worth_buying
 from ..protect import calibration
-from ..protect.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, deflating, flattening, worth_buying
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
 from .base import Method
@@ -123,10 +123,10 @@ class DeflatedDescent(Method):
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
             if self.learning_rate is None and excess(private.facts, state) > 1:
-                basis, largest = flattened(private, basis)
-                state = self._long_steps(state, private.facts, largest)
-            private.change_basis(basis)
-            public = public and public.in_basis(basis)
+                basis = flattened(private, basis)
+                state = self._long_steps(state, private.facts, basis.largest)
+            private.change_basis(torch.from_numpy(basis.matrix))
+            public = public and public.in_basis(torch.from_numpy(basis.matrix))
         start = warm_start(state.theta, public, WARM_START_L2)
         share = 1.0 if state.calibration is None else 1 - calibration.SHARE
         return state._replace(theta=start, noise_multiplier=private.meter.noise_for(share / state.steps))
@@ -200,21 +200,20 @@ def excess(facts: Facts, state: State) -> float:
     return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
 
 
-def flattened(private: Curator, basis: Tensor) -> tuple[Tensor, float]:
-    """The basis with directions made equally long, from a paid second moment, and the largest eigenvalue that is left.
+def flattened(private: Curator, basis: Basis) -> Basis:
+    """The basis with directions made equally long, from a paid second moment.
 
     Asked in the old basis, where rows are not longer than 1.
     """
     size, features = private.facts.size or 1.0, private.facts.features
     moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
-    change = basis.double().numpy()
+    change = basis.matrix
     noise = 2 * math.sqrt(features) * moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
     seen = change.T @ (moment.value.double().numpy() / size) @ change
-    matrix, largest = flattening(seen, noise, flat=features <= USUAL_DIMENSION)
-    return torch.from_numpy(change @ matrix), largest
+    return basis.then(*flattening(seen, noise, flat=features <= USUAL_DIMENSION))
 
 
-def bought_basis(private: Curator) -> Tensor | None:
+def bought_basis(private: Curator) -> Basis | None:
     """The matrix that scales down the mean row and makes typical rows as long as 1, from paid statistics.
 
     None, and nothing is spent, where the mean would be mostly noise.
@@ -228,13 +227,13 @@ def bought_basis(private: Curator) -> Tensor | None:
     squared_length = min(max(float(length.value) / size, 0.01), 1.0)
     row = mean.value / size
     noise = facts.features * (mean.noise_std / size) ** 2  # what noise adds to ||row||^2 on average
-    return torch.from_numpy(deflating(row.double().numpy(), squared_length, noise))
+    return Basis(deflating(row.double().numpy(), squared_length, noise))
 
 
-def public_basis(public: PublicCurator | None, facts: Facts) -> Tensor | None:
+def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
     if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
     rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0
-    return None if squared_length < 0.01 else torch.from_numpy(deflating(rows.mean(0).numpy(), squared_length))
+    return None if squared_length < 0.01 else Basis(deflating(rows.mean(0).numpy(), squared_length))

@@ -125,7 +125,7 @@ class L2P(Method):
             free = public_basis(public, private.facts)
             basis = bought_basis(private) if free is None else free
             if basis is not None:
-                private.change_basis(basis)
+                private.change_basis(torch.from_numpy(basis.matrix))
         before, facts = private.meter.spent_fraction, private.facts
         ratio = signal_to_noise(facts) * math.sqrt(1 - before)
         clip = self.max_grad_norm or facts.typical_clip

@@ -11,6 +11,7 @@ import numpy as np
 
 from .columns import TableColumn
 from .features import Block, Codes, Features, Hats, Product, even
+from .ranks import Scale
 from .scale import Floats
 
 KNOTS = 0.15  # hats of a column for each n mu and column
@@ -22,11 +23,10 @@ ENOUGH_FOR_PAIRS = 1500.0  # n mu
 CELLS = 0.1  # hats of a side, squared, for each n mu and pair
 FEWEST_SIDE, MOST_SIDE = 3, 8
 RARE = 0.005  # a coordinate that fewer records have is balanced as if so many had it
+PUBLIC_ROWS = 20  # for each hat of a column: so many tell for nothing where its values lie
 LENGTH = 0.5  # of typical rows before they are centred, so that hardly any is longer than 1
 INTERCEPT = 0.4  # relative to the spread of the rest
 LEAST_SPREAD = 0.05
-
-Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,11 @@ def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
 def knots_for(clarity: float, columns: int) -> int:
     """How many hats a column gets: more for more records, budget (``clarity`` is n mu), and fewer columns."""
     return int(min(max(round(KNOTS * clarity / columns), 3), MOST_HATS))
+
+
+def public_rows_tell(rows: int, clarity: float, columns: int, knots: int | None = None) -> bool:
+    """Whether so many public rows tell where values lie as well as hats need it, so that ranks are not bought."""
+    return rows >= PUBLIC_ROWS * (knots or knots_for(clarity, columns))
 
 
 def ranked(columns: Sequence[TableColumn]) -> list[int]:

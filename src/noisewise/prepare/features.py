@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +164,12 @@ class Features:
 
     blocks: tuple[Block, ...]
     gains: Floats
+
+    part: ClassVar[str] = "features"
+    questions: ClassVar[tuple[str, ...]] = ("FirstMoment",)
+    words: ClassVar[str] = (
+        "how many records have each coordinate of the features, by which they are centred and balanced"
+    )
 
     def __post_init__(self) -> None:
         if self.gains.shape != (self.width,) or not bool((np.isfinite(self.gains) & (self.gains > 0)).all()):

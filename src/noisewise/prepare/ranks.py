@@ -7,16 +7,73 @@ answers to one question; the best of both, weighted by their noise, is found fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .scale import Floats, values_at
+from .scale import Floats, check_scale, positions, values_at
+
+Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 POINTS = 65
 SPIKE = 0.02  # of all records: the most that one value may take of the ranks
 FEW_INSIDE = 0.03  # of all records: so many between the ends are left to a straight line
 FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Scales of number columns by their quantiles, as points and ranks, and the columns that have two values alone."""
+
+    scales: tuple[tuple[int, Scale], ...]
+    two_valued: tuple[int, ...] = ()
+
+    part: ClassVar[str] = "ranks"
+    questions: ClassVar[tuple[str, ...]] = ("column levels",)
+    words: ClassVar[str] = "ranks of number columns, from noisy dyadic counts"
+
+    def __post_init__(self) -> None:
+        for column, (points, ranks) in self.scales:
+            check_scale(points, ranks, f"the ranks of column {column}")
+
+    def of(self, declared: Sequence[Scale]) -> list[Scale]:
+        """The declared scales, with the ranks in their place where there are some."""
+        own = dict(self.scales)
+        return [own.get(column, scale) for column, scale in enumerate(declared)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        scales = [[column, list(points), list(ranks)] for column, (points, ranks) in self.scales]
+        return {"scales": scales, "two_valued": list(self.two_valued)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        scales = tuple(
+            (int(column), (tuple(map(float, points)), tuple(map(float, ranks))))
+            for column, points, ranks in data["scales"]
+        )
+        return cls(scales, tuple(int(column) for column in data["two_valued"]))
+
+
+def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[Scale], noise_std: float) -> Ranks:
+    """The ranks of columns, from the counts of each on all levels, coarse first, on its declared scale."""
+    two = tuple(column for column, levels in counts.items() if two_valued(levels, noise_std))
+    scales = {i: quantile_points(levels, *declared[i]) for i, levels in counts.items() if i not in two}
+    return Ranks(tuple(scales.items()), two)
+
+
+def public_ranks(cells: Floats, columns: Sequence[int], declared: Sequence[Scale], levels: int) -> Ranks:
+    """The ranks of these columns of public rows, counted as private ones are, without noise."""
+    parts, counts = 1 << levels, {}
+    for column in columns:
+        places = positions(cells[:, column], *(np.asarray(ends, float) for ends in declared[column]))
+        at = np.minimum(places[~np.isnan(places)] * parts, parts - 1).astype(np.int64)
+        finest = np.bincount(at, minlength=parts).astype(np.float64)
+        counts[column] = [finest.reshape(1 << level, -1).sum(1) for level in range(1, levels + 1)]
+    return ranks_from(counts, declared, 0.0)
 
 
 def consistent(levels: Sequence[Floats]) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..late import Tensor
+from ..prepare.columns import cell_type
 from ..prepare.features import Block, Features, even
 from ..prepare.scale import Floats, positions
 from .grid import CHUNK, Integers, Store, in_memory
@@ -88,7 +89,7 @@ class TableRecords(SparseRecords):
 def held_table(cells: Tensor, labels: Tensor, model: Any, store: Store) -> TableRecords:
     """A table behind exact totals, with an intercept as its only feature so far."""
     plain = cells.detach().as_subclass(Tensor).numpy()
-    own = store(len(plain), plain.shape[1], np.float32)
+    own = store(len(plain), plain.shape[1], cell_type(model.columns))
     own[:] = plain
     table = Table(own, labels.detach().clone(), model.classes)
     return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)

@@ -138,7 +138,8 @@ def quality(folder: RunFolder) -> Markup | None:
 
 def _cost(row: Mapping[str, Any]) -> str:
     delta = f", delta {words.budget(row['delta'])}" if row["delta"] else ""
-    return f"private, for epsilon {words.budget(row['epsilon'])}{delta}"
+    unit = f"; the unit is {row['unit']}" if row.get("unit") else ""
+    return f"private, for epsilon {words.budget(row['epsilon'])}{delta}{unit}"
 
 
 def measure(metric: str, value: float) -> str:
@@ -231,7 +232,11 @@ def audits(folder: RunFolder) -> Markup | None:
         return None
     lines = [
         (
-            join(row["kind"].replace("_", " "), tag("div", words.when(row["when"]), class_="soft small")),
+            join(
+                row["kind"].replace("_", " "),
+                tag("div", words.when(row["when"]), class_="soft small"),
+                tag("div", row["unit"], class_="soft small") if row.get("unit") else None,
+            ),
             number(row["lower_bound"]),
             number(row["claimed"]),
             "-" if row["confidence"] is None else percent(row["confidence"]),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..arithmetic import sentence
+from ..prepare.parts import cost
 from ..statement import account_text
 from . import words
 from .charts import Series, finite, line_chart
@@ -119,6 +120,30 @@ def _trade_off(folder: RunFolder, epsilon: float, delta: float) -> Markup | None
         x_limits=(0.0, 1.0), y_limits=(0.0, 1.0), show=percent, show_x=percent,
     )  # fmt: skip
     return figure("Limits for any attacker", chart, caption)
+
+
+def prepared(folder: RunFolder) -> Markup | None:
+    """What turned declared columns into rows, and what each part of it cost; older statements do not say."""
+    parts = folder.statement.get("prepared")
+    if not parts:
+        return None
+    before = folder.statement["preparation"]
+    lines = [(part["part"], part["words"], _cost(part, before)) for part in parts]
+    return section(
+        "What was prepared",
+        tag(
+            "p",
+            "Before and while training, these made rows of the columns. Each was free, because it follows from what is "
+            "declared, public or already released, or was paid for by questions that the promise covers.",
+        ),
+        table(("part", "what", "cost"), lines),
+    )
+
+
+def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+    if part["part"] == "bounds" and before is not None:
+        return f"epsilon {words.budget(before['epsilon'])}, delta {words.budget(before['delta'])}"
+    return cost(part)
 
 
 def spent(folder: RunFolder) -> Markup | None:

@@ -41,8 +41,8 @@ def _page(folder: RunFolder) -> str:
         tag("style", style),
     )
     parts = (
-        about_privacy.promised, about_privacy.spent, about_privacy.noise_and_clip, about_privacy.gradient_norm,
-        about_model.chosen, about_effects.effects, about_model.coefficients, about_model.quality, about_model.comparison,
+        about_privacy.promised, about_privacy.prepared, about_privacy.spent, about_privacy.noise_and_clip,
+        about_privacy.gradient_norm, about_model.chosen, about_effects.effects, about_model.coefficients, about_model.quality, about_model.comparison,
         about_model.audits, about_model.small_print, about_model.the_statement,
     )  # fmt: skip
     main = tag("main", _header(folder), _warnings(folder), *(part(folder) for part in parts), _footer(folder))

@@ -12,7 +12,7 @@ from typing import Any
 from ..fitting.fitted import Fitted
 from ..runs import checked_contents, fitted_in
 from ..runs.agreement import ROW
-from ..shapes import SHAPE, Nullable, check_shape
+from ..shapes import SHAPE, Nullable, Optional, check_shape
 from ..statement import Verdict, verify_data
 
 RUN = {
@@ -39,6 +39,7 @@ EVALUATION = {
     "delta": Nullable(float),
     "when": str,
     "file": str,
+    "unit": Optional(Nullable(str)),  # what the price protects; older ones do not say
 }
 FIGURES = {  # of an evaluation; older ones have none
     "metrics": dict,
@@ -71,6 +72,7 @@ AUDIT = {
     "runs": Nullable(float),
     "verdict": str,
     "when": str,
+    "unit": Optional(str),
 }
 
 

@@ -17,8 +17,13 @@ from typing import Any
 
 from ..accounting.common import unsampled
 from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
+from ..prepare.choices import LEVELS
+from ..prepare.features import Features
+from ..prepare.parts import parts_of
+from ..prepare.ranks import Ranks
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
+from ..trace import Released
 from ..tuning import traced
 from ..units import rows_of_unit, unit_of
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
@@ -50,6 +55,7 @@ MECHANISMS = {
 ITS_OWN = (  # questions whose unit depends on what only they know
     *("Correct", "CrossMoment", "NormAtMost", "SquaredError", "histograms", "Descent", "OnePass", "PerturbedObjective"),
 )
+RANKS, MOST_LEVELS = Ranks.questions[0], 20
 UNITS = {  # of statistics whose unit is a number: added or removed, and half of what a replaced record moves
     "Count": (1.0, 0.5),
     "FirstMoment": (1.0, 1.0),
@@ -118,7 +124,8 @@ def verify_contents(place: Path, contents: Mapping[str, bytes]) -> Verdict:
             run = formatted(place, contents, "run.json", FORMAT)
             _check_settings(statement, run)
             trace = formatted(place, contents, "trace.json", TRACE_FORMAT)
-            _check_trace(traced(statement), trace.get("rows"), run.get("size"))
+            _check_trace(traced(statement), trace.get("rows"), run)
+            _check_prepared(statement, trace["rows"], run)
         return replace(verdict, seal="intact")
     except _Contradiction as error:
         return Verdict(False, f"its files contradict each other: {error}", seal="intact")
@@ -174,8 +181,9 @@ def _rows_per_unit(run: Mapping[str, Any]) -> int | None:
     return told[1] if told[0] is None else told[0]
 
 
-def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
+def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]) -> None:
     """The questions that were answered are the events that were paid for, with the noise that they name."""
+    size = run.get("size")
     check_shape(rows, [ROW], "trace.json: rows")
     check_shape(size, Nullable(float), "run.json: size")
     events = [from_dict(row["event"]) for row in rows]
@@ -192,8 +200,24 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, size: Any) -> None:
     count_share = statement["method"]["settings"].get("count_share")
     persons = rows_of_unit(statement["promise"]["unit"]) or 1
     for number, (row, event) in enumerate(zip(rows, events, strict=True), 1):
-        if not _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share, persons):
+        if row["question"] == RANKS:
+            fits = _levels_fit(row, event, statement, run, persons)
+        else:
+            fits = _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share, persons)
+        if not fits:
             raise _Contradiction(f"question {number} of trace.json has another noise or clip than its event")
+
+
+def _check_prepared(statement: Mapping[str, Any], rows: list[Mapping[str, Any]], run: Mapping[str, Any]) -> None:
+    """What the statement says was prepared, and its price, is what the trace shows; an older one does not say."""
+    if "prepared" not in statement:
+        return
+    saved = (run.get("preprocessing") or {}).get("features")
+    plan = traced(statement)["meter"]["meter"] == "plan"
+    features = None if saved is None else Features.from_dict(saved)
+    trace = [Released(**{**row, "event": from_dict(row["event"])}) for row in rows]
+    if statement["prepared"] != parts_of(trace, features, bounds=statement["preparation"], plan=plan):
+        raise _Contradiction("what statement.json says was prepared is not what trace.json shows")
 
 
 def _spent(statement: Mapping[str, Any], answers: int) -> float:
@@ -237,6 +261,37 @@ def _noise_fits(
     # A count of short gradients from the same batch is part of the event; it may take a share of the price.
     share = max(0.5, float(count_share)) if isinstance(count_share, float) and count_share < 1 else 0.5
     return plain * (1 - CLOSE) <= std <= plain / math.sqrt(1 - share) * (1 + CLOSE)
+
+
+def _levels_fit(
+    row: Mapping[str, Any], event: Any, statement: Mapping[str, Any], run: Mapping[str, Any], persons: int
+) -> bool:
+    """Whether the noise on counts of columns is for as many columns and levels as there can be.
+
+    A record is in one part of each of K columns on each of L levels, so the unit is sqrt(K L); half of what a replaced
+    one moves is sqrt(K L / 2). The library's own method asks about every number without declared knots, on 16 levels.
+    """
+    mechanism, std = unsampled(event), float(row["noise_std"])
+    if not isinstance(mechanism, Gaussian) or not 0 < std < math.inf:
+        return False
+    halved = statement["promise"]["adjacency"] == "replace_one" and not isinstance(event, Poisson)
+    cells = (std / (mechanism.noise_multiplier * persons)) ** 2 * (2 if halved else 1)
+    declared, open_ones = _number_columns(run)
+    own = statement["method"]["name"] == "additive"
+    known = {open_ones * LEVELS} if own else {k * n for k in range(1, declared + 1) for n in range(1, MOST_LEVELS + 1)}
+    return any(math.isclose(cells, product, rel_tol=2 * CLOSE) for product in known)
+
+
+def _number_columns(run: Mapping[str, Any]) -> tuple[int, int]:
+    """How many number columns the table of a run has, and how many of them declare no knots."""
+    prepared = run.get("preprocessing") or {}
+    schema = prepared.get("schema")
+    if schema is None:
+        return len(prepared["low"]), len(prepared["low"])
+    numbers = [
+        column for column in schema["columns"] if column["kind"] == "number" and column["name"] != schema["target"]
+    ]
+    return len(numbers), sum(not column.get("knots") for column in numbers)
 
 
 def _batch(event: Any, size: float) -> float:

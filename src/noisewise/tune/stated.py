@@ -11,6 +11,7 @@ from ..arithmetic import Arithmetic
 from ..budget import Budget, Meter
 from ..events import Repeated, to_dict
 from ..fitting.fitted import Fitted
+from ..prepare.parts import parts_of
 from ..statement import Statement, derived_words, promised
 from .candidates import Candidate
 from .price import Agreed
@@ -72,6 +73,9 @@ def stated(
             "meter": bill.meter.describe(),
             "events": [to_dict(Repeated(leaf, count)) for leaf, count in bill.meter.events.items()],
         }
+        plan = tuning["run"]["meter"]["meter"] == "plan"
+        if prepared := parts_of(fitted.trace, fitted.made, bounds=before, plan=plan):
+            data["prepared"] = prepared
         if "arithmetic" in data:
             data["arithmetic"] = _arithmetic(data["arithmetic"], candidates)
         data["assumed"] = [LISTED if words == SETTINGS else words for words in data["assumed"]]

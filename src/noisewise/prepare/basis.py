@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,39 @@ MOMENT_SHARE = 0.05  # for the second moment, where one pays
 MEAN_LENGTH = 0.4  # what is left of the mean row, relative to the spread of the rows
 LEAST_CLARITY = 2.0  # n mu / sqrt(columns) below which a bought mean row costs more than it brings
 LEAST_SPREAD = 0.02  # of the mean squared length, so that noise in the mean cannot blow the basis up
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A square matrix that every row is multiplied with, and the largest eigenvalue of the second moment then, at most.
+
+    A linear model, or the first layer of another, is changed back when training ends: what predicts has it folded in.
+    """
+
+    matrix: NDArray[np.float64]
+    largest: float = 1.0
+
+    part: ClassVar[str] = "basis"
+    questions: ClassVar[tuple[str, ...]] = ("FirstMoment", "SquaredLength", "SecondMoment")
+    words: ClassVar[str] = "a basis in which rows are alike in length, from moments of the rows"
+
+    def __post_init__(self) -> None:
+        square = self.matrix.ndim == 2 and self.matrix.shape[0] == self.matrix.shape[1]
+        if not square or not bool(np.isfinite(self.matrix).all()):
+            raise ValueError("a basis is a square matrix of finite numbers")
+
+    def then(self, matrix: NDArray[np.float64], largest: float) -> Basis:
+        """This basis followed by another change."""
+        return Basis(self.matrix @ matrix, largest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {"matrix": self.matrix.tolist(), "largest": self.largest}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        return cls(np.asarray(data["matrix"], dtype=np.float64), float(data["largest"]))
 
 
 def worth_buying(size: float, mu: float, columns: int) -> bool:

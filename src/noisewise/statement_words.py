@@ -1,0 +1,167 @@
+"""The words of a privacy statement: what follows from its data, spelled out, and the whole as a text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
+from typing import Any
+
+from .arithmetic import sentence
+from .events import Selection, from_dict, leaves, to_dict
+from .prepare.parts import cost
+from .tuning import covers, not_covered
+from .units import relation, rows_of_unit
+
+
+def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
+    promise, preparation = data["promise"], data["preparation"]
+    persons = None if promise is None else rows_of_unit(promise["unit"])
+    covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
+    if data["size"] == "bought":
+        covered.append(f"the noisy number of {'records' if persons is None else 'rows that count'}")
+    if preparation is not None:
+        covered.append(f"what was bought before training: {preparation['what']}")
+    return {
+        "setting": "central",
+        "guarantee": "none"
+        if promise is None
+        else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
+        + relation(promise),
+        "accounting": None if promise is None else _accounting(data["meter"], data["events"], persons),
+        "covers": [] if promise is None else covered,
+        "does_not_cover": [
+            "what is assumed to be public",
+            *not_covered(data),
+            "evaluations on private records, which are charged on top",
+            "people with several records: k records get k times the effect"
+            if persons is None
+            else "people under several ids: k ids get k times the effect",
+            "side channels such as running time",
+        ],
+        "trusted": "the model and loss named here, and the noisewise curator",
+    }
+
+
+def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]], persons: int | None) -> dict[str, Any]:
+    """How the price was computed, and what it takes for granted about the run."""
+    plan = meter["meter"] == "plan"
+    charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
+    within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]
+    kinds = {type(leaf).__name__ for leaf in (*charged, *within)}
+    assumptions = [
+        "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
+        if plan
+        else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
+        "every answer was charged before the records were touched, and one "
+        f"{'record' if persons is None else 'person'}'s part of it is bounded",
+    ]
+    if "Poisson" in kinds:
+        assumptions.append(
+            "each record joins each Poisson batch independently at the stated rate, as the sampler draws them"
+        )
+    if "FixedBatch" in kinds:
+        assumptions.append("fixed-size batches are drawn without replacement, as the sampler draws them")
+    if "Selection" in kinds:
+        assumptions.append(
+            "the number of runs of a selection was drawn at random as stated; it, the running time and every run but the best "
+            "stay secret, and each run was stopped at its price"
+        )
+    if not kinds & {"Poisson", "FixedBatch", "AtOrder"}:
+        assumptions.append("every answer used all records; nothing is gained from sampling")
+    return {"type": _accounting_text(meter), "assumptions": assumptions}
+
+
+def shown(value: float, digits: int = 6) -> str:
+    """A budget in so many digits, rounded up: words must not promise more than numbers do.
+
+    >>> shown(1.0), shown(1e-6), shown(1.0000004), shown(0.1 + 0.2)
+    ('1', '1e-06', '1.00001', '0.300001')
+    """
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):g}"
+
+
+def text(data: Mapping[str, Any]) -> str:
+    """The statement in plain words."""
+    promise, before = data["promise"], data["preparation"]
+    if promise is None:
+        return "This model was trained without privacy. It promises nothing about the records."
+    lines = []
+    if data["simulation"]:
+        lines.append(
+            "NOT PRIVATE: this was a seeded simulation, its noise can be reproduced. A private run would promise:"
+        )
+    lines += [
+        f"(epsilon, delta) = ({shown(promise['epsilon'])}, {shown(promise['delta'])}), adjacency {promise['adjacency']}: whatever "
+        f"is computed from this model is almost as likely {relation(promise)}.",
+        *([f"This is a {account_text(data['account'])}."] if "account" in data else []),
+        f"Setting: {data['setting']}; the unit is {promise['unit']}.",
+        f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",
+        f"Taken for granted: {'; '.join(data['accounting']['assumptions'])}.",
+    ]
+    if "arithmetic" in data:
+        lines.append(f"Arithmetic: {sentence(data['arithmetic'])}.")
+    if before is not None:
+        lines.append(
+            f"Before training, ({shown(before['epsilon'])}, {shown(before['delta'])}) of it bought {before['what']}: "
+            f"{_accounting_text(before['meter'])}; {_events_text(before['events'])}."
+        )
+    if data.get("prepared"):
+        parts = "; ".join(f"{part['words']}: {cost(part)}" for part in data["prepared"])
+        lines.append(f"Prepared, and what it cost: {parts}.")
+    lines += [
+        f"Covers: {'; '.join(data['covers'])}.",
+        f"Does not cover: {'; '.join(data['does_not_cover'])}.",
+        f"Method: {data['method']['name']}. Model: {data['model']['kind']} {data['model']['shape']}, "
+        f"{data['model']['loss']} loss. Size of the data: {data['size']}.",
+        f"Hyper-parameters: {data['hyper_parameters']}.",
+        *([f"Search: {data['tuning']['words']}."] if "tuning" in data else []),
+        "Assumed public: " + "; ".join(data["assumed"]) + ".",
+        f"Trusted: {data['trusted']}. noisewise {data['software']['noisewise']}.",
+    ]
+    return "\n".join(lines)
+
+
+def account_text(account: Mapping[str, Any]) -> str:
+    """What the account of a run adds to its promise, in words."""
+    total = f"({shown(account['epsilon'])}, {shown(account['delta'])}), {account['adjacency']}"
+    return f"part of the account {account['dataset']!r}: at most (epsilon, delta) = {total}, for all its runs together"
+
+
+def _accounting_text(meter: Mapping[str, Any]) -> str:
+    if meter["meter"] == "plan":
+        return f"a plan fixed beforehand, priced by {meter['accountant'].upper()}"
+    order = f" at order {meter['order']}" if meter.get("order") else ""
+    return f"a {meter['name'].upper()} filter{order}, which covers noise chosen while running"
+
+
+def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
+    def one(event: Mapping[str, Any]) -> str:
+        match event["kind"]:
+            case "Gaussian":
+                return f"Gaussian noise of {event['noise_multiplier']:.4g} times the clip norm"
+            case "Poisson":
+                return f"{one(event['event'])} on Poisson batches of rate {event['rate']:.4g}"
+            case "FixedBatch":
+                return f"{one(event['event'])} on fixed batches of rate {event['rate']:.4g}"
+            case "AtOrder":
+                return f"answers under an RDP filter at order {event['order']} with cap {event['rdp']:.4g}"
+            case "Selection":
+                kinds = dict.fromkeys(_events_text([inner]) for inner in event["candidates"])
+                some = [*list(kinds)[:3], *([f"{len(kinds) - 3} other kinds"] if len(kinds) > 3 else [])]
+                return f"the best of a secret number of runs ({_runs_text(event['repetitions'])}), each [{' | '.join(some)}]"
+        return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
+
+    counts: dict[str, int] = {}
+    for event in events:
+        for leaf, count in leaves(from_dict(event)).items():  # noise levels that differ in rounding only read as one
+            name = one(to_dict(leaf))
+            counts[name] = counts.get(name, 0) + count
+    return "; ".join(f"{count} x {name}" for name, count in counts.items())
+
+
+def _runs_text(law: Mapping[str, Any]) -> str:
+    if law["kind"] == "PoissonRepetitions":
+        return f"Poisson with mean {law['mean']:.4g}"
+    return f"truncated negative binomial with eta {law['eta']:.4g}, gamma {law['gamma']:.4g}"
