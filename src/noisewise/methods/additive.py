@@ -37,7 +37,7 @@ from ..prepare import choices
 from ..prepare.choices import Frequencies, Placed, Scale, balanced, main_blocks, pair_blocks, scales_of
 from ..prepare.columns import TableColumn
 from ..prepare.features import Block, Features, even
-from ..prepare.ranks import quantile_points, two_valued
+from ..prepare.ranks import consistent, quantile_points, two_valued
 from ..prepare.scale import Floats
 from ..protect.signal import worth, worth_of
 from .base import Method
@@ -194,10 +194,11 @@ class AdditiveDescent(Method):
         answer = private.statistic(question, noise_multiplier=noise)
         for row, i in zip(answer.value.numpy().reshape(len(asked), -1), asked, strict=True):
             levels = np.split(row, np.cumsum([2**level for level in range(1, choices.LEVELS)]))
-            if two_valued(levels, answer.noise_std):
+            counts = consistent(levels)
+            if two_valued(counts, float(levels[0].sum()), answer.noise_std):
                 two.add(i)
             else:
-                scales[i] = quantile_points(levels, *scales[i])
+                scales[i] = quantile_points(counts, *scales[i])
         return scales, two
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:

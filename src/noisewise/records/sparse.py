@@ -28,7 +28,7 @@ from .totals import Drawn, FloatRows, IntegerTotal
 
 WIDEST = 4096  # columns up to which rows are written out in full, all of them
 SCALES = 1e-6, 1e6  # from, to
-FEW = 4096  # rows that are laid out at once: their entries stay in the cache
+FEW = 1 << 17  # entries that are laid out at once: they stay in the cache
 Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
 
@@ -70,8 +70,9 @@ def lay_out_sparse(
     y, usable = labels_of(labels, classes)
     n, alive = len(y), np.zeros(len(y), np.bool_)
     places, values = store(n, entries, np.int32), store(n, entries, np.int16)
-    for start in range(0, n, FEW):
-        here = slice(start, min(start + FEW, n))
+    height = max(FEW // entries, 64)
+    for start in range(0, n, height):
+        here = slice(start, min(start + height, n))
         shape = (here.stop - start, entries)
         where, numbers = (np.asarray(array) for array in part(start, shape[0]))
         if where.shape != shape or numbers.shape != shape or where.dtype.kind not in "iu":
