@@ -39,7 +39,8 @@ class Table:
             return entries(self.cells[start : start + length])
 
         sizes = {"entries": features.entries, "width": features.width}
-        return lay_out_sparse(part, self.labels, classes=self.classes, store=store, **sizes)
+        starts = [*(span.start for span in features.spans), features.width - 1]
+        return lay_out_sparse(part, self.labels, classes=self.classes, store=store, starts=starts, **sizes)
 
 
 def maker(features: Features) -> Callable[[NDArray[Any]], tuple[NDArray[Any], Floats]]:
