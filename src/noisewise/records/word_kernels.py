@@ -52,7 +52,9 @@ def number(places, values, filled, bounds, slots, first, known, codes):
             if word < 0:
                 if known[b] < most:
                     word = known[b]
-                    slots[b, slot], first[b, word], keys[b, word] = word, i, own
+                    slots[b, slot], first[b, word] = word, i
+                    for j in range(FOUR):  # one by one: a whole line at once takes seconds to compile
+                        keys[b, word, j] = own[j]
                 known[b] += 1
             codes[b, i] = word
         ordered = ordered and end == filled[i]
