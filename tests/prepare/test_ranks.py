@@ -54,7 +54,7 @@ def test_consistent_counts_are_least_squares():
 
 def test_quantiles_make_ranks_even():
     values = np.random.default_rng(3).beta(2, 8, 20_000)
-    points, ranks = quantile_points(counted(values), *LINE)
+    points, ranks = quantile_points(consistent(counted(values)), *LINE)
     placed = positions(values, np.array(points), np.array(ranks))
     np.testing.assert_allclose(np.quantile(placed, [0.1, 0.25, 0.5, 0.75, 0.9]), [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.03)
 
@@ -76,14 +76,14 @@ def test_points_and_ranks_always_make_hats(name, noise):
     rng = np.random.default_rng(5)
     for scale in (LINE, log_scale(1e-3, 1e3), ((-1e300, 1e300), (0.0, 1.0)), ((1e9, 1e9 + 1e-6), (0.0, 1.0))):
         noisy = [level + rng.normal(0, noise, level.shape) for level in counted(COLUMNS[name], 8)]
-        points, ranks = quantile_points(noisy, *scale)
+        points, ranks = quantile_points(consistent(noisy), *scale)
         assert (points[0], points[-1]) == (scale[0][0], scale[0][-1])
         assert (ranks[0], ranks[-1]) == (0.0, 1.0) and 2 <= len(points) <= POINTS
         assert Hats(0, points, ranks, 5).width == 6
 
 
 def test_a_spike_takes_no_more_than_its_share_of_ranks():
-    points, ranks = quantile_points(counted(COLUMNS["a spike"]), *LINE)
+    points, ranks = quantile_points(consistent(counted(COLUMNS["a spike"])), *LINE)
     near = np.interp([0.45, 0.55], points, ranks)
     assert near[1] - near[0] < 0.2
 

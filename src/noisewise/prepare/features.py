@@ -148,8 +148,8 @@ class Product:
 
     def __call__(self, table: Floats, seen: Seen | None = None) -> tuple[Places, Singles]:
         (p, v), (q, w) = self.first(table, seen), self.second(table, seen)
-        places = (p[:, :, None] * self.second.width + q[:, None, :]).reshape(len(table), -1)
-        return places, (v[:, :, None] * w[:, None, :]).reshape(len(table), -1)
+        places = (p[:, :, None] * self.second.width + q[:, None, :]).reshape(len(table), self.entries)
+        return places, (v[:, :, None] * w[:, None, :]).reshape(len(table), self.entries)
 
     def words(self, columns: Sequence[TableColumn]) -> list[str]:
         return [f"{a} x {b}" for a in self.first.words(columns) for b in self.second.words(columns)]
@@ -193,15 +193,12 @@ class Features:
         return tuple(slice(start, end) for start, end in pairwise(ends))
 
     def __call__(self, table: Floats) -> tuple[Places, Floats]:
-        """Places and values of the entries of each row."""
+        """Places and values of the entries of each row, the blocks' side by side, times their gains, and the intercept's."""
         seen: Seen = {}
-        return self.joined([block(table, seen) for block in self.blocks], len(table))
-
-    def joined(self, made: Sequence[tuple[Places, Singles]], rows: int) -> tuple[Places, Floats]:
-        """The entries of all blocks side by side, times their gains, and the intercept's."""
+        rows, at = len(table), 0
         places, values = np.empty((rows, self.entries), np.int64), np.empty((rows, self.entries))
-        at = 0
-        for (where, what), block, span in zip(made, self.blocks, self.spans, strict=True):
+        for block, span in zip(self.blocks, self.spans, strict=True):
+            where, what = block(table, seen)
             here = slice(at, at + block.entries)
             places[:, here] = where + span.start
             values[:, here] = what * self.gains[span][where]

@@ -60,8 +60,9 @@ class Ranks:
 
 def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[Scale], noise_std: float) -> Ranks:
     """The ranks of columns, from the counts of each on all levels, coarse first, on its declared scale."""
-    two = tuple(column for column, levels in counts.items() if two_valued(levels, noise_std))
-    scales = {i: quantile_points(levels, *declared[i]) for i, levels in counts.items() if i not in two}
+    finest = {column: consistent(levels) for column, levels in counts.items()}
+    two = tuple(i for i, parts in finest.items() if two_valued(parts, float(counts[i][0].sum()), noise_std))
+    scales = {i: quantile_points(parts, *declared[i]) for i, parts in finest.items() if i not in two}
     return Ranks(tuple(scales.items()), two)
 
 
@@ -80,29 +81,32 @@ def consistent(levels: Sequence[Floats]) -> Floats:
     """The counts of the finest level, from noisy counts of all levels, coarse first, each with the same noise."""
     upward, variance = [levels[-1]], 1.0
     for counts in levels[-2::-1]:
-        halves, of_halves = upward[-1].reshape(-1, 2).sum(1), 2 * variance
+        halves, of_halves = upward[-1][::2] + upward[-1][1::2], 2 * variance
         weight = of_halves / (of_halves + 1)
         upward.append(weight * counts + (1 - weight) * halves)
         variance = of_halves / (of_halves + 1)
     best = upward[-1]
     for counts in upward[-2::-1]:
-        halves = counts.reshape(-1, 2)
-        best = (halves + ((best - halves.sum(1)) / 2)[:, None]).ravel()
+        left, right = counts[::2], counts[1::2]
+        more = (best - (left + right)) / 2
+        best = np.empty_like(counts)
+        best[::2], best[1::2] = left + more, right + more
     return best
 
 
-def two_valued(levels: Sequence[Floats], noise_std: float) -> bool:
+def two_valued(counts: Floats, total: float, noise_std: float) -> bool:
     """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
-    counts = consistent(levels)
-    total, inside = max(float(levels[0].sum()), 1.0), float(counts[1:-1].sum())
-    return inside + noise_std < FEW_INSIDE * total
+    return float(counts[1:-1].sum()) + noise_std < FEW_INSIDE * max(total, 1.0)
 
 
 def quantile_points(
-    levels: Sequence[Floats], points: Sequence[float], ranks: Sequence[float]
+    counts: Floats, points: Sequence[float], ranks: Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Points at the quantiles of a column whose scale went from ``points`` to ``ranks``, and their ranks."""
-    below = np.concatenate([[0.0], np.cumsum(consistent(levels))])
+    """Points at the quantiles of a column whose scale went from ``points`` to ``ranks``, and their ranks.
+
+    ``counts``: :func:`consistent` ones, of equal parts of that scale.
+    """
+    below = np.concatenate([[0.0], np.cumsum(counts)])
     growing = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
     parts = np.maximum(np.diff(growing), 0.0)
     parts = np.minimum(parts, SPIKE * max(float(parts.sum()), 1.0))

@@ -23,10 +23,15 @@ def positions(values: Floats, points: Floats, ranks: Floats) -> Floats:
     missing = np.isnan(values)
     inside = np.minimum(np.maximum(np.where(missing, points[0], values), points[0]), points[-1])
     piece = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, len(points) - 2)
-    slopes = (ranks[1:] - ranks[:-1]) / (points[1:] - points[:-1])
+    slopes = slopes_of(points, ranks)
     place = ranks[piece] + (inside - points[piece]) * slopes[piece]
     place = np.where(place > ranks[piece], np.minimum(place, ranks[piece + 1]), ranks[piece])  # also if it is no number
     return np.where(missing, np.nan, place)
+
+
+def slopes_of(points: Floats, ranks: Floats) -> Floats:
+    """How fast ranks grow from each point to the next."""
+    return (ranks[1:] - ranks[:-1]) / (points[1:] - points[:-1])
 
 
 def check_scale(points: object, ranks: object, name: str = "a scale") -> None:

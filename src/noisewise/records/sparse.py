@@ -25,10 +25,11 @@ from . import sparse_reference as reference
 from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Floats, Integers, Store, in_memory, labels_of
 from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, IntegerTotal
+from .words import Words, no_words, words_of
 
 WIDEST = 4096  # columns up to which rows are written out in full, all of them
 SCALES = 1e-6, 1e6  # from, to
-FEW = 4096  # rows that are laid out at once: their entries stay in the cache
+FEW = 1 << 17  # entries that are laid out at once: they stay in the cache
 Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
 
@@ -46,6 +47,8 @@ class SparseRows:
     alive: NDArray[np.bool_]
     centre: Integers  # m_q
     columns: int
+    starts: Integers  # where blocks of coordinates begin, in which a row's entries come one after another
+    words: Words | None = None  # the same rows for sums over all of them
 
     def __len__(self) -> int:
         return len(self.y)
@@ -60,9 +63,19 @@ class SparseRows:
 
 
 def lay_out_sparse(
-    part: Part, labels: Tensor, *, entries: int, width: int, classes: int | None, store: Store = in_memory
+    part: Part,
+    labels: Tensor,
+    *,
+    entries: int,
+    width: int,
+    classes: int | None,
+    store: Store = in_memory,
+    starts: Sequence[int] = (0,),
 ) -> SparseRows:
-    """Rows in chunks, ``part(start, length)`` giving the places and the values of ``entries`` each, on the grid."""
+    """Rows in chunks, ``part(start, length)`` giving the places and the values of ``entries`` each, on the grid.
+
+    ``starts``: where blocks of coordinates begin, if entries come block by block.
+    """
     if not 1 <= entries <= width <= MOST_COLUMNS or len(labels) > MOST_ROWS:
         raise ValueError(
             f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MOST_COLUMNS}, and at most {MOST_ROWS} rows"
@@ -70,8 +83,9 @@ def lay_out_sparse(
     y, usable = labels_of(labels, classes)
     n, alive = len(y), np.zeros(len(y), np.bool_)
     places, values = store(n, entries, np.int32), store(n, entries, np.int16)
-    for start in range(0, n, FEW):
-        here = slice(start, min(start + FEW, n))
+    height = max(FEW // entries, 64)
+    for start in range(0, n, height):
+        here = slice(start, min(start + height, n))
         shape = (here.stop - start, entries)
         where, numbers = (np.asarray(array) for array in part(start, shape[0]))
         if where.shape != shape or numbers.shape != shape or where.dtype.kind not in "iu":
@@ -79,7 +93,8 @@ def lay_out_sparse(
         arrays = np.ascontiguousarray(numbers, np.float64), np.ascontiguousarray(where, np.int64)
         arithmetic().lay_out_entries(*arrays, width, usable[here], places[here], values[here], alive[here])
     y = np.where(alive, y, y.dtype.type(0))
-    return _measured(places, values, y, alive, np.zeros(width, np.int64), 1.0, store)
+    blocks = np.array(starts, np.int64)
+    return _measured(places, values, y, alive, np.zeros(width, np.int64), 1.0, blocks, store)
 
 
 def _measured(
@@ -89,6 +104,7 @@ def _measured(
     alive: NDArray[np.bool_],
     centre: Integers,
     scale: float,
+    starts: Integers,
     store: Store,
 ) -> SparseRows:
     """Laid out entries with what follows from them, the centre and the scale."""
@@ -99,7 +115,7 @@ def _measured(
         filled[here] = (values[here] != 0).sum(1)
     arithmetic().measure(places, values, alive, centre, squares, most)
     reach[:] = np.where(alive, scale / DIRECTION, 0.0)
-    return SparseRows(places, values, filled, reach, squares, most, y, alive, centre, len(centre))
+    return SparseRows(places, values, filled, reach, squares, most, y, alive, centre, len(centre), starts)
 
 
 def arithmetic() -> Any:
@@ -125,7 +141,9 @@ class SparseRecords(LinearRecords):
         if not SCALES[0] <= scale <= SCALES[1]:
             raise ValueError(f"scale is {scale!r}; pass a number from {SCALES[0]:g} to {SCALES[1]:g}")
         whole = np.rint(centre * DIRECTION).astype(np.int64)
-        moved = _measured(rows.places, rows.values, rows.y, rows.alive, whole, float(scale), store)
+        moved = _measured(rows.places, rows.values, rows.y, rows.alive, whole, float(scale), rows.starts, store)
+        if self.outputs == 1 and store is in_memory and kernels.compiled():  # what is centred is summed again and again
+            moved = replace(moved, words=words_of(rows.places, rows.values, moved.filled, rows.starts, rows.columns))
         return replace(self, rows=moved)
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
@@ -144,17 +162,28 @@ class SparseRecords(LinearRecords):
     def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
         rows, (number, width, weights) = self.rows, kernel.options(self.loss)
         which, n = (NONE, len(rows)) if chosen is None else (chosen, len(chosen))
-        entered = (rows.places.view(np.uint32), rows.values, rows.filled)
-        laid = (*entered, rows.reach, rows.squares, rows.most, rows.y, rows.centre)
         drawn, entries = (which, chosen is None, theta, gain), rows.places.shape[1]
         if self.outputs == 1:
+            entered, words = self._entered(chosen is None)
+            measured = (rows.reach, rows.most, rows.y, rows.centre)
             options = (number, width, *(weights or (1.0, 1.0)))
-            shape = (1, rows.columns)
-            return in_parallel(kernel.sum_one, (*laid, *drawn, *options), n, shape, entries)
+            arguments = (*entered, *measured, *words, *drawn, *options)
+            return in_parallel(kernel.sum_one, arguments, n, (1, rows.columns), entries)
+        entered = (rows.places.view(np.uint32), rows.values, rows.filled)
+        laid = (*entered, rows.reach, rows.squares, rows.most, rows.y, rows.centre)
         per_class = np.array(weights or (1.0,) * self.outputs)
         shape = (rows.columns, -(-self.outputs // 8) * 8)
         total = in_parallel(kernel.sum_classes, (*laid, *drawn, per_class), n, shape, entries * self.outputs)
         return total[:, : self.outputs].T
+
+    def _entered(self, whole: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Entries of rows, and their words; without words for a part of the rows, which may have fewer than there are."""
+        rows = self.rows
+        if rows.words is None or not whole:
+            return (rows.places.view(np.uint32), rows.values, rows.filled), no_words(len(rows))
+        words = rows.words
+        in_words = (words.codes, words.ends, words.word_places, words.word_values)
+        return (words.places, words.values, words.filled), in_words
 
     def row_sum(self, drawn: Drawn) -> IntegerTotal:
         """Sum of x, rows cut to norm 1: w (x_q - m_q) with w = round(reach M) cut to W, of norm at most M in integers."""

@@ -199,6 +199,15 @@ def slopes(kernel, z, label, width, c):
 
 
 @kernels.jit
+def _word_scores(ends, places, values, theta):
+    scores = np.zeros(len(ends) - 1, np.int32)
+    for d in range(len(scores)):
+        for e in range(ends[d], ends[d + 1]):
+            scores[d] += i4(values[e]) * theta[places[e]]
+    return scores
+
+
+@kernels.jit
 def sum_one(
     start,
     stop,
@@ -207,10 +216,13 @@ def sum_one(
     values,
     filled,
     reach,
-    squares,
     most,
     y,
     centre,
+    codes,
+    ends,
+    word_places,
+    word_values,
     rows,
     whole,
     weights,
@@ -220,12 +232,15 @@ def sum_one(
     low,
     high,
 ):
+    """Entries are those that are left beside words, whose parts of scores come from a table, and of sums at the end."""
     columns = len(centre)
     narrow, grid = on_grid(weights, columns)
     theta, total = narrow[0].astype(np.int32), out[0]
     middle, everything = i8(0), i8(0)
     for j in range(columns):
         middle += centre[j] * i8(theta[j])
+    in_words = _word_scores(ends, word_places, word_values, theta)
+    of_words = np.zeros(len(in_words), np.int64)
     at, w, z, c = np.zeros(ROWS, np.int64), np.zeros(ROWS, np.int64), np.zeros(ROWS), np.zeros(ROWS)
     label, length, cut = np.zeros(ROWS), np.zeros(ROWS), np.zeros(ROWS)
     for first in range(start, stop, ROWS):
@@ -234,6 +249,8 @@ def sum_one(
             k = first + i if whole else rows[first + i]
             at[i], label[i], length[i], cut[i] = k, y[k], reach[k], most[k]
             score = i4(0)
+            for g in range(codes.shape[1]):
+                score += in_words[codes[k, g]]
             for j in range(filled[k]):
                 score += i4(values[k, j]) * theta[places[k, j]]
             z[i] = np.float64(i8(score) - middle) * (length[i] * grid)
@@ -244,8 +261,13 @@ def sum_one(
         for i in range(count):
             k, weight = at[i], w[i]
             everything += weight
+            for g in range(codes.shape[1]):
+                of_words[codes[k, g]] += weight
             for j in range(filled[k]):
                 total[places[k, j]] += weight * i8(values[k, j])
+    for d in range(len(of_words)):
+        for e in range(ends[d], ends[d + 1]):
+            total[word_places[e]] += of_words[d] * i8(word_values[e])
     for j in range(columns):
         total[j] -= everything * centre[j]
 
