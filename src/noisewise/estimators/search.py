@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
 from ..budget import Budget
+from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import SCORINGS
 from ..events import Repetitions
@@ -94,15 +95,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self._beat = beat
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | None = None) -> Self:
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None) -> Self:
         """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from."""
         return self._searched(lambda face: face.ready(X, y, public), purse)
 
-    def fit_files(self, paths: Any, *, purse: Purse | None = None, **reading: Any) -> Self:
+    def fit_files(self, paths: Any, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
         return self._searched(lambda face: face.ready_files(paths, **reading), purse)
 
-    def _searched(self, ready: Callable[[PrivateEstimator], Ready], purse: Purse | None) -> Self:
+    def _searched(self, ready: Callable[[PrivateEstimator], Ready], purse: Purse | Account | None) -> Self:
         _validate.one_of(HOW, how=self.how)
         _validate.open_unit(share=self.share)
         _validate.whole(jobs=self.jobs)
@@ -131,7 +132,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """What the search may spend: all, less what was paid for bounds before."""
         return first.fit.training_budget()
 
-    def _tuned(self, candidates: list[Candidate], budget: Budget, purse: Purse | None) -> Tuned:
+    def _tuned(self, candidates: list[Candidate], budget: Budget, purse: Purse | Account | None) -> Tuned:
         first, how, why = candidates[0], self.how, ""
         if how == "auto":
             size = self.size if first.fit.size(len(first.private.y)) is None else float(len(first.private.y))
@@ -222,7 +223,7 @@ def _alike(one: Ready, other: Ready) -> bool:
     )
 
 
-def _without_search(candidates: list[Candidate], budget: Budget, purse: Purse | None, words: str) -> Tuned:
+def _without_search(candidates: list[Candidate], budget: Budget, purse: Purse | Account | None, words: str) -> Tuned:
     first = candidates[0]
     fitted = first.fit.run(first.private, first.public, store=first.store, purse=purse)
     bill = Bill("none", in_words(candidates), budget, words)

@@ -20,6 +20,7 @@ from ..accounting.price import price_of
 from ..accounting.search import least_scale, log_ratio
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
+from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import Entrant, choose_best
 from ..events import BoundedRange, Event
@@ -27,7 +28,7 @@ from ..fitting.fit import as_labels
 from ..late import torch
 from ..methods.agd import choice_epsilon
 from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, known_size, same_task
-from .price import Agreed, all_agreed
+from .price import Agreed, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
 
@@ -67,7 +68,7 @@ def choose(
     candidates: Sequence[Candidate],
     budget: Budget,
     *,
-    purse: Purse | None = None,
+    purse: Purse | Account | None = None,
     scoring: str = "error",
     share: float = SCORED,
     jobs: int = 1,
@@ -75,9 +76,10 @@ def choose(
 ) -> Tuned:
     """The best of the candidates by the exponential mechanism, for all of ``budget``."""
     same_task(candidates)
+    source, budget, account = opened(candidates, budget, purse)
     agreed, choice, terms = agreement(candidates, budget, share)
     seed = candidates[0].fit.seed
-    with (purse or Purse(budget)).part(terms, budget, what="tuning") as part:
+    with source.part(terms, budget, what="tuning") as part:
         for run in agreed:
             part.meter.spend(run.event)
         scored = coins(len(candidates[0].private.y), seed=seed, share=share)
@@ -101,7 +103,9 @@ def choose(
                 rows_per_unit=candidates[0].fit.rows_per_unit,
             )
         ]
-        bill = Bill("exponential", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter)
+        bill = Bill(
+            "exponential", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter, account
+        )
     fitted = done[best].fitted
     assert fitted is not None
     return Tuned(stated(fitted, bill, candidates, best, agreed[best]), best, "exponential", bill.words)

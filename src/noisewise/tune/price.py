@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..accounting.base import currency
 from ..accounting.common import Unpriceable, unsampled
 from ..accounting.selection import whole_of
 from ..budget import Budget, Terms
+from ..budget.account import Account, account_of, paying, private_fit_begins
 from ..budget.opening import rebuilt_terms
 from ..budget.purse import Part, Purse
 from ..events import ApproximateDP, Composed, Event, leaves
 from ..facts import facts_of
 from ..fitting.fit import Fit
+from .candidates import Candidate
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,24 @@ class AgreedPurse(Purse):
             )
         self._given = True
         return super().part(terms, budget, share=share, what=what)
+
+
+def opened(
+    candidates: Sequence[Candidate], budget: Budget, purse: Purse | Account | None
+) -> tuple[Purse | Account, Budget, dict[str, Any] | None]:
+    """Where a search takes its budget from, how much it gets, and the account that this is a part of, as a statement has it.
+
+    Called once for a search, before a record is touched; its runs have purses of their own, within what it pays.
+    """
+    fit = candidates[0].fit
+    simulation = fit.seed is not None
+    account = None if simulation else account_of(purse)
+    if account is not None and fit.preparation is not None:
+        account.paid_for(fit.preparation)
+    source, promise = paying(budget, purse, simulation=simulation, persons=fit.persons is not None)
+    if not simulation:
+        private_fit_begins(purse)
+    return source, promise, None if account is None else account.describe()
 
 
 def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:

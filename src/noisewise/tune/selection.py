@@ -28,6 +28,7 @@ from ..accounting.gdp import mu_of
 from ..accounting.rdp import plan_epsilon
 from ..accounting.selection import calibrated_candidates, choose_repetitions, gaussian_worth
 from ..budget import Budget, Terms
+from ..budget.account import Account
 from ..budget.purse import Purse
 from ..events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
 from ..fitting.fitted import Fitted
@@ -35,7 +36,7 @@ from ..fitting.labels import Target
 from ..methods import made_anew
 from ..noise import Stream
 from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, known_size, same_task
-from .price import Agreed, alike, all_agreed
+from .price import Agreed, alike, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
 
@@ -102,7 +103,7 @@ def select(
     candidates: Sequence[Candidate],
     budget: Budget,
     *,
-    purse: Purse | None = None,
+    purse: Purse | Account | None = None,
     repetitions: Repetitions | None = None,
     share: float = SCORED,
     jobs: int = 1,
@@ -111,12 +112,15 @@ def select(
     """The best of the candidates by private selection, for all of ``budget``."""
     same_task(candidates)
     candidates = with_own_methods(candidates)
+    source, budget, account = opened(candidates, budget, purse)
     law = repetitions or law_for(budget, len(candidates))
     agreed = agreement(candidates, budget, law, share)
-    with (purse or Purse(budget)).part(Terms.plan(agreed.selection, "rdp"), budget, what="tuning") as part:
+    with source.part(Terms.plan(agreed.selection, "rdp"), budget, what="tuning") as part:
         part.meter.spend(agreed.selection)  # all of it, before a record is touched
         best, which = _best(candidates, agreed, law, share, jobs, beat)
-        bill = Bill("selection", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter)
+        bill = Bill(
+            "selection", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter, account
+        )
     if best is None or best.fitted is None:
         raise RuntimeError(
             "no candidate could be trained, or none was drawn; the budget is spent. Check the candidates on public rows"

@@ -37,6 +37,7 @@ class Bill:
     budget: Budget
     words: str
     meter: Meter | None = None
+    account: Mapping[str, Any] | None = None
 
 
 def in_words(candidates: Sequence[Candidate]) -> tuple[str, ...]:
@@ -73,6 +74,8 @@ def stated(
             "meter": bill.meter.describe(),
             "events": [to_dict(Repeated(leaf, count)) for leaf, count in bill.meter.events.items()],
         }
+        if bill.account is not None:
+            data["account"] = dict(bill.account)
         plan = tuning["run"]["meter"]["meter"] == "plan"
         if prepared := parts_of(fitted.trace, fitted.made, bounds=before, plan=plan):
             data["prepared"] = prepared
