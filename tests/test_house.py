@@ -42,7 +42,7 @@ ORDER = (
     # from tables to a fitted thing
     *("data", "fitting"),
     # what is known of it
-    *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
+    *("metrics", "noised_metrics", "quality", "bought_quality", "comparison", "tune"),
     *("audit", "theory", "learned", "runs", "report"),
     # faces
     *("estimators", "compare", "cli"),

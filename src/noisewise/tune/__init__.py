@@ -1,0 +1,1 @@
+"""Choosing hyper-parameters: on public rows for nothing, on private ones for a price, or during the run."""
