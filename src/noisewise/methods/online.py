@@ -89,7 +89,7 @@ class OnlineDescent(Method):
     l2: float = 0.0
 
     name: ClassVar[str] = "online"
-    summary: ClassVar[str] = "clip norm and step size are found during the run, from any start, from released facts"
+    summary: ClassVar[str] = "finds clip norm and step size during the run, from released facts"
     paper: ClassVar[str] = "noisewise"
     adaptive: ClassVar[bool] = True
 
@@ -154,7 +154,7 @@ class OnlineDescent(Method):
 
     def _next_clip(self, state: State, answer: Answer, facts: Facts) -> float:
         share = within(answer.below or 0.0, (0.0, 1.0))  # noise may take it outside
-        deviation = state.noise[1] / 2 / (facts.size or 1.0)
+        deviation = state.noise[1] * (facts.rows_per_unit or 1) / 2 / (facts.size or 1.0)
         move = FOLLOW / (1 + (4 * deviation) ** 2) * (share - self.target_quantile)
         return within(state.clip * math.exp(-move), state.clips)
 
@@ -199,7 +199,7 @@ def found_clip(private: Curator, theta: Tensor, start: float, target: float) -> 
     By leaps until the target lies between two norms, then halving their distance on a logarithmic scale.
     """
     facts = private.facts
-    counted = (facts.size or 1.0) * worth(facts)
+    counted = (facts.size or 1.0) * worth(facts) / (facts.rows_per_unit or 1)
     if counted < LEAST_COUNT:
         return within(start, (facts.typical_clip / 2, facts.typical_clip * 2))
     share, low, high, clip = min((PROBE / counted) ** 2, MOST_SHARE), 0.0, math.inf, start
