@@ -95,11 +95,11 @@ def an_alarm(trials=50, *, mu, is_gaussian=True):
 
 
 @pytest.mark.parametrize("is_gaussian", [True, False])
-def test_the_second_stage_alone_errs_in_one_of_a_thousand(is_gaussian):
-    """At most 3 of 3,000 alarms of a tight mechanism are expected to be confirmed; more than 13 in 1e-5 of cases."""
+def test_the_second_stage_alone_errs_in_one_of_two_thousand(is_gaussian):
+    """At most 1.5 of 3,000 alarms of a tight mechanism are expected to be confirmed; more than 8 in 3e-5 of cases."""
     rng, mu = np.random.default_rng(0), mu_of(EPSILON, DELTA)
     alarm = an_alarm(mu=mu, is_gaussian=is_gaussian)
-    assert sum(confirm(alarm, gaussian(rng, mu)).violation for _ in range(3000)) <= 13
+    assert sum(confirm(alarm, gaussian(rng, mu)).violation for _ in range(3000)) <= 8
     assert sum(confirm(alarm, gaussian(rng, 2 * mu)).violation for _ in range(100)) == 100
 
 
@@ -191,7 +191,7 @@ def test_the_command_says_that_an_alarm_was_not_confirmed(monkeypatch):
     assert (found["alarm"], found["violation"], found["outcome"]) == (True, False, "alarm not confirmed")
     assert found["confirmation"]["confirmed"] is False
     assert found["confirmation"]["lower_bound"] <= found["claimed"] < found["lower_bound"]
-    assert (found["confirmation"]["confidence"], found["confirmation"]["runs"]) == (0.999, 320)
+    assert (found["confirmation"]["confidence"], found["confirmation"]["runs"]) == (0.9995, 320)
     assert not refutes(found), "nor does a report have a banner"
 
 

@@ -45,6 +45,7 @@ class Ready(NamedTuple):
     public: Labelled | None
     face: Any
     store: Store = in_memory
+    task: Labelled | None = None  # rows of a public task of the same shape, to choose settings on
 
     def __repr__(self) -> str:
         return "Ready(...)"

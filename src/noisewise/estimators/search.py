@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -16,16 +16,19 @@ from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import SCORINGS
 from ..events import Repetitions
+from ..fitting.fit import Labelled
 from ..statement import Statement
 from ..tune import exponential, selection
-from ..tune.candidates import SCORED, Candidate, Tuned
+from ..tune.candidates import SCORED, Candidate, Tuned, known_size
+from ..tune.online import online
+from ..tune.public import public_scores
 from ..tune.settings import applied, listed
 from ..tune.stated import Bill, in_words, stated
 from ..tune.worth import advised
 from .base import PrivateEstimator
 from .ready import Ready
 
-HOW = ("auto", "public", "selection", "exponential", "none")
+HOW = ("auto", "public", "selection", "exponential", "online", "none")
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -43,7 +46,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Written down before the private rows are seen.
     budget : a :class:`Budget` for everything; None takes the estimator's epsilon and delta.
     how : "auto", "public" (on public rows, free), "selection" (private selection: a secret number of runs, one released),
-        "exponential" (every candidate trained once, the best chosen by the exponential mechanism), or "none" (the first
+        "exponential" (every candidate trained once, the best chosen by the exponential mechanism), "online" (one run that
+        moves its clip norm and step size by what it has released, from the first candidate's), or "none" (the first
         candidate with the whole budget).
     scoring : what "exponential" compares on private rows: "error" (wrong answers, squared errors) or "loss" (the model's
         loss, cut at a candidate's ``loss_bound``, 2 unless it says otherwise).
@@ -51,6 +55,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     size : how many records there are, as far as anybody may know; "auto" and "public" plan by it.
     share : of the records, which private searches compare on and do not train on; drawn by secret coins.
     repetitions : the distribution of the number of runs of a selection; None leaves it to a rule.
+    search, trials, repeats : how public rows are searched: "all", "random", "halving" or "optuna" (``noisewise[tune]``),
+        how many candidates are tried, and over how many splits.
 
     After ``fit``: ``best_estimator_``, ``best_params_``, ``best_index_``, ``best_score_`` (a released or public score, or
     None), ``cv_results_`` (the settings, and scores where these are public), ``how_``, ``words_``, ``statement_``.
@@ -79,6 +85,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         size: float | None = None,
         share: float = SCORED,
         repetitions: Repetitions | None = None,
+        search: str = "all",
+        trials: int | None = None,
+        repeats: int = 3,
     ) -> None:
         self.estimator = estimator
         self.candidates = candidates
@@ -89,15 +98,28 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.size = size
         self.share = share
         self.repetitions = repetitions
+        self.search = search
+        self.trials = trials
+        self.repeats = repeats
 
     def watch(self, beat: Callable[[], None] | None) -> Self:
         """Call ``beat()`` now and then while searching; it is told nothing, for how many runs there are may be secret."""
         self._beat = beat
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None) -> Self:
-        """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from."""
-        return self._searched(lambda face: face.ready(X, y, public), purse)
+    def fit(
+        self, X: Any, y: Any, public: Any = None, *, task: Any = None, purse: Purse | Account | None = None
+    ) -> Self:
+        """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from.
+
+        ``task``: a pair (X, y) of a public task of the same shape, to search on and not to train with.
+        """
+
+        def ready(face: PrivateEstimator) -> Ready:
+            one = face.ready(X, y, public)
+            return one if task is None else one._replace(task=face.ready(X, y, task).public)
+
+        return self._searched(ready, purse)
 
     def fit_files(self, paths: Any, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
@@ -117,7 +139,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             Candidate(one, each.fit, each.private, each.public, each.store, float(one.get("loss_bound", 2.0)))
             for one, each in zip(settings, made, strict=True)
         ]
-        tuned = self._tuned(candidates, self._asked_budget(made[0]), purse)
+        tuned = self._tuned(candidates, made, purse)
         return self._become(faces, made, settings, tuned)
 
     def _face(self, settings: dict[str, Any]) -> PrivateEstimator:
@@ -128,17 +150,19 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             face.set_params(epsilon=self.budget.epsilon, delta=self.budget.delta, adjacency=self.budget.adjacency)
         return face
 
-    def _asked_budget(self, first: Ready) -> Budget:
-        """What the search may spend: all, less what was paid for bounds before."""
-        return first.fit.training_budget()
-
-    def _tuned(self, candidates: list[Candidate], budget: Budget, purse: Purse | Account | None) -> Tuned:
-        first, how, why = candidates[0], self.how, ""
+    def _tuned(self, candidates: list[Candidate], made: list[Ready], purse: Purse | Account | None) -> Tuned:
+        budget = made[0].fit.training_budget()  # all, less what was paid for bounds before
+        known = known_size(candidates[0].fit, candidates[0].private)
+        size, shown = self.size if known is None else float(known), [one.task or one.public for one in made]
+        how, why = self.how, ""
         if how == "auto":
-            size = self.size if first.fit.size(len(first.private.y)) is None else float(len(first.private.y))
-            public = 0 if first.public is None else len(first.public.y)
+            public = 0 if shown[0] is None else len(shown[0].y)
             advice = advised(budget, len(candidates), public=public, size=size)
             how, why = advice.how, advice.words
+        if how == "public":
+            return self._on_public_rows(candidates, shown, size, handed=made[0].task is None, purse=purse)
+        if how == "online":
+            return _online(candidates, budget, purse)
         beat = getattr(self, "_beat", None)
         if how == "selection":
             return selection.select(
@@ -155,6 +179,35 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 candidates, budget, purse=purse, scoring=self.scoring, share=self.share, jobs=self.jobs, beat=beat
             )
         return _without_search(candidates, budget, purse, why or "no search; the first candidate has the whole budget")
+
+    def _on_public_rows(
+        self,
+        candidates: list[Candidate],
+        rows: list[Labelled | None],
+        size: float | None,
+        *,
+        handed: bool,
+        purse: Purse | Account | None,
+    ) -> Tuned:
+        """Search for nothing, then train the best with the whole budget."""
+        if any(one is None for one in rows):
+            raise ValueError(
+                "public is missing; how='public' compares candidates on public rows, pass them, or task=(X, y)"
+            )
+        found = public_scores(
+            [one.fit for one in candidates],
+            cast(list[Labelled], rows),
+            size=size,
+            search=self.search,
+            trials=self.trials,
+            repeats=self.repeats,
+            handed=handed,
+        )
+        best = candidates[found.best]
+        fitted = best.fit.run(best.private, best.public, store=best.store, purse=purse)
+        bill = Bill("public", in_words(candidates), best.fit.training_budget(), found.words.rstrip("."))
+        tuned = stated(fitted, bill, candidates, found.best)
+        return Tuned(tuned, found.best, "public", found.words, found.scores[found.best], found.scores)
 
     def _become(
         self, faces: list[PrivateEstimator], made: list[Ready], settings: list[dict[str, Any]], tuned: Tuned
@@ -207,7 +260,7 @@ def _prepared(faces: list[PrivateEstimator], ready: Callable[[PrivateEstimator],
         one = ready(face)
         for other in made:
             if _alike(one, other):
-                one = one._replace(private=other.private, public=other.public)
+                one = one._replace(private=other.private, public=other.public, task=other.task)
                 break
         made.append(one)
     return made
@@ -221,6 +274,14 @@ def _alike(one: Ready, other: Ready) -> bool:
         and one.fit.labels.__class__ is other.fit.labels.__class__
         and getattr(one.fit.labels, "numbered", None) == getattr(other.fit.labels, "numbered", None)
     )
+
+
+def _online(candidates: list[Candidate], budget: Budget, purse: Purse | Account | None) -> Tuned:
+    first = candidates[0]
+    fit, words = online(first.fit)
+    fitted = fit.run(first.private, first.public, store=first.store, purse=purse)
+    bill = Bill("online", in_words(candidates[:1]), budget, words.rstrip("."))
+    return Tuned(stated(fitted, bill, candidates[:1], 0), 0, "online", words)
 
 
 def _without_search(candidates: list[Candidate], budget: Budget, purse: Purse | Account | None, words: str) -> Tuned:

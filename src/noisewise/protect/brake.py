@@ -66,11 +66,17 @@ class Brake(NamedTuple):
         return step
 
 
-def contradict(one: Asked, other: Asked) -> bool:
-    """Whether two gradients point against each other, clearly beyond their noise."""
+def agreement(one: Asked, other: Asked) -> tuple[float, float]:
+    """The product of two gradients, and the standard deviation of what noise makes of it."""
     first, second = float(one.gradient @ one.gradient), float(other.gradient @ other.gradient)
     variance = other.noise**2 * first + one.noise**2 * second + len(one.gradient) * (one.noise * other.noise) ** 2
-    return float(one.gradient @ other.gradient) < -CLEARLY * math.sqrt(variance)
+    return float(one.gradient @ other.gradient), math.sqrt(variance)
+
+
+def contradict(one: Asked, other: Asked) -> bool:
+    """Whether two gradients point against each other, clearly beyond their noise."""
+    product, deviation = agreement(one, other)
+    return product < -CLEARLY * deviation
 
 
 def _with(held: tuple[Held, ...], along: Vector, curvature: float) -> tuple[Held, ...]:

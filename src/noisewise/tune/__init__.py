@@ -1,1 +1,1 @@
-"""Searching with a price: what is tried on private records is paid for, and only the winner gets out."""
+"""Choosing hyper-parameters: on public rows for nothing, on private ones for a price, or during the run."""

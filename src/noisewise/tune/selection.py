@@ -175,13 +175,13 @@ def with_own_methods(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def score_per_record(total: float, share: float, fitted: Fitted) -> float | None:
-    """The released sum as accuracy, or as minus the mean squared error, over the expected number of rows."""
-    if fitted.size is None:
+    """The released sum as accuracy, over the expected number of rows; None for a regression.
+
+    There the sum is half a row for each, less the errors: how many rows the coins gave would drown them in a mean.
+    """
+    if fitted.size is None or isinstance(fitted.labels, Target):
         return None
-    mean = total / max(share / (1 - share) * fitted.size, 1.0) + 0.5
-    if isinstance(fitted.labels, Target):  # of (error/2)^2 on a scale from -1 to 1
-        return float((mean - 1) * (fitted.labels.high - fitted.labels.low) ** 2)
-    return float(mean)
+    return float(total / max(share / (1 - share) * fitted.size, 1.0) + 0.5)
 
 
 def _words(candidates: int, budget: Budget, agreed: Agreement) -> str:
