@@ -133,8 +133,8 @@ class OnlineDescent(Method):
         """Buy the basis, move there, start from public rows if there are any, and find the clip norm."""
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
-            private.change_basis(basis)
-            public = public and public.in_basis(basis)
+            private.change_basis(torch.from_numpy(basis.matrix))
+            public = public and public.in_basis(torch.from_numpy(basis.matrix))
         start = warm_start(state.theta, public, WARM_START_L2)
         clip = found_clip(private, start, state.clip, self.target_quantile)
         lower = 1.0 if math.isfinite(private.facts.lipschitz) else DOWN
