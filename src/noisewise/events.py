@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Adjacency = Literal["add_remove", "replace_one"]
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
@@ -33,6 +33,11 @@ LEAST_NOISE = 1e-6  # less is no noise, and its price would overflow
 MOST_EPSILON = 500.0  # more is no promise
 LEAST_RATE = 2.0**-40  # who joins a batch is drawn from so many bits; a rarer event would not have its probability
 MOST_COUNT = 10**15
+LEAST_ETA, MOST_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
+LEAST_GAMMA = 2.0**-40
+MOST_RUNS = 1e9
+MOST_RDP = 1e6
+ORDERS = (2, 1024)  # least and largest Renyi order
 
 
 def _number(value: object) -> bool:
@@ -139,7 +144,82 @@ class FixedBatch:
         _require(isinstance(self.event, Mechanism), self, "event", "a Gaussian, BoundedRange or ApproximateDP")
 
 
-Leaf = Mechanism | Poisson | FixedBatch
+@dataclass(frozen=True, slots=True)
+class AtOrder:
+    """Answers known only to be (``order``, ``rdp``)-RDP under the relation in force: all that an RDP filter lets through.
+
+    At smaller orders the divergence is no larger; at larger ones nothing is known.
+    """
+
+    order: int
+    rdp: float
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.order, int) and not isinstance(self.order, bool)
+        _require(whole and ORDERS[0] <= self.order <= ORDERS[1], self, "order", "a whole number from 2 to 1024")
+        _require(_number(self.rdp) and 0 < self.rdp <= MOST_RDP, self, "rdp", "a number in (0, 10^6]")
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedNegativeBinomial:
+    """A number of runs K >= 1 with P(K = k) proportional to (1 - gamma)^k Gamma(k + eta) / k! (``eta`` = 0: (1 - gamma)^k / k).
+
+    ``eta`` = 1 is geometric, 0 logarithmic; ``gamma`` = 1 is one run.
+    """
+
+    eta: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        eta = self.eta
+        inside = _number(eta) and (eta == 0 or abs(eta) >= LEAST_ETA) and -1 + LEAST_ETA <= eta <= MOST_ETA
+        _require(inside, self, "eta", "a number above -1, at most 100; 0, or at least 1e-6 away from 0 and -1")
+        _require(_number(self.gamma) and LEAST_GAMMA <= self.gamma <= 1, self, "gamma", "a number from 2^-40 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonRepetitions:
+    """A Poisson number of runs; when it is 0, what is released does not depend on the records."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _require(
+            _number(self.mean) and 1 / MOST_RUNS <= self.mean <= MOST_RUNS, self, "mean", "a number from 1e-9 to 1e9"
+        )
+
+
+Repetitions = TruncatedNegativeBinomial | PoissonRepetitions
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The best of a secret random number of runs was released, and nothing else (Papernot & Steinke 2022).
+
+    K is drawn as ``repetitions`` says and stays secret. Each of K independent runs draws one of ``candidates``, with
+    replacement and with probabilities fixed and public, and does what that event says; its score is part of its output.
+    The best output is released, among equals one at random (or the first); how outputs are ranked is fixed beforehand.
+    Neither the other outputs nor K, the running time or a failure gets out. With K = 0 (Poisson) the release does not
+    depend on the records. So it is the mechanism of a run, a mixture of its candidates, repeated K times: under each
+    relation in force the Renyi divergence of a run is at most the largest of its candidates'.
+    """
+
+    candidates: tuple[Event, ...]
+    repetitions: Repetitions
+
+    def __post_init__(self) -> None:
+        if type(self.candidates) is not tuple or not self.candidates:
+            raise InvalidEvent("Selection.candidates is no tuple or empty; pass a tuple of at least one event")
+        for event in dict.fromkeys(self.candidates):
+            if not isinstance(event, Event) or any(isinstance(leaf, Selection) for leaf in leaves(event)):
+                kind = type(event).__name__
+                raise InvalidEvent(
+                    f"a candidate of a Selection is a {kind} or holds another Selection; pass plain events"
+                )
+        _require(isinstance(self.repetitions, Repetitions), self, "repetitions", "their distribution")
+
+
+Leaf = Mechanism | Poisson | FixedBatch | AtOrder | Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +243,8 @@ class Composed:
 
 
 Event = Leaf | Repeated | Composed
-_BY_NAME: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Gaussian, BoundedRange, ApproximateDP, Poisson, FixedBatch, Repeated, Composed)
-}
+_BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in (*get_args(Leaf), Repeated, Composed)}
+_LAWS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Repetitions)}
 
 
 def leaves(events: Event | Iterable[Event]) -> Counter[Leaf]:
@@ -184,7 +263,7 @@ def leaves(events: Event | Iterable[Event]) -> Counter[Leaf]:
                     todo.append((inner, times * count))
             case Composed(inner_events):
                 todo.extend((inner, times) for inner in inner_events)
-            case Gaussian() | BoundedRange() | ApproximateDP() | Poisson() | FixedBatch():
+            case Gaussian() | BoundedRange() | ApproximateDP() | Poisson() | FixedBatch() | AtOrder() | Selection():
                 counts[event] += times
             case _ if isinstance(event, Iterable) and not isinstance(event, str | bytes | Mapping):
                 todo.extend((inner, times) for inner in event)
@@ -215,7 +294,18 @@ def rebuilt_leaf(event: object) -> Leaf:
     match event:
         case Poisson() | FixedBatch() if type(event) in (Poisson, FixedBatch):
             return type(event)(_plain(event.rate, float), _rebuilt_mechanism(event.event))
+        case Selection() if type(event) is Selection and type(event.candidates) is tuple:
+            return Selection(tuple(map(rebuilt, event.candidates)), _rebuilt_repetitions(event.repetitions))
+        case AtOrder() if type(event) is AtOrder:
+            return AtOrder(_plain(event.order, int), _plain(event.rdp, float))
     return _rebuilt_mechanism(event)
+
+
+def _rebuilt_repetitions(law: object) -> Repetitions:
+    kind = type(law)
+    if kind is TruncatedNegativeBinomial or kind is PoissonRepetitions:
+        return kind(*(_plain(getattr(law, field.name), float) for field in fields(kind)))
+    raise TypeError(f"{kind.__name__} is not a number of runs; pass exactly one of {', '.join(_LAWS)}, not a subclass")
 
 
 def _rebuilt_mechanism(event: object) -> Mechanism:
@@ -257,7 +347,7 @@ def sampled(sampling: Sampling, event: Mechanism) -> Leaf:
     raise ValueError(f'sampling is {sampling!r}; pass ("full",), ("poisson", rate) or ("fixed", rate)')
 
 
-def to_dict(event: Event) -> dict[str, Any]:
+def to_dict(event: Event | Repetitions) -> dict[str, Any]:
     """An event as plain JSON data, for a statement.
 
     >>> to_dict(Repeated(Gaussian(2.0), 3))
@@ -269,21 +359,28 @@ def to_dict(event: Event) -> dict[str, Any]:
         if isinstance(value, tuple):
             data[field.name] = [to_dict(inner) for inner in value]
         else:
-            data[field.name] = to_dict(value) if type(value).__name__ in _BY_NAME else value
+            data[field.name] = to_dict(value) if type(value).__name__ in (*_BY_NAME, *_LAWS) else value
     return data
 
 
 def from_dict(data: Mapping[str, Any]) -> Event:
     """The event that :func:`to_dict` wrote; anything else is refused by name."""
-    kind = _BY_NAME.get(str(data.get("kind")))
+    return _made(data, _BY_NAME)  # type: ignore[no-any-return]
+
+
+def _made(data: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Any:
+    kind = known.get(str(data.get("kind")))
     if kind is None:
-        raise InvalidEvent(f"unknown event kind {data.get('kind')!r}; known: {', '.join(_BY_NAME)}")
+        raise InvalidEvent(f"unknown event kind {data.get('kind')!r}; known: {', '.join(known)}")
     names = {field.name for field in fields(kind)}
     if extra := set(data) - names - {"kind"}:
         raise InvalidEvent(f"{kind.__name__} has no field {sorted(extra)[0]!r}; its fields are {sorted(names)}")
     values: dict[str, Any] = {name: value for name, value in data.items() if name != "kind"}
     if "event" in values:
         values["event"] = from_dict(values["event"])
-    if "events" in values:
-        values["events"] = tuple(from_dict(inner) for inner in values["events"])
-    return kind(**values)  # type: ignore[no-any-return]
+    for several in ("events", "candidates"):
+        if several in values:
+            values[several] = tuple(from_dict(inner) for inner in values[several])
+    if "repetitions" in values:
+        values["repetitions"] = _made(values["repetitions"], _LAWS)
+    return kind(**values)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .arithmetic import Arithmetic, sentence
 from .budget import Budget, BudgetExhausted, Meter, meter_from
-from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
+from .events import BoundedRange, Gaussian, Repeated, Selection, from_dict, leaves, to_dict
 from .shapes import check_shape
 from .units import relation, rows_of_unit, unit_of
 
@@ -192,7 +192,8 @@ def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]], p
     """How the price was computed, and what it takes for granted about the run."""
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
-    kinds = {type(leaf).__name__ for leaf in charged}
+    within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]
+    kinds = {type(leaf).__name__ for leaf in (*charged, *within)}
     assumptions = [
         "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
         if plan
@@ -206,7 +207,12 @@ def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]], p
         )
     if "FixedBatch" in kinds:
         assumptions.append("fixed-size batches are drawn without replacement, as the sampler draws them")
-    if not kinds & {"Poisson", "FixedBatch"}:
+    if "Selection" in kinds:
+        assumptions.append(
+            "the number of runs of a selection was drawn at random as stated; it, the running time and every run but the best "
+            "stay secret, and each run was stopped at its price"
+        )
+    if not kinds & {"Poisson", "FixedBatch", "AtOrder"}:
         assumptions.append("every answer used all records; nothing is gained from sampling")
     return {"type": _accounting_text(meter), "assumptions": assumptions}
 
@@ -273,6 +279,12 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
                 return f"{one(event['event'])} on Poisson batches of rate {event['rate']:.4g}"
             case "FixedBatch":
                 return f"{one(event['event'])} on fixed batches of rate {event['rate']:.4g}"
+            case "AtOrder":
+                return f"answers under an RDP filter at order {event['order']} with cap {event['rdp']:.4g}"
+            case "Selection":
+                kinds = dict.fromkeys(_events_text([inner]) for inner in event["candidates"])
+                some = [*list(kinds)[:3], *([f"{len(kinds) - 3} other kinds"] if len(kinds) > 3 else [])]
+                return f"the best of a secret number of runs ({_runs_text(event['repetitions'])}), each [{' | '.join(some)}]"
         return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
 
     counts: dict[str, int] = {}
@@ -281,6 +293,12 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
             name = one(to_dict(leaf))
             counts[name] = counts.get(name, 0) + count
     return "; ".join(f"{count} x {name}" for name, count in counts.items())
+
+
+def _runs_text(law: Mapping[str, Any]) -> str:
+    if law["kind"] == "PoissonRepetitions":
+        return f"Poisson with mean {law['mean']:.4g}"
+    return f"truncated negative binomial with eta {law['eta']:.4g}, gamma {law['gamma']:.4g}"
 
 
 def verify_data(data: Any) -> Verdict:

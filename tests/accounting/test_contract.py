@@ -13,9 +13,25 @@ from noisewise.accounting import Unpriceable, base
 from noisewise.accounting.base import ACCOUNTANTS, UNITS, Accountant, accountant, accountant_named, currency, names
 from noisewise.accounting.calibrate import calibrate, epsilon
 from noisewise.accounting.terms import Budget
-from noisewise.events import ADJACENCIES, ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
+from noisewise.events import (
+    ADJACENCIES,
+    ApproximateDP,
+    AtOrder,
+    BoundedRange,
+    FixedBatch,
+    Gaussian,
+    Poisson,
+    Repeated,
+    Selection,
+    TruncatedNegativeBinomial,
+    sampled,
+)
 
 EXAMPLES = {Gaussian: Gaussian(60.0), BoundedRange: BoundedRange(0.05), ApproximateDP: ApproximateDP(0.05)}
+RENYI_ONLY = {
+    AtOrder: AtOrder(40, 0.01),
+    Selection: Selection((Gaussian(60.0), BoundedRange(0.01)), TruncatedNegativeBinomial(1.0, 0.1)),
+}
 SAMPLINGS = {"full": ("full",), "poisson": ("poisson", 0.05), "fixed": ("fixed", 0.05)}
 DELTA = 1e-5
 SLACK = {"pld": 5e-3}  # its grids follow the plan, so two prices of one number differ by their discretisation
@@ -24,7 +40,7 @@ SLACK = {"pld": 5e-3}  # its grids follow the plan, so two prices of one number 
 def events_of(known: Accountant, adjacency: str):
     """One event of each kind that it says it prices; on batches the first of its mechanisms."""
     first = EXAMPLES[known.mechanisms[0]]
-    leaves = [EXAMPLES[kind] for kind in known.mechanisms] + [
+    leaves = [(EXAMPLES | RENYI_ONLY)[kind] for kind in known.mechanisms] + [
         sampled(SAMPLINGS[kind], first) for kind in known.samplings if kind != "full"
     ]
     return [leaf for leaf in leaves if known.prices(leaf, adjacency)]
@@ -39,6 +55,10 @@ def noisier(leaf):
             return Gaussian(1.1 * sigma)
         case BoundedRange(epsilon) | ApproximateDP(epsilon):
             return type(leaf)(epsilon / 1.1)
+        case AtOrder(order, rdp):
+            return AtOrder(order, rdp / 1.1)
+        case Selection(candidates, law):
+            return Selection(tuple(map(noisier, candidates)), law)
 
 
 def order_of(name):
@@ -142,9 +162,10 @@ def test_no_price_is_below_that_of_randomised_response(known, adjacency):
 def test_what_it_does_not_price_is_refused_by_name(name, adjacency):
     known = accountant_named(name)
     leaves = [sampled(how, mechanism) for how in SAMPLINGS.values() for mechanism in EXAMPLES.values()]
-    refused = [leaf for leaf in leaves if not known.prices(leaf, adjacency)]
+    refused = [leaf for leaf in [*leaves, *RENYI_ONLY.values()] if not known.prices(leaf, adjacency)]
+    assert name == "rdp" or {*RENYI_ONLY.values()} <= {*refused}
     for leaf in refused:
-        with pytest.raises(Unpriceable, match=r"Gaussian|BoundedRange|ApproximateDP|add_remove"):
+        with pytest.raises(Unpriceable, match=r"Gaussian|BoundedRange|ApproximateDP|add_remove|AtOrder|Selection"):
             known.epsilon(leaf, DELTA, adjacency)
     assert (FixedBatch(0.05, Gaussian(60.0)) in refused) or adjacency == "replace_one"
     with pytest.raises(TypeError, match="not an event"):

@@ -35,7 +35,7 @@ class Accountant:
     name: ClassVar[str]
     rank: ClassVar[int] = 100  # its place in lists
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
-    mechanisms: ClassVar[tuple[type[Mechanism], ...]] = get_args(Mechanism)
+    mechanisms: ClassVar[tuple[type[Leaf], ...]] = get_args(Mechanism)
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
     adaptive: ClassVar[bool] = False
     exact: ClassVar[bool] = False  # for Gaussians on the full batch, where its filter serves plans too

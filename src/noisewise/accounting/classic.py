@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from .. import _validate
-from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson
+from ..events import ApproximateDP, AtOrder, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, Selection
 from . import rdp
 from .base import Accountant, accountant
-from .common import UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian, rest_of_delta
+from .common import UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian, renyi_only, rest_of_delta
 
 LAMBDAS = range(1, 33)
 
@@ -82,6 +82,8 @@ def moments_epsilon(events: Event | Iterable[Event], delta: float, adjacency: st
             "the moments accountant is stated for adjacency='add_remove'; use 'rdp' or 'pld' for replace_one"
         )
     for leaf in counts:
+        if isinstance(leaf, AtOrder | Selection):
+            raise renyi_only(leaf)
         if not is_gaussian(leaf):
             raise Unpriceable(f"{leaf!r} has no price in the moments accountant, which knows Gaussians only")
     if not counts:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..events import (
     ApproximateDP,
+    AtOrder,
     BoundedRange,
     Event,
     FixedBatch,
@@ -17,6 +18,7 @@ from ..events import (
     Leaf,
     Mechanism,
     Poisson,
+    Selection,
     leaves,
 )
 
@@ -62,16 +64,26 @@ def check_relation(leaf: Leaf, adjacency: str) -> None:
         )
 
 
-def unsampled(leaf: Leaf) -> Mechanism:
-    """The mechanism that ran on the batch.
+def unsampled(leaf: Leaf) -> Mechanism | AtOrder | Selection:
+    """The mechanism that ran on the batch; what is known in Renyi divergences alone never ran on one.
 
     *Guarantee*: it costs at least what the sampled event costs, in every currency whose divergence is jointly
     quasi-convex (GDP, RDP, zCDP, hockey-stick): a batch is a mixture over draws that both neighbours share.
     """
+    if isinstance(leaf, AtOrder | Selection):
+        return leaf
     mechanism = leaf.event if isinstance(leaf, Poisson | FixedBatch) else leaf
     if not isinstance(mechanism, Gaussian | BoundedRange | ApproximateDP):
         raise Unpriceable(f"{leaf!r} has no price: sampling is known for Gaussian, BoundedRange and ApproximateDP only")
     return mechanism
+
+
+def renyi_only(leaf: AtOrder | Selection) -> Unpriceable:
+    """The refusal of what is known in Renyi divergences alone."""
+    return Unpriceable(
+        f"{type(leaf).__name__} has a price in RDP only; use accountant='rdp', or let it join as the (epsilon, delta) of "
+        "accounting.selection.as_approximate"
+    )
 
 
 def is_gaussian(leaf: Leaf) -> bool:
@@ -107,6 +119,8 @@ def approximate(leaf: Leaf, adjacency: str) -> tuple[float, float]:
             delta = 0.0
         case ApproximateDP(epsilon, delta):
             pass
+        case AtOrder() | Selection() as other:
+            raise renyi_only(other)
         case other:
             raise Unpriceable(f"{other!r} is not (epsilon, delta)-DP for a single pair; price it as a Gaussian")
     if not isinstance(leaf, Poisson | FixedBatch) or leaf.rate == 1:

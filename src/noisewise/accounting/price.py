@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from .. import _validate
-from ..events import ADJACENCIES, Event, Leaf
+from ..events import ADJACENCIES, AtOrder, Event, Leaf, Selection
 from .base import ACCOUNTANTS, accountant_named, names
-from .common import Unpriceable, count_leaves
+from .common import Unpriceable, count_leaves, unsampled
+
+RENYI_ONLY = {AtOrder, Selection}
 
 
 def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[str, ...]:
@@ -25,7 +27,11 @@ def accountants_for(events: Event | Iterable[Event], adjacency: str) -> tuple[st
 
 def _turns(counts: Counter[Leaf]) -> list[list[str]]:
     """The same in groups: the first with a price decides, and its least price counts."""
-    asked = {name: known.turn(counts) for name, known in ACCOUNTANTS.items()}
+    kinds = {type(unsampled(leaf)) for leaf in counts}
+    asked = {
+        name: None if kinds & RENYI_ONLY and not kinds <= {*known.mechanisms} else known.turn(counts)
+        for name, known in ACCOUNTANTS.items()
+    }
     turns = sorted({turn for turn in asked.values() if turn is not None})
     grouped = [[name for name in reversed(asked) if asked[name] == turn] for turn in turns]
     return grouped[:1] if turns[0] == 0 else grouped

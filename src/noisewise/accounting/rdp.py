@@ -14,21 +14,52 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from .. import _validate
-from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from ..events import (
+    Adjacency,
+    AtOrder,
+    Event,
+    FixedBatch,
+    Gaussian,
+    Leaf,
+    Mechanism,
+    Poisson,
+    Sampling,
+    Selection,
+    leaves,
+    rebuilt_leaf,
+    sampled,
+)
+from . import gdp
 from .base import Accountant, Currency, accountant
-from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
+from .common import (
+    DOWN,
+    FLOOR,
+    UP,
+    Unpriceable,
+    approximate,
+    check_relation,
+    gaussian_scale,
+    is_gaussian,
+    rest_of_delta,
+    selection,
+    split_delta,
+)
+from .odds import Floats, Run
 from .renyi import MARGIN, fixed_gaussian_replace, log_expm1, poisson_gaussian, poisson_gaussian_replace
+from .repetitions import BestOf
 
 if TYPE_CHECKING:
     from .terms import Budget
 
 ORDERS: tuple[int, ...] = (*range(2, 33), *range(34, 64, 2), *range(64, 128, 4), *range(128, 256, 8))
 ORDERS += (*range(256, 512, 32), *range(512, 1025, 64))
+_ORDERS = np.array(ORDERS, dtype=np.float64)
+Costs = Callable[[int], float]
 
 
 def _check_order(order: int) -> None:
@@ -104,6 +135,12 @@ def cost(leaf: Leaf, adjacency: str, order: int) -> float:
             rate = leaf.rate if isinstance(leaf, Poisson | FixedBatch) else 1.0
             # Less noise costs more, so 1e70 stands for anything above it; below 0.1 quadrature is not worth its time.
             price = _gaussian(type(leaf), rate, min(sigma, 1e70), adjacency, order)
+        case AtOrder(known, rdp):
+            if order > known:
+                raise Unpriceable(f"{leaf!r} has no price at order {order}; fix an order of at most {known}")
+            price = rdp
+        case Selection():
+            price = costs_of(leaf, adjacency)(order)
         case _:
             epsilon, ranged = selection(leaf, adjacency, "has no Renyi price")
             price = min(pure(epsilon, order), order * ranged**2 / 8 * UP)
@@ -121,6 +158,60 @@ def _gaussian(kind: type[Leaf], rate: float, sigma: float, adjacency: str, order
         return order * mu * mu / 2 * UP
     sampled_price = poisson_gaussian_replace if kind is Poisson else fixed_gaussian_replace
     return sampled_price(rate, sigma, order)
+
+
+def costs_of(leaf: Leaf, adjacency: str) -> Costs:
+    """:func:`cost` at every order; that of a selection is computed once, at ``ORDERS``, and between them the next one's."""
+    if not isinstance(leaf, Selection):
+        return lambda order: cost(leaf, adjacency, order)
+    plain = rebuilt_leaf(leaf)
+    assert isinstance(plain, Selection)
+    best = BestOf(one_run(plain, adjacency), plain.repetitions)
+
+    def at(order: int) -> float:
+        price = best.at(order)
+        if not price < math.inf:
+            raise Unpriceable(f"this Selection has no price at order {order}, which some candidate is not known at")
+        return max(price, FLOOR)
+
+    return at
+
+
+def one_run(event: Selection, adjacency: str) -> Run:
+    """What is known of one run, which draws a candidate: the largest divergence of any candidate.
+
+    *Guarantee*: a mixture over what both neighbours share; Renyi and hockey-stick divergences are jointly quasi-convex.
+    """
+    runs = [_candidate(tuple(leaves(one).items()), adjacency) for one in dict.fromkeys(event.candidates)]
+    rdp = np.max([run.rdp for run in runs], axis=0)
+    return Run(_ORDERS, rdp, max(run.mu for run in runs), max(run.pure for run in runs))
+
+
+@lru_cache(maxsize=4096)
+def _candidate(counts: tuple[tuple[Leaf, int], ...], adjacency: str) -> Run:
+    """One candidate, made of plain numbers; all its full-batch Gaussians are one."""
+    rdp, squares, mu, pure = np.zeros(len(ORDERS)), 0.0, 0.0, 0.0
+    for leaf, count in counts:
+        if not isinstance(leaf, Gaussian):
+            rdp += count * _leaf_curve(leaf, adjacency)
+        else:
+            squares += count * gdp.cost(leaf, adjacency) * UP
+        mu += count * gdp.cost(leaf, adjacency) * UP if not isinstance(leaf, AtOrder) else math.inf
+        pure += count * approximate(leaf, adjacency)[0] * UP if _is_pure(leaf) else math.inf
+    rdp += _ORDERS * (squares / 2 * UP)
+    rdp *= 1 + len(counts) * 2.0**-50
+    rdp.flags.writeable = False
+    return Run(_ORDERS, rdp, math.sqrt(mu) * UP, pure)
+
+
+@lru_cache(maxsize=4096)
+def _leaf_curve(leaf: Leaf, adjacency: str) -> Floats:
+    known = leaf.order if isinstance(leaf, AtOrder) else ORDERS[-1]
+    return np.array([cost(leaf, adjacency, order) if order <= known else math.inf for order in ORDERS])
+
+
+def _is_pure(leaf: Leaf) -> bool:
+    return isinstance(leaf, Mechanism | Poisson | FixedBatch) and not is_gaussian(leaf)
 
 
 def noise_for(cost_allowed: float, sampling: Sampling, adjacency: str, order: int) -> float:
@@ -176,9 +267,16 @@ def best_order(events: Event | Iterable[Event], delta: float, adjacency: str) ->
     """
     counts, taken = split_delta(events, adjacency)
     left = rest_of_delta(delta, taken)
+    costs = [(count, costs_of(leaf, adjacency)) for leaf, count in counts.items()]
+    partly = any(isinstance(leaf, AtOrder | Selection) for leaf in counts)
 
     def price(order: int) -> float:
-        total = math.fsum(count * cost(leaf, adjacency, order) for leaf, count in counts.items())
+        try:
+            total = math.fsum(count * at(order) for count, at in costs)
+        except Unpriceable:
+            if partly and order > ORDERS[0]:
+                return math.inf
+            raise
         return epsilon_of(total * UP, order, left) if total else 0.0
 
     return _least(price)
@@ -252,6 +350,7 @@ class Rdp(Accountant):
 
     __slots__ = ()
     name, rank, adaptive, amplifies = "rdp", 1, True, True
+    mechanisms = (*get_args(Mechanism), AtOrder, Selection)
     reason = (
         "noise chosen while running on sampled batches needs a filter, and RDP at one order fixed beforehand is one"
     )

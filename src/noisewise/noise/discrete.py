@@ -1,18 +1,20 @@
-"""Secret choices, drawn exactly: who joins a batch, which subset, which candidate."""
+"""Secret choices, drawn exactly: who joins a batch, which subset, which candidate, how often."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..events import PoissonRepetitions, TruncatedNegativeBinomial
 from ..kernels import compiled
+from .counts import counted, exponential, first_of_negative_binomial
 from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
-from .secret_words import LARGEST, Words
+from .secret_words import LARGEST, More, Words
 
 NOBODY = np.empty(0, dtype=np.int64)
 Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple[int, int]]
@@ -86,14 +88,55 @@ def subset(words: Words, size: int, of: int) -> NDArray[np.int64]:
 
 def choose(words: Words, scores: NDArray[np.int64], scale: Fraction | float) -> int:
     """The exponential mechanism: i with probability proportional to exp(-scores[i] scale), by its inverse CDF."""
-    if not len(scores):
-        raise ValueError("there is nothing to choose from: pass at least one score")
     if not np.issubdtype(scores.dtype, np.integer):
         raise TypeError("scores must be integers: exact sums, in units of their own grid")
+    return choose_rational(words, scores.tolist(), scale)
+
+
+def choose_rational(words: Words, scores: Sequence[Fraction | int], scale: Fraction | float) -> int:
+    """:func:`choose` for scores that are whole numbers or fractions of any size."""
+    if not len(scores):
+        raise ValueError("there is nothing to choose from: pass at least one score")
+    if not all(type(score) in (int, Fraction) for score in scores):
+        raise TypeError("scores must be whole numbers or fractions: a float is not exact")
     if not 0 <= scale < math.inf:
         raise ValueError(f"scale must be a finite number of at least 0, not {scale!r}")
-    exact, least = Fraction(scale), int(np.min(scores))
-    exponents = [(score - least) * exact for score in scores.tolist()]
-    drawn, number = words.take(1)
-    word, more = int(drawn[0]) % 2**64, words.continuing(number)
+    exact, least = Fraction(scale), min(scores)
+    exponents = [(score - least) * exact for score in scores]
+    word, more = _uniform(words)
     return until_decided(lambda depth: chosen(word, more, exponents, depth))
+
+
+def negative_binomial(words: Words, eta: float, gamma: float) -> int:
+    """K >= 1 with P(K = k) proportional to (1 - gamma)^k Gamma(k + eta) / k!, by its inverse CDF; no end is cut off.
+
+    P(1) = eta (1-gamma) / (gamma^-eta - 1), or (1-gamma) / log(1/gamma) for eta = 0; P(k+1) / P(k) = (1-gamma)(k+eta)/(k+1).
+    """
+    law = TruncatedNegativeBinomial(eta, gamma)
+    if law.gamma == 1:
+        return 1
+    shape, rest = Fraction(law.eta), 1 - Fraction(law.gamma)
+    word, more = _uniform(words)
+    return 1 + until_decided(
+        lambda depth: counted(
+            word,
+            more,
+            lambda bits: first_of_negative_binomial(shape, 1 - rest, bits),
+            lambda k: rest * (k + 1 + shape) / (k + 2),
+            depth,
+        )
+    )
+
+
+def poisson(words: Words, mean: float) -> int:
+    """A Poisson number with this mean, by its inverse CDF; no end is cut off."""
+    exact = Fraction(PoissonRepetitions(mean).mean)
+    word, more = _uniform(words)
+    return until_decided(
+        lambda depth: counted(word, more, lambda bits: exponential(exact, bits), lambda k: exact / (k + 1), depth)
+    )
+
+
+def _uniform(words: Words) -> tuple[int, More]:
+    drawn, number = words.take(1)
+    return int(drawn[0]) % 2**64, words.continuing(number)

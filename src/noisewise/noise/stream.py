@@ -17,13 +17,14 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..events import PoissonRepetitions, Repetitions
 from ..late import Tensor, torch
 from . import discrete
 from .normal import Sampler, grid
@@ -158,6 +159,20 @@ class Stream:
         with self._lock:
             self._never_forked()
             return discrete.choose(self._secret, scores, scale)
+
+    def choose_rational(self, scores: Sequence[Fraction | int], scale: Fraction | float) -> int:
+        """:meth:`choose` for scores that are whole numbers or fractions of any size."""
+        with self._lock:
+            self._never_forked()
+            return discrete.choose_rational(self._secret, scores, scale)
+
+    def runs(self, repetitions: Repetitions) -> int:
+        """How many runs a private selection has: a secret number with this distribution, exactly."""
+        with self._lock:
+            self._never_forked()
+            if isinstance(repetitions, PoissonRepetitions):
+                return discrete.poisson(self._secret, repetitions.mean)
+            return discrete.negative_binomial(self._secret, repetitions.eta, repetitions.gamma)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a noise stream exists once: copying or saving it would use the same noise twice")

@@ -16,7 +16,12 @@ from ..statement import shown
 from .markup import clean
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-KINDS = {"Gaussian": "Gaussian noise", "BoundedRange": "a noisy choice", "ApproximateDP": "a one-shot mechanism"}
+KINDS = {
+    "Gaussian": "Gaussian noise",
+    "BoundedRange": "a noisy choice",
+    "ApproximateDP": "a one-shot mechanism",
+    "AtOrder": "answers under a Renyi filter",
+}
 QUESTIONS = {
     "gradient": "the mean gradient",
     "gradient_norm": "the norm of the mean gradient",
@@ -208,6 +213,8 @@ def mechanism(event: Mapping[str, Any]) -> str:
         return f"{mechanism(event['event'])}, on {batches} batches of {percent(event['rate'])} of the records"
     if kind == "Gaussian":
         return f"Gaussian noise, {number(event['noise_multiplier'])} times the clip norm"
+    if kind == "Selection":
+        return "the best of a secret number of runs, each priced as the statement lists it"
     fields = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
     return f"{KINDS.get(str(kind), str(kind))} ({fields})"
 
