@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .data.pictures import OrientedGradients
     from .data.schema import Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
+    from .planning import Plan, plan
     from .runs.agreement import verify
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "BudgetExhausted",
     "Curator",
     "OrientedGradients",
+    "Plan",
     "PrivateClassifier",
     "PrivateRegressor",
     "PublicCurator",
@@ -39,6 +41,7 @@ __all__ = [
     "epsilon",
     "explain",
     "load",
+    "plan",
     "read_schema",
     "save",
     "verify",
@@ -51,6 +54,7 @@ _HOMES = {
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
+    "planning": ("Plan", "plan"),
     "runs.agreement": ("verify",),
 }
 
