@@ -14,12 +14,17 @@ import torch
 import noisewise as nw
 from noisewise.accounting.base import ACCOUNTANTS
 from noisewise.arithmetic import GRADES, Arithmetic, together
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.events import (
     ADJACENCIES,
+    AtOrder,
     Composed,
     Gaussian,
+    Poisson,
+    PoissonRepetitions,
     Repeated,
+    Selection,
+    TruncatedNegativeBinomial,
     to_dict,
 )
 from noisewise.methods.dpsgd import DpSgd
@@ -534,3 +539,59 @@ def test_grades_together_are_the_worst_of_them():
     for odd in (("perfect", ()), ("exact", ["a"]), ("exact", (3,)), ("exact", "a")):
         with pytest.raises(ValueError, match=r"grade is|assumptions must"):
             Arithmetic(*odd)
+
+
+# --- private selection -------------------------------------------------------------------------------------------------
+
+
+def selected(promise: float = 1.0, law=None) -> dict:
+    """A true statement of a private selection: one event, a plan that RDP prices."""
+    candidates = (Gaussian(20.0), Repeated(Poisson(0.05, Gaussian(8.0)), 10))
+    event = Selection(candidates, law or TruncatedNegativeBinomial(1.0, 0.1))
+    meter = PlanMeter(Budget(promise, 1e-6), event)
+    meter.spend(event)
+    data = data_of("public size")
+    data |= {"meter": meter.describe(), "events": [to_dict(Repeated(leaf, n)) for leaf, n in meter.events.items()]}
+    return json.loads(json.dumps(data | derived_words(data)))
+
+
+@pytest.mark.parametrize("law", [TruncatedNegativeBinomial(0.0, 0.1), PoissonRepetitions(5.0)])
+def test_a_selection_is_priced_again_from_its_statement(law):
+    data = selected(law=law)
+    verdict = nw.verify(data)
+    assert verdict.holds, verdict.reason
+    assert data["meter"]["accountant"] == "rdp"
+    assert "secret number of runs" in str(Statement(data)) and "Poisson batches" in str(Statement(data))
+    told = " ".join(data["accounting"]["assumptions"])
+    assert "number of runs" in told and "all records" not in told and "Poisson batch" in told
+
+
+def test_a_selection_that_costs_more_than_was_promised_is_refused():
+    data = selected()
+    price = data["meter"]["epsilon"]
+    less = changed(data, "promise", "epsilon", to=0.9 * price)
+    assert "cost" in refused(less)
+    for place in (("meter", "plan", 0, "event"), ("events", 0, "event")):
+        louder = changed(data, *place, "candidates", 0, "noise_multiplier", to=2.0)
+        refused(louder)
+        refused(changed(data, *place, "repetitions", "gamma", to=1e-9))
+        refused(changed(data, *place, "repetitions", "kind", to="Once"))
+        refused(changed(data, *place, "candidates", to=[]))
+    both = changed(data, "meter", "plan", 0, "event", "repetitions", "gamma", to=1e-9)
+    both = changed(both, "events", 0, "event", "repetitions", "gamma", to=1e-9)
+    assert "the meter states epsilon" in refused(both)
+    louder = changed(both, "meter", "plan", 0, "event", "candidates", 0, "noise_multiplier", to=2.0)
+    assert "more than the budget" in refused(louder)
+
+
+def test_a_selection_under_an_rdp_filter_verifies_and_under_gdp_does_not():
+    event = Selection((AtOrder(24, 0.01),), TruncatedNegativeBinomial(1.0, 0.2))
+    meter = AdditiveMeter(Budget(2.0, 1e-6), "rdp", order=24)
+    meter.spend(event)
+    data = data_of("public size")
+    data["promise"]["epsilon"] = 2.0
+    data |= {"meter": meter.describe(), "events": [to_dict(Repeated(event, 1))]}
+    data = json.loads(json.dumps(data | derived_words(data)))
+    assert nw.verify(data).holds and "RDP filter at order 24" in str(Statement(data))
+    wrong = changed(data, "meter", to=AdditiveMeter(Budget(2.0, 1e-6), "gdp").describe())
+    assert "RDP only" in refused(wrong)
