@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,43 +52,61 @@ def plan(
         raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
     if classes is not None:
         _validate.whole(at_least=2, classes=classes)
-    table, features, declared, target = _table_of(columns, schema)
-    if target is not None:
-        classes = target or None
-    kept_rows = declared if rows_per_unit is None else rows_per_unit
-    rows = plan_rows(budget, size=size, features=features, steps=steps, clip=clip, rates=rates, rows_per_unit=kept_rows)
-    words = in_words(rows) if kept_rows is None else f"{in_words(rows)}\n{persons_in_words(rows, kept_rows)}"
-    choice = choice_for(table, budget, size, rows_per_unit=kept_rows)
-    clarity = size * choice.mu / (kept_rows or 1)
+    table = _table_of(columns, schema)
+    return _made(
+        budget,
+        table if table.classes is not None else replace(table, classes=classes or 0),
+        size=size,
+        rows_per_unit=table.rows_per_unit if rows_per_unit is None else rows_per_unit,
+        candidates=candidates,
+        noise={"steps": steps, "rates": rates, "clip": clip},
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns (without a schema, all numbers), how many ``features`` a linear model of them has, rows of a person that
+    count, and classes of the target, 0 for a number and None where no schema says it."""
+
+    columns: tuple[TableColumn, ...]
+    features: int
+    rows_per_unit: int | None = None
+    classes: int | None = None
+    declared: bool = False
+
+
+def _made(
+    budget: Budget, table: _Table, *, size: int, rows_per_unit: int | None, candidates: Sequence[int], noise: Any
+) -> Plan:
+    rows = plan_rows(budget, size=size, features=table.features, rows_per_unit=rows_per_unit, **noise)
+    words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
+    choice = choice_for(table.columns, budget, size, rows_per_unit=rows_per_unit)
+    clarity, classes, width = size * choice.mu / (rows_per_unit or 1), table.classes or None, len(table.columns)
     simulated = choice.method == TABLES
-    ways = tunings(budget, clarity, len(table) if simulated else None, classes, candidates)
-    kept = expected(clarity, len(table), classes) if simulated else None
+    ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
+    kept = expected(clarity, width, classes) if simulated else None
     return Plan(
         budget=budget,
         size=size,
-        columns=len(table),
-        parameters=features + 1,
+        columns=width,
+        parameters=table.features + 1,
         classes=classes,
-        clip=clip,
-        rows_per_unit=kept_rows,
+        clip=noise["clip"],
+        rows_per_unit=rows_per_unit,
         clarity=clarity,
         method=choice.method,
-        features=_features(choice, table, budget, with_schema=schema is not None, rows_per_unit=kept_rows),
+        features=_features(choice, table, budget, rows_per_unit),
         why=why(choice),
         rows=tuple(rows),
         words=words,
         records_needed=tuple(records_needed(rows, size=size)),
         expected=kept,
         tuning=ways,
-        recommendation=recommendation(budget, size, len(table), classes, clarity, kept, ways),
+        recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
     )
 
 
-def _table_of(
-    columns: int | None, given: Schema | str | Path | None
-) -> tuple[tuple[TableColumn, ...], int, int | None, int | None]:
-    """The columns of a table (without a schema, all numbers), how many features a linear model of it has, rows of a person
-    that count, and classes of the target (0 for a number), where a schema says so."""
+def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     from ..data.encode import Encoder
     from ..data.resolve import with_imagined_bounds
     from ..data.schema import Schema, gaps, read_schema
@@ -96,27 +115,20 @@ def _table_of(
     if given is None:
         assert columns is not None
         _validate.whole(columns=columns)
-        return tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns, None, None
+        return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
     schema = given if isinstance(given, Schema) else read_schema(Path(given))
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
         raise ValueError(f"{'the schema' if isinstance(given, Schema) else given}: {left[0]}")
-    declared = with_imagined_bounds(schema)
-    target = None if declared.target is None else len(declared[declared.target].categories or ())
-    return columns_of(declared), len(Encoder(declared).low), declared.rows_per_unit, target
+    known = with_imagined_bounds(schema)
+    target = None if known.target is None else len(known[known.target].categories or ())
+    return _Table(columns_of(known), len(Encoder(known).low), known.rows_per_unit, target, declared=True)
 
 
-def _features(
-    choice: Choice,
-    table: tuple[TableColumn, ...],
-    budget: Budget,
-    *,
-    with_schema: bool,
-    rows_per_unit: int | None,
-) -> dict[str, Any]:
+def _features(choice: Choice, table: _Table, budget: Budget, rows_per_unit: int | None) -> dict[str, Any]:
     """What "auto" would make of such a table, by the rules that it follows."""
     assert choice.size is not None
-    made = outline_for(table, budget, choice.size, rows_per_unit)
+    made = outline_for(table.columns, budget, choice.size, rows_per_unit)
     told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
-    if with_schema and made is not None:
+    if table.declared and made is not None:
         told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
     return told
