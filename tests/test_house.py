@@ -40,7 +40,7 @@ ORDER = (
     # strangers' code and the one loop
     *("tape", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
     # from tables to a fitted thing
-    *("data", "fitting"),
+    *("data", "fitting", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
     *("audit", "theory", "learned", "runs", "tune", "report"),

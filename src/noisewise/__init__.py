@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .data.schema import Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
     from .estimators.search import PrivateSearchCV
+    from .planning import Plan, plan
     from .runs.agreement import verify
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "BudgetWarning",
     "Curator",
     "OrientedGradients",
+    "Plan",
     "PrivateClassifier",
     "PrivateRegressor",
     "PrivateSearchCV",
@@ -43,6 +45,7 @@ __all__ = [
     "epsilon",
     "explain",
     "load",
+    "plan",
     "read_schema",
     "save",
     "spending",
@@ -58,6 +61,7 @@ _HOMES = {
     "data.schema": ("Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
     "estimators.search": ("PrivateSearchCV",),
+    "planning": ("Plan", "plan"),
     "runs.agreement": ("verify",),
 }
 

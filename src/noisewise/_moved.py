@@ -30,7 +30,7 @@ MOVED = {
     "plan": "accounting.plan",
     "protect.basis": "prepare.basis",
     "replay": "tape standard_errors fitting.spread",
-    "report.plots": "cli.plots",
+    "report.plots": "cli.plots planning.plots",
     "report.statement": "statement shapes runs.agreement",
     "theory.descent": "theory.risk",
 }
@@ -59,6 +59,14 @@ def moved(module: str, *places: str) -> Any:
     return lookup
 
 
+class OldModule(ModuleType):
+    """Once imported, an old module hides a public function of its name, as ``noisewise.plan``: it can be called as that."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        package, _, name = self.__name__.rpartition(".")
+        return import_module(package).__getattr__(name)(*args, **options)
+
+
 class OldNames:
     """Finds and makes the modules of ``MOVED``; every other name is left to Python."""
 
@@ -68,8 +76,8 @@ class OldNames:
         return ModuleSpec(name, OldNames, is_package=True) if known else None  # type: ignore[arg-type]
 
     @staticmethod
-    def create_module(spec: ModuleSpec) -> None:
-        return None
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return OldModule(spec.name)
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:

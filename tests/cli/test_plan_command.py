@@ -45,6 +45,27 @@ def test_a_table_for_people_that_fits_80_columns():
     assert "--size and --features not given" in told.stdout
 
 
+def test_what_to_expect_what_tuning_costs_and_what_to_do(tmp_path):
+    asked = [*BUDGET, "--size", 3000, "--features", 8, "--steps", 10, "--rates", "", "--candidates", "1,4"]
+    document = json.loads(run(*asked, "--json").stdout)
+    kept = document["expected"]["kept"]
+    assert kept["low"] <= kept["mid"] <= kept["high"] and "columns" in document["expected"]["by"]
+    assert [(way["candidates"], way["how"]) for way in document["tuning"]] == [
+        (1, "none"), (4, "selection"), (4, "exponential"), (4, "public"),
+    ]  # fmt: skip
+    assert all(set(way) == {"candidates", "how", "mu", "factor", "kept"} for way in document["tuning"])
+    assert document["tuning"][0]["kept"] == kept and document["tuning"][1]["factor"] > 1.2
+    assert f"{kept['mid']:.2f} ({kept['low']:.2f} to {kept['high']:.2f})" in document["recommendation"]
+    told = run(*asked)
+    assert told.exit_code == 0 and max(map(len, told.stdout.splitlines())) <= 80
+    for text in ("private selection", "the exponential mechanism", "public rows", "Recommendation: Use auto"):
+        assert text in told.stdout
+    number = json.loads(run(*asked, "--classes", 0, "--json").stdout)
+    assert number["classes"] is None and number["expected"] != document["expected"]
+    wide = run(*BUDGET, "--size", 3000, "--features", 300, "--steps", 10, "--rates", "", "--candidates", "1,4")
+    assert wide.exit_code == 0 and "unknown" in wide.stdout and "not known" in wide.stdout
+
+
 def test_full_batch_alone_and_given_numbers():
     told = run(*BUDGET, "--size", 2000, "--features", 5, "--steps", 10, "--rates", "")
     assert told.exit_code == 0 and "Poisson" not in told.stdout and "not given" not in told.stdout
@@ -64,6 +85,9 @@ def test_help_has_an_example():
         (["--epsilon", "1", "--delta", "1e-6", "--steps", ","], "steps"),
         (["--epsilon", "1", "--delta", "1e-6", "--rates", "2"], "rate"),
         (["--epsilon", "1", "--delta", "1e-6", "--clip", "0"], "clip"),
+        (["--epsilon", "1", "--delta", "1e-6", "--candidates", "many"], "--candidates"),
+        (["--epsilon", "1", "--delta", "1e-6", "--steps", "5", "--rates", "", "--candidates", "0"], "candidates"),
+        (["--epsilon", "1", "--delta", "1e-6", "--classes", "1"], "classes"),
         (["--epsilon", "1", "--delta", "1e-6", "--steps", "5", "--rates", "", "--plot", "plan.txt"], "plan.txt"),
     ],
 )

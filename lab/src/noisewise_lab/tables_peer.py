@@ -157,12 +157,12 @@ def fit(table: Table, job: dict[str, Any]) -> dict[str, Any]:
         model.fit(train, table.y)
         seconds = _processor() - started
         answers = model.predict(test)
-        scores = answers if table.regression else _scores(model, test, table)
+        scores = answers if table.regression else class_scores(model, test, table)
     np.savez(job["to"], answers=answers, scores=scores)
     return {"cpu_s": seconds}
 
 
-def _scores(model: Any, test: Any, table: Table) -> Any:
+def class_scores(model: Any, test: Any, table: Table) -> Any:
     """Scores by position of the class; a class that no training row has gets the lowest."""
     scores = model.decision_function(test) if hasattr(model, "decision_function") else model.predict_proba(test)
     if table.classes == 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -16,8 +16,8 @@ from .main import JsonFlag, app, errors, print_json
 
 if TYPE_CHECKING:
     from ..accounting.plan import Need, PlanRow
-    from ..budget import Budget
-    from ..prepare.columns import TableColumn
+    from ..events import Adjacency
+    from ..planning import Plan
 
 
 @app.command()
@@ -47,96 +47,63 @@ def plan(
     rows_per_unit: Annotated[
         int | None, typer.Option(min=1, help="Rows of a person that count, where a person is protected.")
     ] = None,
+    classes: Annotated[
+        int, typer.Option(min=0, help="Classes of the target, 0 for a number; a schema with a target says it instead.")
+    ] = 2,
+    candidates: Annotated[
+        str, typer.Option(help="Numbers of settings to price tuning for, with commas.")
+    ] = "1,4,8,16,64",
     plot: Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png.", show_default=False)] = None,
     json_output: JsonFlag = False,
 ) -> None:
-    """Say what a budget buys, with no data: what auto would do, and noise for each way of sampling and number of steps.
+    """Say what a budget buys, with no data: noise, what auto would do, the accuracy to expect, the price of tuning.
+
+    Accuracy is expected from recorded simulations, with its range; at the end stands a recommendation.
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
-    from ..accounting.plan import FEATURES, SIZE, in_words, persons_in_words, plan_rows, records_needed
-    from ..budget import Budget
-    from ..events import Adjacency
-    from ..units import unit_of
+    from ..accounting.plan import FEATURES, SIZE
+    from ..planning import plan as make
 
-    budget = Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
     if schema is not None and features is not None:
         raise ValueError("--schema says what the columns are already; leave --features out")
-    records = size or SIZE
-    table, columns, declared = _table_of(schema, features or FEATURES)
-    rows_per_unit = declared if rows_per_unit is None else rows_per_unit
-    chosen = _chosen(table, budget, records, with_schema=schema is not None, rows_per_unit=rows_per_unit)
-    counts, shares = _numbers(steps, "steps", int), _numbers(rates, "rates", float)
-    rows = plan_rows(
-        budget, size=records, features=columns, steps=counts, clip=clip, rates=shares, rows_per_unit=rows_per_unit
+    made = make(
+        epsilon,
+        delta,
+        size=size or SIZE,
+        columns=None if schema is not None else features or FEATURES,
+        schema=schema,
+        classes=classes or None,
+        adjacency=cast("Adjacency", adjacency),
+        rows_per_unit=rows_per_unit,
+        candidates=_numbers(candidates, "candidates", int),
+        steps=_numbers(steps, "steps", int),
+        rates=_numbers(rates, "rates", float),
+        clip=clip,
     )
-    words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
-    persons = {"unit": unit_of(rows_per_unit), "rows_per_unit": rows_per_unit, "row_clip": clip / (rows_per_unit or 1)}
-    needs = records_needed(rows, size=records)
     given = (("size", size), ("features", features if schema is None else schema))
     examples = [f"--{name}" for name, value in given if value is None]
-    title = f"epsilon {epsilon:g}, delta {delta:g}, {adjacency}; {records:,} records, {columns + 1} parameters"
-    title += "" if rows_per_unit is None else f"; the unit is {unit_of(rows_per_unit)}"
     if plot is not None:
-        from .plots import plot_plan
-
-        plot_plan(rows, plot, title=title)
+        made.plot(plot)
     if json_output:
-        print_json(
-            {
-                "epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": records, "columns": len(table),
-                "parameters": columns + 1, "clip": clip, "examples": examples, "rows": [_plain(row) for row in rows],
-                "records_needed": [_plain(need) for need in needs], "words": words, **chosen,
-            } | ({} if rows_per_unit is None else persons)
-        )  # fmt: skip
+        print_json({**made.to_dict(), "examples": examples})
     else:
-        _show(rows, needs, title, words, examples, chosen["why"])
+        _show(made, examples)
     if plot is not None:
         errors.print(f"Written: {plot}", highlight=False, soft_wrap=True)
 
 
-def _table_of(path: Path | None, features: int) -> tuple[tuple[TableColumn, ...], int, int | None]:
-    """The columns of a table (without a schema, all numbers), how many features a linear model of it has, and rows of a
-    person that count, where a schema says so."""
-    from ..data.encode import Encoder
-    from ..data.resolve import with_imagined_bounds
-    from ..data.schema import gaps, read_schema
-    from ..data.tables import columns_of
-    from ..prepare.columns import TableColumn
-
-    if path is None:
-        return tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(features)), features, None
-    schema = read_schema(path)
-    if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
-        raise ValueError(f"{path}: {left[0]}")
-    declared = with_imagined_bounds(schema)
-    return columns_of(declared), len(Encoder(declared).low), declared.rows_per_unit
-
-
-def _chosen(
-    table: tuple[TableColumn, ...], budget: Budget, size: int, *, with_schema: bool, rows_per_unit: int | None
-) -> dict[str, Any]:
-    """What "auto" would do with such a table, by the rules that it follows."""
-    from ..fitting.auto import choice_for, outline_for
-    from ..fitting.why import why
-
-    choice = choice_for(table, budget, size, rows_per_unit=rows_per_unit)
-    made = outline_for(table, budget, size, rows_per_unit)
-    told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
-    if with_schema and made is not None:
-        told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
-    return {"method": choice.method, "features": told, "why": why(choice)}
-
-
-def _show(rows: list[PlanRow], needs: list[Need], title: str, words: str, examples: list[str], why: str) -> None:
+def _show(made: Plan, examples: list[str]) -> None:
     console = Console()
-    console.print(f"[bold]What a budget buys[/bold]: {title}", highlight=False)
-    console.print(_noise_table(rows))
+    console.print(f"[bold]What a budget buys[/bold]: {made.title}", highlight=False)
+    console.print(_noise_table(made.rows))
     console.print()
-    console.print(words, highlight=False)
+    console.print(made.words, highlight=False)
     console.print()
-    console.print(_needs_table(needs))
-    console.print(f"\n[bold]What auto would do[/bold]: {escape(why)}", highlight=False)
+    console.print(_needs_table(made.records_needed))
+    console.print(f"\n[bold]What auto would do[/bold]: {escape(made.why)}\n", highlight=False)
+    console.print(_tuning_table(made))
+    console.print(f"\n[bold]Recommendation[/bold]: {escape(made.recommendation)}", highlight=False)
     if examples:
         console.print(
             f"{' and '.join(examples)} not given: an example stands in. Noise falls as 1 / records and grows with the "
@@ -150,7 +117,7 @@ def _table(**options: Any) -> Table:
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, **options)
 
 
-def _noise_table(rows: list[PlanRow]) -> Table:
+def _noise_table(rows: Sequence[PlanRow]) -> Table:
     from ..accounting.base import names
     from ..accounting.plan import sampling_name
 
@@ -182,7 +149,7 @@ def _noise_table(rows: list[PlanRow]) -> Table:
     return table
 
 
-def _needs_table(needs: list[Need]) -> Table:
+def _needs_table(needs: Sequence[Need]) -> Table:
     from ..accounting.plan import sampling_name
 
     ratios = list(dict.fromkeys(need.ratio for need in needs))
@@ -198,12 +165,47 @@ def _needs_table(needs: list[Need]) -> Table:
     return table
 
 
-def _plain(row: PlanRow | Need) -> dict[str, Any]:
-    data = asdict(row)
-    sampling = data.pop("sampling")
-    if "alternatives" in data:
-        data["alternatives"] = dict(data["alternatives"])
-    return {"sampling": sampling[0], "rate": sampling[1] if len(sampling) > 1 else 1.0, **data}
+def _tuning_table(made: Plan) -> Table:
+    """What to expect of a setting with the whole budget, and when several are tuned."""
+    from ..planning.tuning import PUBLIC, WORDS
+
+    table = _table(
+        title="What to expect, and what tuning would cost",
+        title_justify="left",
+        title_style="bold",
+        caption=_tuning_caption(made),
+        caption_justify="left",
+    )
+    table.add_column("settings", justify="right", no_wrap=True)
+    table.add_column("tuned by", no_wrap=True)
+    for name in ("mu of each", "noise", "kept", "8 of 10"):
+        table.add_column(name, justify="right", no_wrap=True)
+    public = [way for way in made.tuning if way.how == PUBLIC]
+    shown = [*(way for way in made.tuning if way.how != PUBLIC), *public[:1]]  # the same for any number of settings
+    for before, way, after in zip([None, *shown[:-1]], shown, [*shown[1:], None], strict=True):
+        count = "any" if way.how == PUBLIC else f"{way.candidates:,}"
+        table.add_row(
+            "" if before is not None and before.candidates == way.candidates and way.how != PUBLIC else count,
+            WORDS[way.how],
+            f"{way.mu:.3g}",
+            f"x {way.factor:.2f}",
+            "unknown" if way.kept is None else f"{way.kept.mid:.2f}",
+            "" if way.kept is None else f"{way.kept.low:.2f} to {way.kept.high:.2f}",
+            end_section=after is not None and (after.candidates != way.candidates or after.how == PUBLIC),
+        )
+    return table
+
+
+def _tuning_caption(made: Plan) -> str:
+    noise = "noise: of the training of one setting, beside that of a single run with the whole budget."
+    if made.expected is None:
+        return noise
+    outside = "" if made.expected.within else " (no simulation is so far out: the nearest stand in)"
+    measure = "R^2" if made.classes is None else "ROC AUC"
+    return (
+        f"{noise} kept: share of the gain over one answer for all that a model without privacy has (of {measure}); the middle "
+        f"of recorded simulations and where 8 of 10 lie, at {made.expected.by} = {made.expected.at:,.3g}{outside}."
+    )
 
 
 def _numbers(text: str, option: str, kind: type[Any]) -> list[Any]:

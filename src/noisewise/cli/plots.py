@@ -1,55 +1,15 @@
-"""Pictures of a plan and of a comparison."""
+"""The picture of a comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.figures import BLUE, GREY, ORANGE, STYLES, label_axes, legend_below, note, panels, save_figure
+from ..show.figures import BLUE, GREY, ORANGE, panels, save_figure
 
 if TYPE_CHECKING:
-    from ..accounting.plan import PlanRow
     from ..comparison import Row
-
-
-def plot_plan(rows: Sequence[PlanRow], path: Path, *, title: str) -> None:
-    """Noise over clip norm against the number of steps: of one step (left) and of a run's average (right)."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    from ..accounting.plan import sampling_name
-
-    figure, pair = panels(9.2, 4.4, 1, 2)
-    kinds = list(dict.fromkeys(row.sampling for row in rows))
-    steps = sorted({row.steps for row in rows})
-    parts = (("step_ratio", "one step"), ("run_ratio", "average of all steps"))
-    for axes, (value, what) in zip(pair, parts, strict=True):
-        for sampling, (colour, line, mark) in zip(kinds, cycle(STYLES), strict=False):
-            mine = [row for row in rows if row.sampling == sampling]
-            look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 5.5, "linewidth": 1.7}
-            above, name = 3 - len(axes.lines) / 20, sampling_name(sampling)
-            axes.plot(
-                [row.steps for row in mine], [getattr(row, value) for row in mine], zorder=above, label=name, **look
-            )
-        label_axes(axes, title=what, x="number of steps", log="xy")
-        low, high = axes.get_ylim()
-        widen = max(1.3, (8 * low / high) ** 0.5)  # at least two labelled ticks, and no drama where lines are level
-        axes.set_ylim(low / widen, high * widen)
-        if low / widen < 1 < high * widen:
-            axes.axhline(1, color=GREY, linewidth=0.9)
-            where = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 8.5, "color": GREY}
-            note(axes, "as long as the clip norm", (1, 1), (-2, 3), **where)
-        axes.xaxis.set_major_locator(FixedLocator(steps))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
-        axes.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}")
-        axes.yaxis.set_minor_formatter(lambda ratio, _: f"{ratio:g}" if f"{ratio:e}"[0] in "25" else "")
-        axes.tick_params(axis="both", which="both", labelsize=9)
-    label_axes(pair[0], y="norm of the noise / clip norm")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
-    legend_below(figure, pair[0], len(kinds), fontsize=9)
-    save_figure(figure, path)
 
 
 def plot_comparison(

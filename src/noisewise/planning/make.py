@@ -1,0 +1,134 @@
+"""Making a plan: from a size, columns and a budget, with no data and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _validate
+from ..accounting.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
+from ..accounting.terms import Budget
+from ..events import Adjacency
+from ..fitting.auto import choice_for, outline_for
+from ..fitting.why import TABLES, Choice, why
+from ..prepare.columns import TableColumn
+from .expected import expected
+from .plans import Plan
+from .tuning import CANDIDATES, tunings
+from .words import recommendation
+
+if TYPE_CHECKING:
+    from ..data.schema import Schema
+
+
+def plan(
+    epsilon: float,
+    delta: float,
+    *,
+    size: int,
+    columns: int | None = None,
+    schema: Schema | str | Path | None = None,
+    classes: int | None = 2,
+    adjacency: Adjacency = "add_remove",
+    rows_per_unit: int | None = None,
+    candidates: Sequence[int] = CANDIDATES,
+    steps: Sequence[int] = STEPS,
+    rates: Sequence[float] = RATES,
+    clip: float = 1.0,
+) -> Plan:
+    """What (epsilon, delta) buys for ``size`` records of ``columns`` numbers, or of what a ``schema`` declares.
+
+    ``classes`` of the target, None for a number; a schema with a target says it instead. ``rows_per_unit``: rows of a person
+    that count, where a person is protected. ``candidates``: numbers of settings to price tuning for.
+
+    >>> made = plan(1.0, 1e-6, size=20_000, columns=14, candidates=(1,), steps=(10,), rates=())
+    >>> made.method, made.expected.low <= made.expected.mid <= made.expected.high
+    ('additive', True)
+    """
+    budget = Budget(epsilon, delta, adjacency=adjacency)
+    if (columns is None) == (schema is None):
+        raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
+    if classes is not None:
+        _validate.whole(at_least=2, classes=classes)
+    table = _table_of(columns, schema)
+    return _made(
+        budget,
+        table if table.classes is not None else replace(table, classes=classes or 0),
+        size=size,
+        rows_per_unit=table.rows_per_unit if rows_per_unit is None else rows_per_unit,
+        candidates=candidates,
+        noise={"steps": steps, "rates": rates, "clip": clip},
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns (without a schema, all numbers), how many ``features`` a linear model of them has, rows of a person that
+    count, and classes of the target, 0 for a number and None where no schema says it."""
+
+    columns: tuple[TableColumn, ...]
+    features: int
+    rows_per_unit: int | None = None
+    classes: int | None = None
+    declared: bool = False
+
+
+def _made(
+    budget: Budget, table: _Table, *, size: int, rows_per_unit: int | None, candidates: Sequence[int], noise: Any
+) -> Plan:
+    rows = plan_rows(budget, size=size, features=table.features, rows_per_unit=rows_per_unit, **noise)
+    words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
+    choice = choice_for(table.columns, budget, size, rows_per_unit=rows_per_unit)
+    clarity, classes, width = size * choice.mu / (rows_per_unit or 1), table.classes or None, len(table.columns)
+    simulated = choice.method == TABLES
+    ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
+    kept = expected(clarity, width, classes) if simulated else None
+    return Plan(
+        budget=budget,
+        size=size,
+        columns=width,
+        parameters=table.features + 1,
+        classes=classes,
+        clip=noise["clip"],
+        rows_per_unit=rows_per_unit,
+        clarity=clarity,
+        method=choice.method,
+        features=_features(choice, table, budget, rows_per_unit),
+        why=why(choice),
+        rows=tuple(rows),
+        words=words,
+        records_needed=tuple(records_needed(rows, size=size)),
+        expected=kept,
+        tuning=ways,
+        recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
+    )
+
+
+def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
+    from ..data.encode import Encoder
+    from ..data.resolve import with_imagined_bounds
+    from ..data.schema import Schema, gaps, read_schema
+    from ..data.tables import columns_of
+
+    if given is None:
+        assert columns is not None
+        _validate.whole(columns=columns)
+        return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
+    schema = given if isinstance(given, Schema) else read_schema(Path(given))
+    if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
+        raise ValueError(f"{'the schema' if isinstance(given, Schema) else given}: {left[0]}")
+    known = with_imagined_bounds(schema)
+    target = None if known.target is None else len(known[known.target].categories or ())
+    return _Table(columns_of(known), len(Encoder(known).low), known.rows_per_unit, target, declared=True)
+
+
+def _features(choice: Choice, table: _Table, budget: Budget, rows_per_unit: int | None) -> dict[str, Any]:
+    """What "auto" would make of such a table, by the rules that it follows."""
+    assert choice.size is not None
+    made = outline_for(table.columns, budget, choice.size, rows_per_unit)
+    told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
+    if table.declared and made is not None:
+        told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
+    return told
