@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from ..show.progress import bars
 from .main import JsonFlag, app, errors, print_json
 from .spending import spending
+from .tuning import Tuning, searched, show_search, tuning_of
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -80,6 +81,17 @@ def train(
     size_is_public: Annotated[
         bool, typer.Option("--size-is-public", help="The number of records may be known; else a noisy count is bought.")
     ] = False,
+    tune: Annotated[
+        str | None,
+        typer.Option(help="Search settings: auto, public, selection, exponential, online or none.", show_default=False),
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Settings to search: TOML with [[candidate]] tables or a [grid], or JSON.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that train candidates side by side.")] = 1,
+    size_guess: Annotated[
+        int | None, typer.Option(min=1, help="About how many records there are, for planning a search.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: reproducible, NOT private.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
     cache: Annotated[
@@ -96,6 +108,8 @@ def train(
     Ctrl-C stops cleanly: there is no model then, and what was spent is written down.
 
     Example: [bold]noisewise train patients.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out run[/bold]
+
+    With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
     """
     from .. import runs
     from ..budget import Budget
@@ -105,6 +119,7 @@ def train(
     budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
     request = Request(budget, method or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_for(request.method, request.model, None)
+    tuning = tuning_of(tune, candidates, jobs, size_guess)
     _known_loss(loss)
     runs.vacant(out)
     runs.writable(out)
@@ -128,12 +143,16 @@ def train(
                     planned(request, resolved).check(public=bool(public), records=records)
                     resolved = resolved.bought(spent.purse, seed=seed, progress=partial(report, "buying bounds"))
                 room = cache or _roomy(out, data)
-                estimator = _fit(request, resolved, data, public or [], separator, room, report, spent.purse)
+                estimator, words = _fit(
+                    request, resolved, data, public or [], separator, room, report, spent.purse, tuning
+                )
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
                 runs.write(estimator.fitted_, draft, warnings=warnings)
                 spent.into(draft)
                 _write_report(draft)
+    if words:
+        show_search(words)
     _show(estimator, out, warnings, json_output)
 
 
@@ -158,17 +177,18 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 def _fit(
     request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
-    report: Callable[..., None], purse: Purse,
-) -> Estimator:  # fmt: skip
-    """The fitted estimator."""
+    report: Callable[..., None], purse: Purse, tuning: Tuning | None,
+) -> tuple[Estimator, str]:  # fmt: skip
+    """The fitted estimator, and in words how its settings were found, if they were searched."""
     from ..estimators import Origin
 
     origin = Origin(resolved.words, resolved.classes, resolved.preparation)
     estimator = unfitted(request, resolved.schema).watch(partial(_stepped, report))
-    reading = partial(report, "reading")
-    return estimator.fit_files(
-        data, public=public or None, separator=separator, cache=cache, reading=reading, origin=origin, purse=purse
-    )
+    reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "origin": origin}
+    reading["reading"] = partial(report, "reading")
+    if tuning is not None:
+        return searched(estimator, tuning, data, reading, purse, report)
+    return estimator.fit_files(data, purse=purse, **reading), ""
 
 
 def planned(request: Request, resolved: Resolved) -> Fit:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..accounting.gdp import mu_of
-from ..accounting.selection import choose_repetitions
+from ..accounting.selection import candidate_budget
 from ..budget import Budget
+from .selection import law_for
 
 ENOUGH = 4000.0  # n mu of a run from which more noise costs little
 PUBLIC_ROWS = 400  # from which a search on public rows tells settings apart
@@ -31,7 +32,7 @@ def advised(budget: Budget, candidates: int, *, public: int, size: float | None)
         return Advice("public", f"{public} public rows are enough to compare {candidates} candidates on, for nothing")
     halved = 2 if budget.adjacency == "replace_one" else 1
     whole = mu_of(budget.epsilon, budget.delta) / halved
-    each = choose_repetitions(budget, candidates).each.mu / halved
+    each = candidate_budget(budget, law_for(budget, candidates)).mu / halved
     price = (
         f"private selection among {candidates} candidates would leave each run mu = {each:.3g} instead of {whole:.3g}, "
         f"{whole / each:.2f} times the noise"
@@ -40,7 +41,7 @@ def advised(budget: Budget, candidates: int, *, public: int, size: float | None)
     if size is None:
         return Advice(
             "none",
-            f"{few}{price}, and nobody has said how many records there are (size=); the first candidate gets the whole budget",
+            f"{few}{price}, and nobody has said how many records there are (size=, --size-guess); the first candidate gets the whole budget",
         )
     if size * each < ENOUGH:
         return Advice(

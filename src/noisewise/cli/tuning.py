@@ -1,0 +1,66 @@
+"""``noisewise train --tune``: the candidates of a file, searched by the way that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .main import errors
+
+if TYPE_CHECKING:
+    from ..budget.purse import Purse
+    from ..estimators import PrivateClassifier, PrivateRegressor
+
+    Estimator = PrivateClassifier | PrivateRegressor
+
+HOW = ("auto", "public", "selection", "exponential", "online", "none")
+EXAMPLE = '[[candidate]]\nmethod = "descent"\nmax_grad_norm = 0.5'
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to search, and among which settings."""
+
+    how: str
+    candidates: list[dict[str, Any]]
+    jobs: int = 1
+    size: int | None = None
+
+
+def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> Tuning | None:
+    """What the options ask for; None for no search."""
+    from ..tune.settings import read_candidates
+
+    if how is None:
+        if candidates is not None:
+            raise ValueError("--candidates is a list to search; pass --tune too, e.g. --tune selection")
+        return None
+    if how not in HOW:
+        raise ValueError(f"--tune is {how!r}; pass one of {', '.join(HOW)}")
+    if candidates is None:
+        raise ValueError("--candidates is missing; pass a file of settings to search, see noisewise train --help")
+    return Tuning(how, read_candidates(candidates), jobs, size)
+
+
+def searched(
+    estimator: Estimator,
+    tuning: Tuning,
+    data: list[Path],
+    reading: dict[str, Any],
+    purse: Purse,
+    report: Callable[..., None],
+) -> tuple[Estimator, str]:
+    """The winner, and in words how it was found."""
+    from ..estimators.search import PrivateSearchCV
+
+    search = PrivateSearchCV(estimator, tuning.candidates, how=tuning.how, jobs=tuning.jobs, size=tuning.size)
+    search.watch(lambda: report("searching", 0.5, news="how many runs there are stays secret"))
+    search.fit_files(data, purse=purse, **reading)
+    return search.best_estimator_, search.words_
+
+
+def show_search(words: str) -> None:
+    """Say how settings were chosen."""
+    errors.print(f"Search: {words.rstrip('.')}.", highlight=False, markup=False, soft_wrap=True)
