@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
+from noisewise.estimators import PrivateClassifier, PrivateRegressor
 from noisewise.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.methods import Method, registry
 from noisewise.models import Linear
@@ -28,6 +30,8 @@ from noisewise.train import Records, train
 from .datasets import Missing, Table, load
 
 DELTA = 1e-8
+AUTO = "auto"
+Places = NDArray[np.int64]
 MERGED = ("sgd_adv", "agd", "output_perturbation", "objective_perturbation")  # public rows join the private ones
 PUBLISHED = {
     "ppsgd": "PPSGD", "ppsgd_paper": "PPSGD", "sgd_adv": "SgdAdv", "agd": "Agd", "output_perturbation": "OutPert",
@@ -71,8 +75,13 @@ def cells(datasets: Iterable[Table], methods: Iterable[str], repeats: int) -> It
                         yield Table2Cell(table.name, loss, epsilon, method, repeat)
 
 
-def method_of(cell: Table2Cell) -> Method:
-    """The method with its defaults; ``ppsgd_paper`` is ppsgd with the paper's accounting and settings in hindsight."""
+def method_of(cell: Table2Cell) -> Method | str:
+    """The method with its defaults; ``ppsgd_paper`` is ppsgd with the paper's accounting and settings in hindsight.
+
+    ``auto`` is what the estimators do with nothing set, with the loss that they take: the same in both losses' cells.
+    """
+    if cell.method == AUTO:
+        return AUTO
     if cell.method == "ppsgd_paper":
         return registry()["ppsgd"](**AS_PUBLISHED, **PAPER_SETTINGS[cell.loss, cell.epsilon])
     return registry()[cell.method]()
@@ -89,13 +98,15 @@ def loss_of(cell: Table2Cell, table: Table, method: Method) -> Loss | None:
 
 def run_cell(cell: Table2Cell, table: Table) -> float | None:
     """Accuracy or mean squared error on the test rows of one repeat; None where the method has no such loss."""
-    method = method_of(cell)
-    loss = loss_of(cell, table, method)
-    if loss is None:
-        return None
     order = np.random.default_rng([cell.repeat, 2020]).permutation(len(table.X))
     train_rows, test_rows = np.split(order, [int(0.8 * len(order))])
     public_rows, private_rows = np.split(train_rows, [max(2, round(table.public_share * len(train_rows)))])
+    method = method_of(cell)
+    if isinstance(method, str):
+        return _auto(cell, table, public_rows, private_rows, test_rows)
+    loss = loss_of(cell, table, method)
+    if loss is None:
+        return None
     model = Linear(table.X.shape[1], loss)
     X, y = torch.tensor(table.X), torch.tensor(table.y)
     public = PublicCurator(X[public_rows], y[public_rows], model=model, seed=cell.repeat)
@@ -108,6 +119,20 @@ def run_cell(cell: Table2Cell, table: Table) -> float | None:
     if table.regression:
         return float((scores - y[test_rows]).square().mean())
     return float(((scores > 0) == (y[test_rows] > 0)).float().mean())
+
+
+def _auto(cell: Table2Cell, table: Table, public: Places, private: Places, test: Places) -> float:
+    """What an estimator reaches that is told the bounds, with nothing else set; columns as they were before rows had norm 1."""
+    columns = table.X[:, :-1].astype(float) / table.X[:, -1:]
+    common: dict[str, Any] = {"adjacency": "replace_one", "bounds": (-1, 1), "random_state": cell.repeat}
+    if table.regression:
+        face: Any = PrivateRegressor(cell.epsilon, DELTA, target_bounds=(-1, 1), **common)
+    else:
+        face = PrivateClassifier(cell.epsilon, DELTA, classes=[-1, 1], **common)
+    y = table.y if table.regression else table.y.astype(int)
+    face.fit(columns[private], y[private], (columns[public], y[public]))
+    predicted = face.predict(columns[test])
+    return float(np.square(predicted - y[test]).mean() if table.regression else (predicted == y[test]).mean())
 
 
 def timed_cell(cell: Table2Cell, table: Table) -> dict[str, Any]:
@@ -152,7 +177,7 @@ def summary(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def all_methods() -> list[str]:
     """Every method of the registry, the recommended one first, and ppsgd with the paper's accounting."""
-    return ["descent", "ppsgd", "ppsgd_paper", *(name for name in registry() if name not in ("descent", "ppsgd"))]
+    return [AUTO, "descent", "ppsgd", "ppsgd_paper", *(name for name in registry() if name not in ("descent", "ppsgd"))]
 
 
 class Store:
