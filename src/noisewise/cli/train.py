@@ -41,7 +41,7 @@ class Request:
     """What was asked for, apart from the data."""
 
     budget: Budget
-    method: str
+    method: str | Method
     loss: str | None
     model: str | tuple[int, ...]
     max_grad_norm: float | None
@@ -75,6 +75,15 @@ def train(
     method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")] = None,
     loss: Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")] = None,
     model: Annotated[str, typer.Option(help="auto, linear, mlp, or hidden sizes such as 64,32.")] = "auto",
+    protector: Annotated[
+        str | None,
+        typer.Option(
+            help="For l2p: a protector's name, a file, or private: trained on these records.", show_default="auto"
+        ),
+    ] = None,
+    protector_share: Annotated[
+        float | None, typer.Option(help="Share of the budget that trains a private protector.", show_default="0.2")
+    ] = None,
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
     size_is_public: Annotated[
@@ -103,7 +112,8 @@ def train(
     from ..fitting.auto import AUTO, method_for
 
     budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
-    request = Request(budget, method or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
+    chosen = _with_protector(method, protector, protector_share, max_grad_norm)
+    request = Request(budget, chosen or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_for(request.method, request.model, None)
     _known_loss(loss)
     runs.vacant(out)
@@ -323,6 +333,24 @@ def _disjoint(data: list[Path], public: list[Path]) -> None:
     private = {path.resolve() for path in find_files(data)}
     if both := [path for path in (find_files(public) if public else []) if path.resolve() in private]:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
+
+
+def _with_protector(
+    method: str | None, protector: str | None, share: float | None, max_grad_norm: float | None
+) -> str | Method | None:
+    """The method asked for; a protector is one of l2p."""
+    if protector is None and share is None:
+        return method
+    if method not in (None, "l2p"):
+        raise ValueError(f"--method is {method!r}, which has no protector; pass --method l2p, or leave --protector out")
+    from ..methods.l2p import L2P, PRIVATE
+
+    if share is not None and protector != PRIVATE:
+        raise ValueError(
+            "--protector-share is for a protector trained on the private records; pass --protector private"
+        )
+    known: dict[str, Any] = {"protector": protector, "protector_share": share, "max_grad_norm": max_grad_norm}
+    return L2P(**{name: value for name, value in known.items() if value is not None})
 
 
 def _model(text: str) -> str | tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import app, figures, large, private_tables, studies, tables
+from . import app, figures, large, private_tables, protector_share, studies, tables
 from .app import bench
 
-__all__ = ["app", "bench", "figures", "large", "private_tables", "studies", "tables"]
+__all__ = ["app", "bench", "figures", "large", "private_tables", "protector_share", "studies", "tables"]
