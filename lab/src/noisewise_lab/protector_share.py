@@ -131,7 +131,8 @@ def summary(results: Sequence[Row]) -> list[Row]:
     frame, rows = pd.DataFrame(results), []
     for (place, epsilon), group in frame.groupby(["place", "epsilon"], sort=False):
         table = group.pivot_table(index="repeat", columns=["start", "share"], values="accuracy")
-        for start, share in list(table.columns.to_flat_index()):
+        kinds: list[Any] = list(table.columns.to_flat_index())
+        for start, share in kinds:
             values = table[(start, share)]
             row: Row = {"place": place, "epsilon": epsilon, "start": start, "share": share, "repeats": len(values)}
             row |= _moments("accuracy", values)
