@@ -111,14 +111,14 @@ def _private_run(
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     features = curator.features
-    spread = method.spread(state) if isinstance(method, Method) else None
+    spread, made = (method.spread(state), method.made(state)) if isinstance(method, Method) else (None, None)
     if features is not None and isinstance(model, Additive):
         model = model.of_width(features.width)
     theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     noise = None if spread is None else _plain(spread, model)
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
-    return Trained(theta, *answered, tape, features, noise, shares, _own(method.made(state)))
+    return Trained(theta, *answered, tape, features, noise, shares, _own(made))
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:
