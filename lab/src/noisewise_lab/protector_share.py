@@ -160,6 +160,7 @@ def plot_shares(rows: Sequence[Row], path: Path) -> None:
     for line, epsilon in zip(panels, epsilons, strict=True):
         for panel, place in zip(line, places, strict=True):
             here = frame[(frame["place"] == place) & (frame["epsilon"] == epsilon)]
+            panel.set_visible(bool(len(here)))
             for start, name in (("zero", "from zero weights"), ("auto", "from the package's")):
                 some = here[here["start"] == start].sort_values("share")
                 if len(some):
