@@ -79,7 +79,7 @@ def totals_of(case, model, X, y, how):
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("kind", QUESTIONS)
+@pytest.mark.parametrize("kind", [kind for kind in QUESTIONS if not QUESTIONS[kind].sharded])  # refused for persons
 def test_a_person_with_any_number_of_rows_moves_no_answer_by_more_than_its_unit(kind, adjacency):
     """The rows that count are chosen as in training. The person stands last: the others' coins are the same."""
     rng, k, model = np.random.default_rng(3), 3, Linear(3, Logistic())

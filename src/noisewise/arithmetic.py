@@ -30,6 +30,10 @@ class Arithmetic:
         """The same with a part whose rounding is bounded, not exact."""
         return together(self, Arithmetic("bounded", (assumption,)))
 
+    def assumed(self, assumption: str) -> Arithmetic:
+        """The same with a part that takes floats for real numbers."""
+        return together(self, Arithmetic("assumed", (assumption,)))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a statement."""
         return {"grade": self.grade, "assumptions": list(self.assumptions)}

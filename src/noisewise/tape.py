@@ -63,6 +63,7 @@ class Trained:
     features: Features | None = None  # what rows of a table were made of at the end
     spread: Tensor | None = None  # the deviation of the noise on theta, where the method knows it
     shares: Tensor | None = None  # of the records that have each coordinate of the features, as released
+    protector: Any = None  # one that was trained on the records, from released answers (protect.learned.zoo.Learned)
 
 
 class Recording(Asking):

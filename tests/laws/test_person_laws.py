@@ -12,7 +12,6 @@ import pytest
 from test_curator_laws import (
     ADJACENCIES,
     BASES,
-    COMBINATIONS,
     FEATURES,
     MODELS,
     POOL,
@@ -25,6 +24,7 @@ from test_curator_laws import (
     stated,
     terms,
 )
+from test_curator_laws import COMBINATIONS as EVERY
 
 from noisewise.curator import QUESTIONS
 from noisewise.curator.questions import HowAsked
@@ -32,6 +32,8 @@ from noisewise.events import FULL
 from noisewise.models import MLP
 
 ROWS = (2, 3)
+OF_PERSONS = [kind for kind in QUESTIONS if not QUESTIONS[kind].sharded]  # shards are refused for persons
+COMBINATIONS = [(kind, model) for kind, model in EVERY if kind in OF_PERSONS]
 LINEAR = [(kind, model) for kind, model in COMBINATIONS if not isinstance(MODELS[model], MLP)]
 
 
@@ -86,7 +88,7 @@ def test_no_person_moves_a_total_further_than_its_noise_allows_for(kind, model):
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("kind", QUESTIONS)
+@pytest.mark.parametrize("kind", OF_PERSONS)
 def test_the_worst_persons_come_near_to_it_and_would_break_the_noise_of_one_row_less(kind, adjacency):
     """With noise for two rows a person of three is seen: nothing here is bounded for another reason."""
     models = [model for name, model in LINEAR if name == kind]

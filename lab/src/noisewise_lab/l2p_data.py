@@ -68,7 +68,7 @@ def problem(name: str, folder: Path, *, repeat: int = 0) -> Problem:
         X, y = _table(folder / f"{name.replace('-', '_')}.parquet")
         order = np.random.default_rng([repeat, 2021]).permutation(len(X))
         train, test = np.split(order, [int(TRAIN_SHARE * len(order))])
-        return Problem(_rows(name, X[train], y[train]), _rows(name, X[test], y[test]))
+        return Problem(scaled_rows(name, X[train], y[train]), scaled_rows(name, X[test], y[test]))
     return Problem(
         digit_pair(folder, PRIVATE_PAIR, features=FEATURES[name]),
         digit_pair(folder, PRIVATE_PAIR, features=FEATURES[name], test=True),
@@ -85,7 +85,7 @@ def auxiliary(name: str, folder: Path, number: int) -> Rows:
     """One of the public tasks beside a private one: all that there are, and never the private rows."""
     if name.startswith("ipums"):
         file = PUBLIC_TABLES[number]
-        return _rows(file.removesuffix(".parquet"), *_table(folder / file))
+        return scaled_rows(file.removesuffix(".parquet"), *_table(folder / file))
     return digit_pair(folder, PAIRS[number], features=FEATURES[name])
 
 
@@ -97,7 +97,7 @@ def digit_pair(folder: Path, pair: tuple[int, int], *, features: str = "pixels",
     if features != "pixels":
         mean, components = public_features(folder, features)
         rows = (rows - mean) @ components
-    return _rows(f"{pair[0]} vs {pair[1]}", rows, np.where(y[chosen] == pair[0], 1.0, -1.0))
+    return scaled_rows(f"{pair[0]} vs {pair[1]}", rows, np.where(y[chosen] == pair[0], 1.0, -1.0))
 
 
 def described(images: NDArray[np.uint8], features: str) -> NDArray[np.float64]:
@@ -153,7 +153,8 @@ def mean_loss(model: Model, theta: Tensor, rows: Rows) -> float:
     return float(model.losses(theta, model.lay_out(*tensors(rows, model))).double().mean())
 
 
-def _rows(name: str, X: NDArray[Any], y: NDArray[Any]) -> Rows:
+def scaled_rows(name: str, X: NDArray[Any], y: NDArray[Any]) -> Rows:
+    """Rows of norm 1, with an intercept, and labels."""
     X = np.column_stack([X, np.ones(len(X))])
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     return Rows(name, (X / np.maximum(lengths, 1e-12)).astype(np.float32), y.astype(np.float32))

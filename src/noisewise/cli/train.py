@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 from ..show.progress import bars
 from .main import JsonFlag, app, errors, print_json
 from .spending import spending
-from .tuning import Tuning, searched, show_search, tuning_of
+from .tuning import Tuning, searched, show_search, tuning_of, with_protector
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -42,7 +42,7 @@ class Request:
     """What was asked for, apart from the data."""
 
     budget: Budget
-    method: str
+    method: str | Method
     loss: str | None
     model: str | tuple[int, ...]
     max_grad_norm: float | None
@@ -76,6 +76,15 @@ def train(
     method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")] = None,
     loss: Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")] = None,
     model: Annotated[str, typer.Option(help="auto, linear, mlp, or hidden sizes such as 64,32.")] = "auto",
+    protector: Annotated[
+        str | None,
+        typer.Option(
+            help="For l2p: a protector's name, a file, or private: trained on these records.", show_default="auto"
+        ),
+    ] = None,
+    protector_share: Annotated[
+        float | None, typer.Option(help="Share of the budget that trains a private protector.", show_default="0.2")
+    ] = None,
     adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
     max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
     size_is_public: Annotated[
@@ -86,7 +95,7 @@ def train(
         typer.Option(help="Search settings: auto, public, selection, exponential, online or none.", show_default=False),
     ] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="Settings to search: TOML with [[candidate]] tables or a [grid], or JSON.")
+        Path | None, typer.Option(help="Settings to search, a TOML or JSON file: see docs/guide-tuning.md.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes that train candidates side by side.")] = 1,
     size_guess: Annotated[
@@ -117,7 +126,8 @@ def train(
     from ..fitting.auto import AUTO, method_for
 
     budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
-    request = Request(budget, method or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
+    chosen = with_protector(method, protector, protector_share, max_grad_norm)
+    request = Request(budget, chosen or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_for(request.method, request.model, None)
     tuning = tuning_of(tune, candidates, jobs, size_guess)
     _known_loss(loss)

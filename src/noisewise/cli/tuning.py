@@ -1,4 +1,4 @@
-"""``noisewise train --tune``: the candidates of a file, searched by the way that was asked for."""
+"""Settings of ``noisewise train`` that are found: ``--tune`` searches those of a file, ``--protector`` names or trains one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .main import errors
 if TYPE_CHECKING:
     from ..budget.purse import Purse
     from ..estimators import PrivateClassifier, PrivateRegressor
+    from ..methods import Method
 
     Estimator = PrivateClassifier | PrivateRegressor
 
@@ -64,3 +65,21 @@ def searched(
 def show_search(words: str) -> None:
     """Say how settings were chosen."""
     errors.print(f"Search: {words.rstrip('.')}.", highlight=False, markup=False, soft_wrap=True)
+
+
+def with_protector(
+    method: str | None, protector: str | None, share: float | None, max_grad_norm: float | None
+) -> str | Method | None:
+    """The method asked for; a protector is one of l2p."""
+    if protector is None and share is None:
+        return method
+    if method not in (None, "l2p"):
+        raise ValueError(f"--method is {method!r}, which has no protector; pass --method l2p, or leave --protector out")
+    from ..methods.l2p import L2P, PRIVATE
+
+    if share is not None and protector != PRIVATE:
+        raise ValueError(
+            "--protector-share is for a protector trained on the private records; pass --protector private"
+        )
+    known: dict[str, Any] = {"protector": protector, "protector_share": share, "max_grad_norm": max_grad_norm}
+    return L2P(**{name: value for name, value in known.items() if value is not None})

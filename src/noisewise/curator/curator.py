@@ -24,6 +24,7 @@ from ..noise import Stream
 from ..prepare.features import Features, even, features_anew
 from ..records import records_of
 from ..records.grid import Store, in_memory
+from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
 from ..units import rows_per_person
 from .asking import Asking
@@ -45,9 +46,10 @@ class Curator(Asking):
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
     ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here; None: a row.
+    ``unroll``: trusted code that trains inside a shard; without it nothing is asked of shards.
     """
 
-    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__store")
+    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__shards", "__store")
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Curator(Asking):
         seed: int | None = None,
         store: Store = in_memory,
         rows_per_unit: int | None = None,
+        unroll: Unroll | None = None,
     ) -> None:
         model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
@@ -77,6 +80,7 @@ class Curator(Asking):
                 raise ValueError(f"X must be 2-d with {columns} columns and y 1-d, as long as X has rows")
             self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
         self.__model = model
+        self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
         self.__basis: Tensor | None = None
         self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
@@ -127,10 +131,19 @@ class Curator(Asking):
         size = math.nan if known is None else expected_size(plainly, known)
         rows = rows_per_person(facts.rows_per_unit, plainly)
         how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
-        answer = self.__desk.answer(asked, how, facts, records)
+        shards = self.__dealt(plainly) if asked.sharded else None
+        answer = self.__desk.answer(asked, how, facts, records, shards)
         if asked.bounded:
             self.__arithmetic = self.__arithmetic.bounded(asked.bounded)
+        if asked.assumed:
+            self.__arithmetic = self.__arithmetic.assumed(asked.assumed)
         return answer
+
+    def __dealt(self, sampling: Sampling) -> Shards:
+        """How records are dealt into shards; refused before anything is paid where they are not."""
+        if self.__shards is None or sampling != FULL:
+            raise ValueError("shards are asked of all records, with sampling ('full',), in a run of noisewise.train")
+        return self.__shards
 
     def last_iterate(self, walk: NoisyWalk) -> Answer:
         """The end of a whole walk: :class:`Descent` (noise at the end) or :class:`OnePass` (noise at every step).

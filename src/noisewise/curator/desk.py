@@ -13,6 +13,7 @@ from ..budget import AdditiveMeter, MeterView, PlanMeter
 from ..events import Event, rebuilt, sampled
 from ..facts import Answer, Facts, Released
 from ..noise import Stream
+from ..records.shards import Shards
 from ..records.totals import Drawn
 from ..records.unobserved import unobserved
 from .question import HowAsked
@@ -32,13 +33,18 @@ class Desk:
         self._lock, self._within, self._unobserved = threading.RLock(), 0, unobserved()
         self.trace: list[Released] = []
 
-    def answer(self, asked: Any, how: HowAsked, facts: Facts | None, records: Any) -> Answer:
-        """The answer to a question that was rebuilt and checked for these records. A refused charge touches nothing."""
+    def answer(
+        self, asked: Any, how: HowAsked, facts: Facts | None, records: Any, shards: Shards | None = None
+    ) -> Answer:
+        """The answer to a question that was rebuilt and checked for these records. A refused charge touches nothing.
+
+        ``shards``: how they are dealt, where they are asked shard by shard.
+        """
         event = _sampled(how.sampling, asked.event(how.noise))
         with self:
             self.pay(event, records)
             drawn = Drawn(draw(how.sampling, records, self.stream), how.size)
-            totals = asked.totals(records, drawn, how)
+            totals = asked.totals(records if shards is None else shards.over(records), drawn, how)
             answer: Answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
             self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
         return answer

@@ -155,6 +155,8 @@ class Sum:
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
     bounded: ClassVar[str] = ""  # what is not exact about the total, but charged for
+    assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
+    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__dict__.get("name", cls.__name__)

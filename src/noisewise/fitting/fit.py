@@ -186,6 +186,7 @@ class Fit:
             self.columns,
             run.features,
             None if run.shares is None else bare(run.shares).astype(np.float64),
+            run.protector,
         )
 
     def _network(self, run: Trained) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from .labels import Classes, Labels, Target, labels_from
 from .link import calibrated, uncalibrated
 from .network import CHUNK, Network
 from .spread import Spread
+
+if TYPE_CHECKING:
+    from ..protect.learned.zoo import Learned
 
 Array = NDArray[Any]
 TASKS = {"PrivateClassifier": "classification", "PrivateRegressor": "regression"}  # as run folders name them
@@ -52,6 +55,7 @@ class Fitted:
     columns: tuple[str, ...] | None = None
     made: Features | None = None  # what rows of a table are made of
     shares: Array | None = None  # of the records that have each coordinate, as released
+    protector: Learned | None = None  # one that the run has trained on its records
 
     @property
     def classes(self) -> Array | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, fields, replace
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..late import Tensor
 from ..losses import loss_names
+
+if TYPE_CHECKING:
+    from ..protect.learned.zoo import Learned
 
 
 class _EveryLoss:
@@ -72,6 +75,10 @@ class Method(ABC):
 
     def shares(self, state: Any) -> Tensor | None:
         """The share of records that has each coordinate of its features, where the method has bought that."""
+        return None
+
+    def made(self, state: Any) -> Learned | None:
+        """A protector that the run has trained on its private records, from released answers."""
         return None
 
     def settings(self) -> dict[str, Any]:

@@ -6,12 +6,15 @@
         g_t = clipped mean gradient + noise that costs share_t of what is left (the curator)
         theta <- projector(g_t, theta)                                         (a coordinate-wise LSTM)
 
-``protector`` is "auto" (the rule of ``protect.learned.zoo.pick``), the name of a protector in the package, or a file's path.
+``protector`` is "auto" (the rule of ``protect.learned.zoo.pick``), the name of a protector in the package, a file's path, or
+"private": ``protector_share`` of the budget first trains it on the private records themselves (``protect.learned.private``), from
+``start`` ("zero" weights, "auto", a name or a path), in a ``few`` numbers or as a ``whole``.
 A protector may want the norm of the gradient before it chooses the noise (Algorithm 2, line 1); that question is paid
 first, also when the run stops after it.
 
 *Guarantee*: a GDP filter on full batches (Smith & Thakurta 2022): noise, clip norm and horizon may depend on anything
-released. Whatever the weights, a share is at most what is left. The protector was trained on public data alone.
+released. Whatever the weights, a share is at most what is left. The protector was trained on public data alone, or by paid
+answers of the same filter: its share is spent first, and training has the rest.
 
 Hong, Wang, Wang & Zhou 2021, Learning Model-Based Privacy Protection under Budget Constraints.
 """
@@ -32,14 +35,22 @@ from ..late import Tensor, torch
 from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step
 from ..protect.learned.fast import fast
-from ..protect.learned.zoo import LONGEST, Learned, named, names, pick, warn_outside
+from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
+from ..protect.learned.private import finished as meta_trained
+from ..protect.learned.zoo import LONGEST, Learned, named, names, pick_for, warn_outside
 from ..protect.protector import Protector, Run, begin, finished, step
-from ..protect.signal import first_signal, one, signal_to_noise
+from ..protect.signal import first_signal, one, signal_to_noise, worth
 from .base import Method
 from .descent import bought_basis, public_basis
 
 LARGEST_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
+PRIVATE, MOST_SHARE = "private", 0.9
+OF_PRIVATE = (
+    "protector_share",
+    "protector_weights",
+    "start",
+)  # settings of a protector that is trained on private records
 
 
 class State(NamedTuple):
@@ -49,6 +60,8 @@ class State(NamedTuple):
     theta: Tensor
     before: float  # the share of the whole budget that was spent before the first step
     brake: Brake = Brake()
+    meta: MetaRun | None = None  # of a protector that is trained on private records
+    made: Learned | None = None  # that protector, when it is trained
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,9 @@ class L2P(Method):
     steps: int | None = None
     max_grad_norm: float | None = None
     deflate: bool = True
+    protector_share: float = 0.2
+    protector_weights: str = "few"
+    start: str = "zero"
 
     name: ClassVar[str] = "l2p"
     summary: ClassVar[str] = "a protector learned on public tasks: noise, clip and steps by LSTMs"
@@ -68,6 +84,17 @@ class L2P(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.protector, str):
             raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
+        _validate.one_of(WEIGHTS, protector_weights=self.protector_weights)
+        if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MOST_SHARE:
+            raise ValueError(
+                f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MOST_SHARE}"
+            )
+        if not isinstance(self.start, str):
+            raise ValueError(f"start is {self.start!r}; pass 'zero', 'auto', a name from the package, or a path")
+        if self.trains and self.max_grad_norm is not None:
+            raise ValueError(
+                "max_grad_norm is given, but a private protector learns its clip norm; leave one of them out"
+            )
         if self.steps is not None:
             _validate.whole(steps=self.steps)
             if self.steps > LONGEST:
@@ -77,26 +104,37 @@ class L2P(Method):
                 f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"
             )
 
+    @property
+    def trains(self) -> bool:
+        """Whether the protector is trained on the private records."""
+        return self.protector == PRIVATE
+
     @cached_property
     def _chosen(self) -> Learned | None:
         """The protector that was asked for, read once: what runs is what the statement names."""
-        return None if self.protector == "auto" else named(self.protector)
+        asked = self.start if self.trains else self.protector
+        return None if asked == "auto" or (self.trains and asked == "zero") else named(asked)
 
     def learned(self, facts: Facts) -> Learned:
-        """The protector of this run, from public or released facts."""
+        """The protector of this run, or what its training starts from, from public or released facts."""
         if self._chosen is not None:
             return self._chosen
-        return named(pick(facts.loss, signal_to_noise(facts), dimension=facts.dimension, layers=len(facts.groups)))
+        return start_of(self.start, facts) if self.trains else named(pick_for(facts))
 
     def settings(self) -> dict[str, Any]:
         settings, chosen = super().settings(), self._chosen
+        if not self.trains:
+            settings = {name: value for name, value in settings.items() if name not in OF_PRIVATE}
         if chosen is None:
             return {**settings, "sha256": {name: named(name).digest for name in names()}}
         horizon = self.steps or chosen.horizon
         return {**settings, "sha256": chosen.digest, "design": chosen.design.to_dict(), "horizon": horizon}
 
     def terms(self, facts: Facts) -> Terms:
-        self.learned(facts)  # a protector that is not there is refused before anything is asked
+        learned = self.learned(facts)  # a protector that is not there is refused before anything is asked
+        if self.trains:
+            refuse_training(facts)
+            refuse_design(learned)
         return choose_terms(facts.budget, adaptive=True)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
@@ -105,9 +143,12 @@ class L2P(Method):
         warn_outside(
             learned, size=facts.size or 1.0, dimension=facts.dimension, epsilon=facts.budget.epsilon, horizon=horizon
         )
-        return State(fast(learned.protector()), horizon, None, theta, 0.0)
+        meta = begun(learned, facts, self.protector_share, self.protector_weights) if self.trains else None
+        return State(fast(learned.protector()), horizon, None, theta, 0.0, meta=meta)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if state.meta is not None and not state.meta.done:
+            return self._trained_on(state, state.meta, private, public)
         if state.run is None:
             state = self._begin(state, private, public)
         run, protector = state.run, state.protector
@@ -120,12 +161,34 @@ class L2P(Method):
         thetas = finished(protector, run, before) if self.done(state) else run.thetas
         return state._replace(theta=private.in_first_basis(thetas[0]))
 
-    def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+    def _trained_on(self, state: State, meta: MetaRun, private: Curator, public: PublicCurator | None) -> State:
+        """One meta-step; rows are in their new basis by then, as training will have them."""
+        if meta.step == 0:
+            self._in_new_basis(private, public)
+        facts, meter = private.facts, private.meter
+        left = 1 - meter.spent_fraction
+        asked = self.protector_share / meta.plan.steps
+        training = max(left - asked * (meta.plan.steps - meta.step), 1e-3)
+        question = meta.question(state.horizon, (facts.size or 1.0) * worth(facts) * math.sqrt(training))
+        meta = meta.moved(private.ask(question, noise=meter.noise_for(min(asked / left, 1.0))))
+        if not meta.done:
+            return state._replace(meta=meta)
+        made = meta_trained(meta, self.learned(facts), facts, self.protector_share)
+        return state._replace(meta=meta, made=made, protector=fast(made.protector()))
+
+    def made(self, state: State) -> Learned | None:
+        return state.made
+
+    def _in_new_basis(self, private: Curator, public: PublicCurator | None) -> None:
         if self.deflate:
             free = public_basis(public, private.facts)
             basis = bought_basis(private) if free is None else free
             if basis is not None:
                 private.change_basis(torch.from_numpy(basis.matrix))
+
+    def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
+        if state.meta is None:
+            self._in_new_basis(private, public)
         before, facts = private.meter.spent_fraction, private.facts
         ratio = signal_to_noise(facts) * math.sqrt(1 - before)
         clip = self.max_grad_norm or facts.typical_clip
@@ -143,6 +206,12 @@ class L2P(Method):
     def done(self, state: State) -> bool:
         run = state.run
         return run is not None and (run.signal.step >= state.horizon or run.signal.remaining.item() <= NOTHING_LEFT)
+
+
+def refuse_training(facts: Facts) -> None:
+    """Refuse, from public facts, what cannot be asked of shards."""
+    if not facts.linear or facts.rows_per_unit is not None:
+        raise ValueError("protector is 'private', which needs a linear model and records, not persons; pass 'auto'")
 
 
 class Paid(NamedTuple):

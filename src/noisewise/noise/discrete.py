@@ -31,6 +31,12 @@ def kernel() -> Joined:
     return gaps.joined
 
 
+def coins(words: Words, many: int) -> NDArray[np.int64]:
+    """So many fresh words without their sign: every power of two of values is equally likely."""
+    parts = [words.take(min(LARGEST, many - start))[0] & 2**63 - 1 for start in range(0, many, LARGEST)]
+    return np.concatenate([NOBODY, *parts])
+
+
 def each_with_probability(words: Words, rate: float, of: int, joined: Joined) -> NDArray[np.int64]:
     """The numbers below ``of``, in order, that come up when each joins independently with probability ``rate``.
 

@@ -60,9 +60,10 @@ class Stream:
         "simulation",
     )
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, use: str = "") -> None:
+        """``use``: what draws are for, when it is not noise: the same seed gives them a key of their own."""
         self.simulation = seed is not None
-        key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {seed}".encode()).digest()
+        key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {use}{seed}".encode()).digest()
         self._secret, self._fork = Words(key), _forks[0]
         self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
@@ -153,6 +154,12 @@ class Stream:
         with self._lock:
             self._never_forked()
             return discrete.subset(self._secret, size, of)
+
+    def words(self, many: int) -> NDArray[np.int64]:
+        """So many fresh words of 63 bits, each independent and uniform: coins."""
+        with self._lock:
+            self._never_forked()
+            return discrete.coins(self._secret, many)
 
     def choose(self, scores: NDArray[np.int64], scale: Fraction | float) -> int:
         """i with probability proportional to exp(-scores[i] scale): the exponential mechanism, for integer scores."""

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..fitting.fitted import Fitted
 from ..shapes import check_shape
 from ..statement import Statement
 from ..trace import Released
-from .seal import FORMAT, TRACE_FORMAT, checked_contents, formatted, json_of, put_json, reseal
+from .seal import FORMAT, PROTECTOR, TRACE_FORMAT, checked_contents, formatted, json_of, put_json, reseal
 
 SOFTWARE = ("noisewise", "torch", "numpy", "scikit-learn", "pyarrow")
 BAD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, SafetensorError)
@@ -53,6 +54,10 @@ def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = ()) -> None:
     rows = [{**row._asdict(), "event": to_dict(row.event)} for row in fitted.trace]
     theta = np.ascontiguousarray(fitted.theta, dtype=np.float32)
     (place / "model.safetensors").write_bytes(as_tensors({"theta": theta}))
+    if fitted.protector is not None:
+        from ..protect.learned.zoo import as_bytes
+
+        (place / PROTECTOR).write_bytes(as_bytes(fitted.protector))
     put_json(place / "run.json", document)
     put_json(place / "trace.json", {"format": TRACE_FORMAT, "rows": rows})
     (place / "statement.json").write_text(fitted.statement.to_json() + "\n", encoding="utf-8")
@@ -77,7 +82,14 @@ def fitted_in(place: Path, contents: Mapping[str, bytes]) -> Fitted:
         check_shape(statement)
         theta = tensors_in(contents["model.safetensors"])["theta"]
         rows = tuple(Released(**{**row, "event": from_dict(row["event"])}) for row in trace["rows"])
-        return Fitted.from_dict(document, theta, Statement(statement), rows)
+        fitted = Fitted.from_dict(document, theta, Statement(statement), rows)
+        return fitted if PROTECTOR not in contents else replace(fitted, protector=_protector(contents[PROTECTOR]))
+
+
+def _protector(content: bytes) -> Any:
+    from ..protect.learned.zoo import from_content
+
+    return from_content(content)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from ..atomic import write_atomically
 
 FORMAT, TRACE_FORMAT, SEAL_FORMAT = "noisewise-run/1", "noisewise-trace/1", "noisewise-seal/1"
 NEEDED = ("run.json", "model.safetensors", "statement.json", "trace.json")
-SEALED = (*NEEDED, "statement.txt", "evaluation.json", "comparison.json", "audit.json")
+PROTECTOR = "protector.safetensors"  # where the run has trained one
+SEALED = (*NEEDED, "statement.txt", "evaluation.json", "comparison.json", "audit.json", PROTECTOR)
 LARGEST = 1 << 30  # bytes of a file that is read at all
 
 

@@ -25,9 +25,11 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from ...atomic import write_atomically
+from ...facts import Facts
 from ...late import Tensor, torch
 from ...losses import LOSSES
 from ..protector import Protector
+from ..signal import signal_to_noise
 from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
@@ -96,12 +98,24 @@ def digest(tensors: Mapping[str, Tensor | NDArray[Any]]) -> str:
     return total.hexdigest()
 
 
-def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
-    """Write a protector; the file appears whole or not at all."""
+def in_memory(weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
+    """A protector with its papers completed."""
     tensors = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
-    write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(complete)}))
     return Learned(weights_from(tensors), design, complete)
+
+
+def as_bytes(learned: Learned) -> bytes:
+    """The content of a protector's file."""
+    tensors = {name: np.asarray(weight) for name, weight in learned.stored.tensors().items()}
+    return to_bytes(tensors, {"noisewise": json.dumps(learned.header)})
+
+
+def save_protector(path: Path, weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
+    """Write a protector; the file appears whole or not at all."""
+    learned = in_memory(weights, design, header)
+    write_atomically(path, as_bytes(learned))
+    return learned
 
 
 def load_protector(path: Path) -> Learned:
@@ -111,12 +125,13 @@ def load_protector(path: Path) -> Learned:
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path}: larger than any protector")
     try:
-        return _read(path.read_bytes())
+        return from_content(path.read_bytes())
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: not a protector ({error})") from None
 
 
-def _read(written: bytes) -> Learned:
+def from_content(written: bytes) -> Learned:
+    """The protector in a file's content, checked."""
     try:
         tensors = from_bytes(written)
     except SafetensorError as error:
@@ -170,7 +185,7 @@ def names() -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def shipped(name: str) -> Learned:
     """A protector that comes with the package."""
-    return _read(files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
+    return from_content(files("noisewise.protect.learned").joinpath(f"protectors/{name}.safetensors").read_bytes())
 
 
 def named(name: str) -> Learned:
@@ -191,6 +206,11 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
     if ratio >= NOISY:
         return "clear"
     return "wide" if dimension >= WIDE else "noisy"
+
+
+def pick_for(facts: Facts) -> str:
+    """The rule for a run."""
+    return pick(facts.loss, signal_to_noise(facts), dimension=facts.dimension, layers=len(facts.groups))
 
 
 def warn_outside(learned: Learned, **facts: float) -> None:

@@ -1,0 +1,144 @@
+"""A protector trained on the private records themselves, for a share of the budget: what is asked, and what follows from it.
+
+    S shards, M meta-steps, from public or released facts alone
+    M times: v = (sum over shards of clipped meta-gradients + noise) / (S C);   weights <- weights - eta shrunk(v)
+
+Clip norms are so small that nearly every shard's gradient is clipped: shards vote with unit vectors, and v is their mean, with
+noise of deviation s = 2 / (mu_t S) on each coordinate. ``shrunk`` multiplies it by the share of its square that noise does not
+explain, 1 - d s^2 / ||v||^2 or 0 (James & Stein 1961, a little more careful): what noise alone explains moves nothing.
+
+*Guarantee*: what is computed here is made of released answers. :class:`~noisewise.curator.questions.meta.MetaGradient`
+has the price. Whatever the weights, the protector cannot overspend.
+
+Hong, Wang, Wang & Zhou 2021 (private meta-optimization is left open there).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...curator import Answer, Facts
+from ...curator.questions.meta import FARTHEST, MetaGradient
+from ...late import torch
+from ...records.totals import Floats
+from ..signal import worth
+from .inside import KNOBS, flattened, unflattened, with_knobs
+from .parts import Design, Weights, zero_weights
+from .zoo import Learned, in_memory, named, pick_for
+
+CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
+ROWS = 32, 512  # of a shard, from, to
+CLEAR = 0.15  # the deviation of the noise on a vote that is aimed at by cutting shards smaller, or by fewer steps
+MOST_STEPS = 6
+MOST_COORDINATES = 1 << 20  # in all shards
+ETA = 0.5  # a unanimous vote for longer steps makes them e^(2 eta) times as long
+WEIGHTS = ("few", "whole")
+
+
+class MetaPlan(NamedTuple):
+    """How many shards, and how many meta-steps."""
+
+    shards: int
+    steps: int
+
+
+def planned(size: float, mu: float, dimension: int) -> MetaPlan:
+    """From public or released facts; ``mu`` is what all meta-steps together may cost in Gaussian DP.
+
+    >>> planned(30_000, 0.07, 53), planned(1_000_000, 0.5, 53), planned(100, 0.1, 5)
+    (MetaPlan(shards=128, steps=1), MetaPlan(shards=1024, steps=6), MetaPlan(shards=2, steps=1))
+    """
+    rows = min(max(CLEAR / 2 * mu * size, ROWS[0]), ROWS[1])
+    most = min(size / rows, MOST_COORDINATES / dimension)
+    shards = 2 ** max(math.floor(math.log2(max(most, 1.0))), 1)
+    return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MOST_STEPS))
+
+
+class MetaRun(NamedTuple):
+    """Where meta-training has come: weights at the start, what was added to them (few numbers, or all), steps done."""
+
+    start: Floats
+    units: int
+    added: Floats
+    plan: MetaPlan
+    step: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.step >= self.plan.steps
+
+    @property
+    def few(self) -> bool:
+        return len(self.added) == len(KNOBS)
+
+    def weights(self) -> Weights:
+        start = unflattened(torch.from_numpy(self.start).float(), self.units)
+        if self.few:
+            return with_knobs(start, torch.from_numpy(self.added).float())
+        return unflattened(torch.from_numpy(self.start + self.added).float(), self.units)
+
+    def question(self, horizon: int, left: float) -> MetaGradient:
+        """The next one, for a training run in which n mu is ``left``."""
+        flat = flattened(self.weights())
+        flat *= min(1.0, 0.99 * FARTHEST / max(float(np.linalg.norm(flat)), 1e-9))
+        return MetaGradient(flat, CLIP, float(self.plan.shards), float(horizon), left, self.few)
+
+    def moved(self, answer: Answer) -> MetaRun:
+        """One step on."""
+        votes = CLIP * self.plan.shards
+        vote, std = answer.value.double().numpy() / votes, answer.noise_std / votes
+        return self._replace(added=self.added - ETA * shrunk(vote, std), step=self.step + 1)
+
+
+def shrunk(vote: Floats, std: float) -> Floats:
+    """The vote less what noise alone explains of it, and no longer than a unanimous one."""
+    squared = max(float(np.square(vote).sum()), 1e-30)
+    kept = max(0.0, 1 - len(vote) * std**2 / squared)
+    return vote * min(kept, 1 / math.sqrt(squared))
+
+
+def start_of(start: str, facts: Facts) -> Learned:
+    """The protector that meta-training starts from: all weights zero, the rule's, one of the package, or a file."""
+    own = named(pick_for(facts) if start in ("zero", "auto") else start)
+    if start == "zero":
+        design = Design(units=1)
+        return in_memory(zero_weights(design), design, {**own.header, "name": "zero"})
+    return own
+
+
+def begun(learned: Learned, facts: Facts, share: float, weights: str) -> MetaRun:
+    """Before the first meta-step."""
+    refuse_design(learned)
+    flat = flattened(learned.weights)
+    plan = planned(facts.size or 1.0, math.sqrt(share) * worth(facts), facts.dimension)
+    added = np.zeros(len(KNOBS) if weights == "few" else len(flat))
+    return MetaRun(flat, learned.design.units, added, plan)
+
+
+def refuse_design(learned: Learned) -> None:
+    """Refuse a protector that cannot be unrolled inside a shard."""
+    usual = Design(units=learned.design.units)
+    if learned.design != usual or len(learned.weights.clip.bias) != 2 or len(learned.weights.clip.layers) != 2:
+        raise ValueError(
+            f"start is {learned.name!r}, whose design is not the usual one; pass 'zero' or one of the package"
+        )
+
+
+def finished(run: MetaRun, learned: Learned, facts: Facts, share: float) -> Learned:
+    """The protector with its papers, which say that private records trained it."""
+    size, epsilon = facts.size or 1.0, facts.budget.epsilon
+    known = {"size": size, "dimension": float(facts.dimension), "epsilon": epsilon, "horizon": float(learned.horizon)}
+    recipe: dict[str, Any] = {"start": learned.name, "share": share, "few": run.few, **run.plan._asdict()}
+    header = {
+        "name": "private",
+        "horizon": learned.horizon,
+        "ranges": {name: [value, value] for name, value in known.items()},
+        "trained_on": [{"data": "the private records of a run, at the price in its statement", "licence": "the run's"}],
+        "recipe": recipe,
+        "added": [float(f"{value:.5g}") for value in run.added] if run.few else [],
+        "command": "",
+    }
+    return in_memory(run.weights(), learned.design, header)

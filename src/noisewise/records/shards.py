@@ -1,0 +1,108 @@
+"""Private rows dealt into shards by secret coins, each of which trains by itself: one vector for each, summed in integers.
+
+A record's coin belongs to its place, not to what it holds: replacing a record moves none to another shard. A shard keeps the
+first rows that fall to it, up to a height that follows from public facts, so that shapes, memory and time do. What happens
+inside a shard is the work of ``unroll``, trusted code that whoever builds the curator hands over; it is given the rows,
+sides and seed of every shard, and what it makes of one shard follows from that shard alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..late import Tensor, torch
+from ..models import Model
+from .totals import Floats, Integers, IntegerTotal, clipped
+
+FINE = 1 << 30  # of the vector that one shard adds
+SIDES = 2  # rows of a shard that are trained on, and rows that judge; then the other way round
+NOBODY = -1
+
+
+class ShardRows(NamedTuple):
+    """Every shard's rows (S, h, columns), labels (S, h), sides 0 and 1, or -1 where there is no row, and seeds. Private."""
+
+    rows: Tensor
+    labels: Tensor
+    sides: Tensor
+    seeds: list[int]
+
+    def part(self, start: int, stop: int) -> ShardRows:
+        """Some of the shards."""
+        return ShardRows(*(tensor[start:stop] for tensor in self[:3]), self.seeds[start:stop])  # type: ignore[call-arg,arg-type]
+
+
+Unroll = Callable[
+    [Model, Any, ShardRows], Floats
+]  # a vector (S, k) for each shard; not finite: the shard counts as zero
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Shards:
+    """How shards are dealt and trained. ``coins``: a stream of its own, never that of the noise."""
+
+    model: Model
+    unroll: Unroll
+    coins: Any
+
+    def over(self, records: Any) -> ShardedRecords:
+        """These records, to be dealt into shards."""
+        return ShardedRecords(records, self)
+
+
+class ShardedRecords(NamedTuple):
+    """Records that are asked shard by shard."""
+
+    held: Any
+    shards: Shards
+
+    def meta_gradients(self, asked: Any, size: float) -> IntegerTotal:
+        """The sum over shards of vectors clipped to norm ``asked.clip``; coins are fresh with every question.
+
+        ``size``: how many records there are as far as is known, which is public.
+        """
+        dealt = deal(self.held, int(asked.shards), size, self.shards.coins)
+        vectors = self.shards.unroll(self.shards.model, asked, dealt)
+        vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0).astype(np.float64)
+        whole = clipped(vectors, np.sqrt(np.square(vectors).sum(1)), asked.clip, FINE)
+        return IntegerTotal(whole.sum(0), FINE, asked.clip)
+
+
+def height_of(expected: float, shards: int) -> int:
+    """How many rows of a shard count, from public facts: more fall to one by chance once in 10,000 shards."""
+    mean = expected / shards
+    return math.ceil(mean + 4 * math.sqrt(mean)) + 4
+
+
+def deal(records: Any, shards: int, expected: float, coins: Any) -> ShardRows:
+    """Rows by secret coins, a word for each place: its low bits are the shard, a power of two of them, another the side."""
+    seeds = [int(word) for word in coins.words(shards) & (2**62 - 1)]
+    height, words = height_of(expected, shards), coins.words(len(records))
+    shard, side = words & (shards - 1), words >> 40 & (SIDES - 1)
+    order = np.argsort(shard, kind="stable")  # by shard, and within a shard by place
+    counts = np.bincount(shard, minlength=shards)
+    within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = order[within < height]
+    cell = shard[kept] * height + within[within < height]
+    float_rows = records.float_rows()
+    rows, labels = (
+        _laid(float_rows.rows, kept, cell, shards * height),
+        _laid(float_rows.labels, kept, cell, shards * height),
+    )
+    sides = torch.full((shards * height,), NOBODY, dtype=torch.int64)
+    sides[torch.from_numpy(cell)] = torch.from_numpy(side[kept])
+    cut = (shards, height)
+    return ShardRows(rows.view(*cut, -1), labels.view(cut), sides.view(cut), seeds)
+
+
+def _laid(values: Tensor, kept: Integers, cell: Integers, cells: int) -> Tensor:
+    """Rows, or labels, in their cells, in single precision; zeros where there is none."""
+    kind = torch.float32 if values.is_floating_point() else torch.int64
+    laid = torch.zeros((cells, *values.shape[1:]), dtype=kind)
+    laid[torch.from_numpy(cell)] = values[torch.from_numpy(kept)].to(kind)
+    return laid
