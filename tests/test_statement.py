@@ -580,7 +580,7 @@ def test_a_selection_that_costs_more_than_was_promised_is_refused():
         refused(changed(data, *place, "candidates", to=[]))
     both = changed(data, "meter", "plan", 0, "event", "repetitions", "gamma", to=1e-9)
     both = changed(both, "events", 0, "event", "repetitions", "gamma", to=1e-9)
-    assert "the meter states epsilon" in refused(both)
+    assert "cost epsilon" in refused(both)
     louder = changed(both, "meter", "plan", 0, "event", "candidates", 0, "noise_multiplier", to=2.0)
     assert "more than the budget" in refused(louder)
 

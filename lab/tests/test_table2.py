@@ -64,7 +64,7 @@ def test_the_table_runs_resumes_and_stands_beside_the_published_numbers(folder, 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(folder):
     result = CliRunner().invoke(app, ["bench", "table2", "--data", str(folder), "--methods", "magic"])
-    assert isinstance(result.exception, ValueError) and "pass some of descent" in str(result.exception)
+    assert isinstance(result.exception, ValueError) and "pass some of auto" in str(result.exception)
 
 
 def test_published_numbers_are_those_of_the_paper():
