@@ -265,8 +265,14 @@ def spending(
 
 def account_of(purse: Purse | Account | None) -> Account | None:
     """The account that a run takes its part from: the one it is given, or the open one if it is given nothing."""
+    if isinstance(purse, Account):
+        return purse
     if purse is not None:
-        return purse if isinstance(purse, Account) else None
+        if not isinstance(purse, Purse):  # a fit would stand outside of the account that is open, unnoticed
+            raise TypeError(
+                f"purse is a {type(purse).__name__}; pass a Purse or an account, or leave it out to spend from the open one"
+            )
+        return None
     return _open.get(os.getpid()) or next(iter(_open.values()), None)
 
 
