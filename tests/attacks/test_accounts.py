@@ -33,9 +33,8 @@ def model(epsilon=1.0, delta=1e-6, **changes):
 @pytest.mark.parametrize("how", ["fit", "selection", "exponential", "none"])
 def test_what_is_no_purse_does_not_lead_past_the_account(purse, how):
     face = model() if how == "fit" else nw.PrivateSearchCV(model(), [{}, {"max_grad_norm": 0.5}], how=how)
-    with nw.spending(BUDGET, dataset="patients") as account:
-        with pytest.raises(TypeError, match="purse is a"):
-            face.fit(*rows(), purse=purse)
+    with nw.spending(BUDGET, dataset="patients") as account, pytest.raises(TypeError, match="purse is a"):
+        face.fit(*rows(), purse=purse)
     assert account.entries == ()
 
 

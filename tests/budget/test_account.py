@@ -17,7 +17,7 @@ import warnings
 import numpy as np
 import pytest
 from joblib import parallel_config
-from noisewise.data.bounds import purchase
+from noisewise.data.bought import purchase
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
