@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from typing import ClassVar
 
@@ -14,10 +15,13 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import noisewise as nw
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.budget.purse import Purse
+from noisewise.curator import panel
+from noisewise.curator.panel import Entrant
 from noisewise.estimators.search import _prepared
 from noisewise.events import (
     BoundedRange,
@@ -31,8 +35,14 @@ from noisewise.events import (
     leaves,
     to_dict,
 )
+from noisewise.losses import ClassWeighted, Logistic, Softmax, Squared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
+from noisewise.models import MLP, Additive, Linear
+from noisewise.prepare import Hats, TableColumn
+from noisewise.prepare.features import even
+from noisewise.records.grid import in_memory
+from noisewise.records.unobserved import unobserved
 from noisewise.runs.agreement import verify
 from noisewise.statement_words import derived_words
 from noisewise.tune import selection
@@ -92,6 +102,14 @@ def test_warnings_do_not_count_the_runs(monkeypatch):
     assert not [one for one in heard if "unusual" in str(one.message)]
 
 
+def test_a_loser_does_not_tell_the_size_that_it_bought():
+    """l2p warns where a released size is none that its protector was trained for; in a selection only the winner's is."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("default")
+        search([{"method": "l2p"}], seed=5, repetitions=TruncatedNegativeBinomial(1.0, 0.15)).fit(*rows(150))
+    assert heard == []
+
+
 def test_runs_do_not_fail_where_warnings_are_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -147,6 +165,45 @@ def test_every_run_is_priced_as_it_will_be_charged():
         made = of([*PLANS, {"method": "descent"}, {"method": "additive"}], adjacency=adjacency)
         agreement = selection.agreement(made, replace(BUDGET, adjacency=adjacency), FEW)
         assert {run.event for run in agreement.runs} | {agreement.score} == {*agreement.selection.candidates}
+
+
+# -- what is compared -------------------------------------------------------------------------------------------------------
+
+LINE = ((-1.0, 1.0), (0.0, 1.0))
+HATS = even(tuple(Hats(i, *LINE, 5) for i in range(2)))
+COLUMNS = tuple(TableColumn(f"c{i}", *LINE) for i in range(2))
+ENTERED = [
+    *((kind, loss) for loss in (Logistic(), ClassWeighted(Logistic(), (0.1, 50.0)), Squared()) for kind in (1, 2, 3)),
+    *((kind, loss) for loss in (Softmax(), ClassWeighted(Softmax(), (0.1, 5.0, 30.0))) for kind in (1, 2, 3)),
+]
+
+
+def entered(kind, loss, size, rows, bound):
+    """A linear model, a perceptron or effects of columns, with a theta of this size, on hostile rows."""
+    X = np.random.default_rng(0).uniform(-1, 1, (10, 2)).astype(np.float32)
+    X[0], X[1], X[2], X[3], X[4, 1] = np.nan, np.inf, 3e38, 0.0, -np.inf
+    y = np.array([0, 1, 2, 0, 1, 2, 0, 1, -1, 99] if loss.task == "classes" else [1, -1] * 3 + [5, -9, np.nan, np.inf])
+    outputs = 3 if loss.task == "classes" else 1
+    model = (
+        Linear(2, loss, outputs) if kind == 1 else MLP((2, 3, outputs), loss) if kind == 2
+        else Additive(1, loss, outputs, columns=COLUMNS)
+    )  # fmt: skip
+    width = HATS.width * outputs if kind == 3 else model.dimension
+    theta = tuple((size * np.random.default_rng(1).normal(size=width)).tolist())
+    labels = torch.from_numpy(y).long() if outputs > 1 else torch.from_numpy(y).float()
+    return Entrant(model, theta, torch.from_numpy(X)[rows], labels[rows], HATS if kind == 3 else None, bound)
+
+
+@pytest.mark.parametrize("kind, loss", ENTERED, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize("scoring", ["error", "loss"])
+def test_a_record_moves_what_is_compared_within_its_bound_whatever_it_is(kind, loss, scoring):
+    for size, bound in ((1.0, 2.0), (1e20, 1e-3)):
+        with unobserved():
+            sums = [panel._sum(entered(kind, loss, size, [i], bound), scoring, in_memory) for i in range(10)]
+            assert panel._sum(entered(kind, loss, size, slice(None), bound), scoring, in_memory) == sum(sums)
+        low, high = (Fraction(-1, 2), Fraction(1, 2)) if scoring == "error" else (Fraction(0), Fraction(bound))
+        assert low <= min(sums) and max(sums) <= high
+        assert sums[0] == high or kind == 3  # what is not finite is the worst there is; in a table it is missing
 
 
 # -- strangers ------------------------------------------------------------------------------------------------------------

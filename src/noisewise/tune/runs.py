@@ -14,6 +14,7 @@ import numpy as np
 
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
+from ..budget.account import BudgetWarning
 from ..budget.opening import open_meter
 from ..curator import Correct, Curator, SquaredError
 from ..events import Gaussian
@@ -64,6 +65,7 @@ def outcome(run: Run) -> Outcome:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("default", BudgetWarning)  # of other threads: no run gives one
             fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
             return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
     except Exception:
