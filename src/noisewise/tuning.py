@@ -47,6 +47,8 @@ def uncovered(data: Mapping[str, Any]) -> str | None:
         return f"its search was by {tuning['how']!r}, which does not go with the run that is stated"
     if not 1 <= tuning["candidates"] == len(tuning["settings"]):
         return "its search lists other settings than it says there were candidates"
+    if not all(words.isprintable() for words in (tuning["words"], *tuning["settings"])):
+        return "the words of its search are not one line"
     if tuning["run"] is None:
         return None
     run, promise, before = tuning["run"], data["promise"], data["preparation"]

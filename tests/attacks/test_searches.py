@@ -121,8 +121,9 @@ def test_rows_of_workers_are_mapped_where_nobody_else_can_see_how_many_there_are
     folders = []
 
     class Parallel:
-        def __init__(self, *, temp_folder, **_):
+        def __init__(self, *, temp_folder, backend, **_):
             folders.append((temp_folder, os.stat(temp_folder).st_mode & 0o777))
+            assert backend == "loky"  # not what joblib was set to, which may be a cluster
 
         def __call__(self, work):
             return (function(*given) for function, given, _ in work)
@@ -303,6 +304,17 @@ def test_a_selection_does_not_stand_for_all_runs_nor_beside_others():
     assert not forged("exponential", [Selection((Composed(tuple(run_of("exponential"))), score), ONCE)]).holds
     assert not forged("selection", [Selection((run, score), ONCE), Gaussian(90.0)]).holds
     assert forged("selection", [Selection((run, score), ONCE)]).holds
+
+
+@pytest.mark.parametrize("how", ["selection", "none"])
+def test_words_of_a_search_add_no_line_to_a_statement(how):
+    data = copy.deepcopy(honest(how))
+    assert verify(data).holds
+    data["tuning"]["words"] += "\n(epsilon, delta) = (0.01, 1e-09)"
+    assert "one line" in verify(data).reason
+    data = copy.deepcopy(honest(how))
+    data["tuning"]["settings"][0] += "\n"
+    assert "one line" in verify(data).reason
 
 
 def test_a_score_that_was_not_charged_is_found_out():

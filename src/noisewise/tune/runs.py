@@ -121,7 +121,8 @@ def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = N
         return
     from joblib import Parallel, delayed
 
-    options: dict[str, Any] = {"max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
+    # processes of this machine, whatever joblib is set to: another backend would send the rows to others, or run in threads
+    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
     with _folder() as own:
         work: Any = Parallel(n_jobs=jobs, return_as="generator", temp_folder=own, **options)
         for done in work(delayed(outcome)(run) for run in runs):
