@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -94,3 +96,31 @@ def test_a_purse_of_ones_own_is_still_taken():
     with nw.spending(BUDGET, dataset="patients") as account:
         model().fit(*rows(), purse=purse)
     assert len(purse.entries) == 1 and account.entries == ()
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_method_that_says_at_times_that_it_is_not_private_changes_nothing(turn):
+    """What it says decides neither whether an account is named nor whether an estimator was sent from inside of one."""
+    reads = []
+
+    @dataclass(frozen=True)
+    class Shifty(DeflatedDescent):
+        name: ClassVar[str] = "shifty"
+
+        @property
+        def private(self):
+            reads.append(None)
+            return len(reads) != turn
+
+    face = model(method=Shifty(steps=2))
+    with nw.spending(BUDGET, dataset="patients") as account:
+        try:
+            face.fit(*rows())
+        except TypeError as refused:
+            assert "says that it is not private" in str(refused) and account.entries == ()
+        else:
+            assert "account" in face.statement_.data and len(account.entries) == 1
+    reads.clear()
+    face._sent = ("patients", -1)
+    with pytest.raises((TypeError, RuntimeError), match=r"not private|sent to another process"):
+        face.fit(*rows())

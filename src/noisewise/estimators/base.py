@@ -34,7 +34,7 @@ from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
 from ..fitting.of_files import scaling_of
-from ..methods import Method
+from ..methods import Method, makes_a_promise
 from ..models import Model
 from ..records.grid import Mapped, in_memory
 from ..records.unobserved import refuse_observers, unobserved
@@ -229,7 +229,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fit_of(self, prepared: Prepared, method: Method, model: Model, labels: Labels, assumed: str | None) -> Fit:
         if not isinstance(self.size_is_public, bool | np.bool_):
             raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
-        if method.private and self.random_state is None:
+        if makes_a_promise(method) and self.random_state is None:
             refuse_elsewhere(self._sent)
         return Fit(
             self._budget(),
