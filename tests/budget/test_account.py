@@ -17,7 +17,6 @@ import warnings
 import numpy as np
 import pytest
 from joblib import parallel_config
-from noisewise.data.bought import purchase
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -29,6 +28,7 @@ from noisewise.budget import Budget, BudgetExhausted, Terms, account
 from noisewise.budget.account import Account, BudgetWarning, spending
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Amount
+from noisewise.data.bought import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
 from noisewise.estimators import Origin
