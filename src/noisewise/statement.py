@@ -202,7 +202,7 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
             return Verdict(False, "preparation has a budget, but does not say what was bought with it")
     if not meter.events:
         return Verdict(False, "no event was paid for, so nothing can have been released")
-    if "account" in data and (reason := _odd_account(data["account"], promise)):
+    if "account" in data and (reason := _odd_account(data)):
         return Verdict(False, reason)
     own = traced(data)
     if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
@@ -241,9 +241,13 @@ def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
     return meter
 
 
-def _odd_account(account: Mapping[str, Any], promise: Mapping[str, Any]) -> str | None:
+def _odd_account(data: Mapping[str, Any]) -> str | None:
     """What a run cannot be a part of; whether its other runs kept to it is written elsewhere."""
-    Budget(account["epsilon"], account["delta"], adjacency=account["adjacency"])
+    account, promise = data["account"], data["promise"]
+    whole = Budget(account["epsilon"], account["delta"], adjacency=account["adjacency"])
+    own = training_meter(data).budget
+    if own.epsilon > whole.epsilon and own.delta >= whole.delta:
+        _replayed(whole, data)  # a filter takes a plan by its events, whatever it promised; nothing else fits
     if account["adjacency"] != promise["adjacency"]:
         return f"the account is under {account['adjacency']}, the run under {promise['adjacency']}"
     return None if name_is_plain(account["dataset"]) else "the account has a name that is not one line"

@@ -6,6 +6,7 @@ of its own, to which its trace belongs. ``tuning.run`` has them; it is null wher
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 from .accounting.base import currency
 from .accounting.selection import whole_of
 from .budget import AdditiveMeter, Budget, PlanMeter, meter_from
-from .events import Event, Leaf, Selection, from_dict, leaves
+from .events import BoundedRange, Gaussian, Leaf, Selection, from_dict, leaves
 from .shapes import TUNED_RUN, check_shape
+from .units import rows_of_unit
 
 CHARGED = ("selection", "exponential")
 TRIALS = "choosing settings by trial runs on the private records"
+UNPAID = "the released run may have spent more than its search was charged for"
 
 
 def private_search(data: Mapping[str, Any]) -> str | None:
@@ -42,22 +45,54 @@ def uncovered(data: Mapping[str, Any]) -> str | None:
         return None
     if (tuning["how"] in CHARGED) != (tuning["run"] is not None):
         return f"its search was by {tuning['how']!r}, which does not go with the run that is stated"
+    if not 1 <= tuning["candidates"] == len(tuning["settings"]):
+        return "its search lists other settings than it says there were candidates"
+    if not all(words.isprintable() for words in (tuning["words"], *tuning["settings"])):
+        return "the words of its search are not one line"
     if tuning["run"] is None:
         return None
-    run, promise = tuning["run"], data["promise"]
+    run, promise, before = tuning["run"], data["promise"], data["preparation"]
     spent = whole_event(run, Budget(run["epsilon"], run["delta"], adjacency=promise["adjacency"]))
-    charged = [from_dict(event) for event in data["events"]]
-    if not any(not spent - leaves(one) for one in alternatives(charged)):
-        return "the released run may have spent more than its search was charged for"
-    if tuning["price"] != {"epsilon": promise["epsilon"], "delta": promise["delta"]} and data["preparation"] is None:
-        return "the price of its search is not what is promised"
+    charged = leaves([from_dict(event) for event in data["events"]])
+    if tuning["how"] == "selection":
+        reason = _not_selected(charged, spent, together=(rows_of_unit(promise["unit"]) or 1) > 1)
+    else:
+        reason = _not_chosen(charged, spent, tuning["candidates"])
+    if reason is not None:
+        return reason
+    for name in ("epsilon", "delta"):
+        rest = promise[name] - (0.0 if before is None else before[name])
+        if tuning["price"] is None or not math.isclose(tuning["price"][name], rest, rel_tol=1e-9):
+            return "the price of its search is not what is promised"
     return None
 
 
-def alternatives(charged: list[Event]) -> list[Any]:
-    """What a single run may have cost: one of a selection's candidates, or everything where all runs are charged."""
-    selections = [leaf for leaf in leaves(charged) if isinstance(leaf, Selection)]
-    return [candidate for one in selections for candidate in one.candidates] or [charged]
+def _not_selected(charged: Counter[Leaf], spent: Counter[Leaf], *, together: bool) -> str | None:
+    """What a charge lacks for a private selection: one event, one of whose candidates is the run and one the score.
+
+    ``together``: a person's rows may be trained on and scored on, so that a candidate is both.
+    """
+    (selection, times), *others = charged.items()
+    if not isinstance(selection, Selection) or times != 1 or others:
+        return "a private selection is charged as one Selection and nothing else, which is not what was charged"
+    runs = [leaves(candidate) for candidate in selection.candidates]
+    covering = [one for one in runs if not spent - one]
+    if not covering:
+        return UNPAID
+    rest = [one - spent for one in covering] if together else [one for one in runs if sum(one.values()) == 1]
+    if not any(isinstance(leaf, Gaussian) for one in rest for leaf in one):
+        return "the score that its search compared runs by was not charged"
+    return None
+
+
+def _not_chosen(charged: Counter[Leaf], spent: Counter[Leaf], candidates: int) -> str | None:
+    """What a charge lacks for the exponential mechanism: the run, every other run, and the choice."""
+    rest = charged - spent
+    if spent - charged or any(isinstance(leaf, Selection) for leaf in charged):
+        return UNPAID
+    if not any(isinstance(leaf, BoundedRange) for leaf in rest):
+        return "the choice among its candidates was not charged"
+    return None if sum(rest.values()) >= candidates else "its search was not charged for every candidate"
 
 
 def whole_event(run: Mapping[str, Any], promise: Budget) -> Counter[Leaf]:

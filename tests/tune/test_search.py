@@ -259,7 +259,7 @@ def test_a_method_that_was_given_a_memory_loses_it():
 def test_a_run_that_fails_counts_as_worst_and_nobody_hears(monkeypatch):
     whole = selection.outcomes
 
-    def broken(runs, jobs, beat):
+    def broken(runs, jobs, beat=None):
         spoiled = [replace(run, fit=None) if number % 2 else run for number, run in enumerate(runs)]
         return whole(spoiled, jobs, beat)
 

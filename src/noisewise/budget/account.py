@@ -234,8 +234,8 @@ def spending(
     plan pays its price in that currency, which for sampled batches is much; what is metered in another one is refused.
 
     ``unit="person"`` is for fits with ``rows_per_unit``. ``store`` is a file that keeps the account beyond the process.
-    An account does not reach into other processes: a fit in a forked one, or in a worker that got its estimator from
-    inside the block (``n_jobs=2``), is refused. It counts what fits release, not what others compute from private rows:
+    An account does not reach into other processes: a fit in a forked one, or in a worker that got its unfitted estimator
+    from inside the block (``n_jobs=2``), is refused; one that was fitted before may be fitted anew elsewhere, unpaid. It counts what fits release, not what others compute from private rows:
     the scores of ``GridSearchCV`` and the calibrator of ``CalibratedClassifierCV`` stay unpaid.
 
     *Guarantee*: all that the runs inside release together is (epsilon, delta)-DP; see :class:`purse.Purse`.
@@ -265,8 +265,14 @@ def spending(
 
 def account_of(purse: Purse | Account | None) -> Account | None:
     """The account that a run takes its part from: the one it is given, or the open one if it is given nothing."""
+    if isinstance(purse, Account):
+        return purse
     if purse is not None:
-        return purse if isinstance(purse, Account) else None
+        if not isinstance(purse, Purse):  # a fit would stand outside of the account that is open, unnoticed
+            raise TypeError(
+                f"purse is a {type(purse).__name__}; pass a Purse or an account, or leave it out to spend from the open one"
+            )
+        return None
     return _open.get(os.getpid()) or next(iter(_open.values()), None)
 
 

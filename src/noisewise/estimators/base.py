@@ -22,7 +22,7 @@ from ..data.checks import names_of, private_labels, private_rows, public_pair
 from ..data.classes import same_length
 from ..data.encode import Encoder
 from ..data.files import Paths, Share, open_source
-from ..data.persons import Persons, persons_of
+from ..data.persons import Mask, Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
 from ..data.rows import IN_MEMORY, read_rows
@@ -34,7 +34,7 @@ from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes, Labels
 from ..fitting.of_files import scaling_of
-from ..methods import Method
+from ..methods import Method, makes_a_promise
 from ..models import Model
 from ..records.grid import Mapped, in_memory
 from ..records.unobserved import refuse_observers, unobserved
@@ -77,13 +77,17 @@ class PrivateEstimator(BaseEstimator, ABC):
         fitted = ready.fit.run(ready.private, ready.public, store=ready.store, progress=progress, purse=purse)
         return self.become(ready, fitted)
 
-    def ready(self, X: Any, y: Any, public: Any = None) -> Ready:
-        """What :meth:`fit` would run, checked and scaled, with nothing paid and nothing of this object changed."""
+    def ready(self, X: Any, y: Any, public: Any = None, *, counted: Mask | None = None) -> Ready:
+        """What :meth:`fit` would run, checked and scaled, with nothing paid and nothing of this object changed.
+
+        ``counted``: which rows of persons count, where that was chosen before.
+        """
         refuse_observers()  # the method is somebody's object, made before this
         self._budget()
         fresh = self._fresh()
         encoder, persons = self._encoder(), self._persons()
-        counted = None if persons is None else persons.in_table(X, seed=seed_of(self.random_state))
+        if persons is not None and counted is None:
+            counted = persons.in_table(X, seed=seed_of(self.random_state))
         if encoder is None and persons is not None:
             X = persons.without(X)
         cells = X
@@ -108,7 +112,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         given = None
         if known is not None:
             given = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
-        return Ready(asked, private, given, fresh)
+        return Ready(asked, private, given, fresh, counted=counted)
 
     def become(self, ready: Ready, fitted: Fitted) -> Self:
         """Become the face of what came of :meth:`ready`."""
@@ -130,19 +134,19 @@ class PrivateEstimator(BaseEstimator, ABC):
         cache: str | Path | None = None,
         reading: Share | None = None,
         origin: Origin | None = None,
+        counted: Mask | None = None,
     ) -> Ready:
         """What :meth:`fit_files` would run, read and scaled, with nothing paid and nothing of this object changed.
 
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
-        mapped into memory, so that they need not fit into it.
+        mapped into memory, so that they need not fit into it. ``counted``: as in :meth:`ready`.
         """
         refuse_observers()  # the method is somebody's object, made before this
         asked = self.planned(origin)
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
         known = None if public is None else read_rows(public, *made, separator=separator)
-        counted = None
-        if asked.persons is not None:
+        if asked.persons is not None and counted is None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
         rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading, counted=counted)
         laid_out = rows.X.nbytes * (WIDER if asked.scaling.cells else 1)
@@ -154,7 +158,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
         fresh.n_features_in_ = len(fresh.feature_names_in_)
-        return Ready(asked, private, given, fresh, store)
+        return Ready(asked, private, given, fresh, store, counted=counted)
 
     def planned(self, origin: Origin | None = None) -> Fit:
         """The fit that files of ``schema`` get: everything that can be checked before they are read."""
@@ -225,7 +229,7 @@ class PrivateEstimator(BaseEstimator, ABC):
     def _fit_of(self, prepared: Prepared, method: Method, model: Model, labels: Labels, assumed: str | None) -> Fit:
         if not isinstance(self.size_is_public, bool | np.bool_):
             raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
-        if method.private and self.random_state is None:
+        if makes_a_promise(method) and self.random_state is None:
             refuse_elsewhere(self._sent)
         return Fit(
             self._budget(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..data.encode import Encoder
+from ..data.persons import Mask
 from ..data.preprocess import Scaling
 from ..fitting.fit import Fit, Labelled
 from ..records.grid import Store, in_memory
@@ -46,6 +47,7 @@ class Ready(NamedTuple):
     face: Any
     store: Store = in_memory
     task: Labelled | None = None  # rows of a public task of the same shape, to choose settings on
+    counted: Mask | None = None  # which rows of persons count, by secret coins
 
     def __repr__(self) -> str:
         return "Ready(...)"

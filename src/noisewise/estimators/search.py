@@ -15,6 +15,7 @@ from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import SCORINGS
+from ..data.persons import Mask
 from ..events import Repetitions
 from ..fitting.fit import Labelled
 from ..statement import Statement
@@ -28,6 +29,7 @@ from ..tune.worth import advised
 from .base import PrivateEstimator
 from .ready import Ready
 
+Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
 HOW = ("auto", "public", "selection", "exponential", "online", "none")
 
 
@@ -103,7 +105,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.repeats = repeats
 
     def watch(self, beat: Callable[[], None] | None) -> Self:
-        """Call ``beat()`` now and then while searching; it is told nothing, for how many runs there are may be secret."""
+        """Call ``beat()`` for each run of an exponential search; once for a selection, where more would tell how many there are."""
         self._beat = beat
         return self
 
@@ -115,17 +117,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         ``task``: a pair (X, y) of a public task of the same shape, to search on and not to train with.
         """
 
-        def ready(face: PrivateEstimator) -> Ready:
-            one = face.ready(X, y, public)
-            return one if task is None else one._replace(task=face.ready(X, y, task).public)
+        def ready(face: PrivateEstimator, counted: Mask | None) -> Ready:
+            one = face.ready(X, y, public, counted=counted)
+            return one if task is None else one._replace(task=face.ready(X, y, task, counted=one.counted).public)
 
         return self._searched(ready, purse)
 
     def fit_files(self, paths: Any, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
-        return self._searched(lambda face: face.ready_files(paths, **reading), purse)
+        return self._searched(lambda face, counted: face.ready_files(paths, counted=counted, **reading), purse)
 
-    def _searched(self, ready: Callable[[PrivateEstimator], Ready], purse: Purse | Account | None) -> Self:
+    def _searched(self, ready: Prepare, purse: Purse | Account | None) -> Self:
         _validate.one_of(HOW, how=self.how)
         _validate.open_unit(share=self.share)
         _validate.whole(jobs=self.jobs)
@@ -253,11 +255,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return state
 
 
-def _prepared(faces: list[PrivateEstimator], ready: Callable[[PrivateEstimator], Ready]) -> list[Ready]:
-    """Every candidate's fit and rows; candidates that scale rows alike share them."""
+def _prepared(faces: list[PrivateEstimator], ready: Prepare) -> list[Ready]:
+    """Every candidate's fit and rows; candidates that scale rows alike share them.
+
+    Which rows of a person count is chosen once for all: coins that deal rows into parts go by place, so candidates must
+    have the same records at the same places, or no coins would be those of both neighbours.
+    """
     made: list[Ready] = []
     for face in faces:
-        one = ready(face)
+        one = ready(face, made[0].counted if made else None)
         for other in made:
             if _alike(one, other):
                 one = one._replace(private=other.private, public=other.public, task=other.task)

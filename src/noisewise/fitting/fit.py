@@ -24,7 +24,7 @@ from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
-from ..methods import Method
+from ..methods import Method, makes_a_promise
 from ..models import MLP, Additive, Linear, Model
 from ..prepare.features import Features
 from ..records.grid import Store, in_memory
@@ -161,7 +161,7 @@ class Fit:
 
     def _account(self, purse: Purse | Account | None) -> Account | None:
         """The account that pays for this fit; simulations and fits without privacy take nothing of any."""
-        account = account_of(purse) if self.method.private and self.seed is None else None
+        account = account_of(purse) if makes_a_promise(self.method) and self.seed is None else None
         if account is not None and self.preparation is not None:
             account.paid_for(self.preparation)
         return account

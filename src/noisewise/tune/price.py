@@ -51,7 +51,7 @@ class AgreedPurse(Purse):
                 "the method names other terms than those its candidate was priced by; it must name the same"
             )
         self._given = True
-        return super().part(terms, budget, share=share, what=what)
+        return super().part(self._agreed.terms, self._agreed.promise, what=what)  # not what is a stranger's to change
 
 
 def opened(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +14,7 @@ import numpy as np
 
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
+from ..budget.account import BudgetWarning
 from ..budget.opening import open_meter
 from ..curator import Correct, Curator, SquaredError
 from ..events import Gaussian
@@ -22,6 +27,7 @@ from .price import Agreed
 
 SCORING_STREAM = 1 << 67
 MAPPED = 1 << 20  # bytes of rows from which processes share one mapped copy
+SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +58,16 @@ class Outcome:
 
 
 def outcome(run: Run) -> Outcome:
-    """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen."""
+    """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen.
+
+    Nor is a warning, one for each run or worker: counted, they would tell how many runs there were.
+    """
     try:
-        fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
-        return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", BudgetWarning)  # of other threads: no run gives one
+            fitted = run.fit.run(run.trained, run.public, store=run.store, purse=run.agreed.purse())
+            return Outcome(fitted, 0.0 if run.score is None else noisy_score(fitted, run))
     except Exception:
         return Outcome(None)
 
@@ -99,7 +111,7 @@ def _enough(event: Gaussian, promise: Budget) -> Budget:
 def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
     """The outcome of each run, one after the other, or by ``jobs`` processes that share one mapped copy of the rows.
 
-    ``beat`` is called now and then, with nothing: how many runs there are is a secret of some searches.
+    ``beat`` is called for each run, so that searches whose number of runs is a secret do without it.
     """
     if jobs == 1 or len(runs) < 2:
         for run in runs:
@@ -109,8 +121,17 @@ def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = N
         return
     from joblib import Parallel, delayed
 
-    work: Any = Parallel(n_jobs=jobs, return_as="generator", max_nbytes=MAPPED, mmap_mode="r", verbose=0)
-    for done in work(delayed(outcome)(run) for run in runs):
-        if beat is not None:
-            beat()
-        yield done
+    # processes of this machine, whatever joblib is set to: another backend would send the rows to others, or run in threads
+    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
+    with _folder() as own:
+        work: Any = Parallel(n_jobs=jobs, return_as="generator", temp_folder=own, **options)
+        for done in work(delayed(outcome)(run) for run in runs):
+            if beat is not None:
+                beat()
+            yield done
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for mapped rows that nobody else may look into: sizes of files there tell how many records were dealt."""
+    roomy = os.access(SHARED, os.W_OK) and shutil.disk_usage(SHARED).free >= ROOM
+    return tempfile.TemporaryDirectory(prefix="noisewise-", dir=SHARED if roomy else None, ignore_cleanup_errors=True)

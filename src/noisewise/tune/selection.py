@@ -117,7 +117,9 @@ def select(
     agreed = agreement(candidates, budget, law, share)
     with source.part(Terms.plan(agreed.selection, "rdp"), budget, what="tuning") as part:
         part.meter.spend(agreed.selection)  # all of it, before a record is touched
-        best, which = _best(candidates, agreed, law, share, jobs, beat)
+        if beat is not None:
+            beat()  # once: one for each run would tell how many there are
+        best, which = _best(candidates, agreed, law, share, jobs)
         bill = Bill(
             "selection", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter, account
         )
@@ -136,7 +138,6 @@ def _best(
     law: Repetitions,
     share: float,
     jobs: int,
-    beat: Callable[[], None] | None,
 ) -> tuple[Outcome | None, int]:
     seed = candidates[0].fit.seed
     stream = Stream(None if seed is None else seed + DRAWING)
@@ -148,7 +149,7 @@ def _best(
         kept[i] = dealt(candidates[i], scored, share) if same is None else kept[same]
     runs = [_run(candidates[i], agreed.runs[i], agreed.score, kept[i], number) for number, i in enumerate(drawn)]
     best, which = None, 0
-    for i, done in zip(drawn, outcomes(runs, jobs, beat), strict=True):
+    for i, done in zip(drawn, outcomes(runs, jobs), strict=True):
         if best is None or done.score > best.score:
             best, which = done, i
     return best, which
