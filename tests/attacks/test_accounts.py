@@ -31,7 +31,11 @@ def model(epsilon=1.0, delta=1e-6, **changes):
     return nw.PrivateClassifier(epsilon, delta, **{"bounds": (-1, 1), "method": method, **changes})
 
 
-@pytest.mark.parametrize("purse", [False, 0, "", "patients", BUDGET, object()], ids=repr)
+@pytest.mark.parametrize(
+    "purse",
+    [False, 0, "", "patients", BUDGET, object()],
+    ids=lambda one: type(one).__name__ + str(one)[:3] if type(one) is not object else "object",
+)
 @pytest.mark.parametrize("how", ["fit", "selection", "exponential", "none"])
 def test_what_is_no_purse_does_not_lead_past_the_account(purse, how):
     face = model() if how == "fit" else nw.PrivateSearchCV(model(), [{}, {"max_grad_norm": 0.5}], how=how)
