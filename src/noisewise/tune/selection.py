@@ -71,15 +71,17 @@ def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions,
     together = (fits[0].rows_per_unit or 1) > 1
     some = alike(fits, budget, sizes)
 
-    def events(promise: Budget, which: Sequence[int]) -> list[Event]:
+    def priced(promise: Budget, which: Sequence[int]) -> tuple[tuple[Agreed, ...], list[Event]]:
         runs = all_agreed([fits[i] for i in which], promise, [sizes[i] for i in which])
-        return alternatives(runs, _score(promise), together=together)
+        return tuple(runs), alternatives(runs, _score(promise), together=together)
 
-    promise, _ = calibrated_candidates(budget, law, lambda one: events(one, some))
-    whole = Selection(tuple(dict.fromkeys(events(promise, range(len(fits))))), law)
+    promise, _ = calibrated_candidates(budget, law, lambda one: priced(one, some)[1])
+    runs, events = priced(promise, range(len(fits)))
+    whole = Selection(tuple(dict.fromkeys(events)), law)
     if plan_epsilon(whole, budget.delta, budget.adjacency) > budget.epsilon:  # some were alike only by chance
-        promise, whole = calibrated_candidates(budget, law, lambda one: events(one, range(len(fits))))
-    return Agreement(whole, tuple(all_agreed(fits, promise, sizes)), _score(promise))
+        promise, whole = calibrated_candidates(budget, law, lambda one: priced(one, range(len(fits)))[1])
+        runs, _ = priced(promise, range(len(fits)))
+    return Agreement(whole, runs, _score(promise))
 
 
 def _trained_on(candidate: Candidate, share: float) -> float | None:
