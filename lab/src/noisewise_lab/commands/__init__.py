@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import app, expected, figures, large, private_tables, studies, tables
+from . import app, expected, figures, large, private_tables, studies, tables, tuning
 from .app import bench
 
-__all__ = ["app", "bench", "expected", "figures", "large", "private_tables", "studies", "tables"]
+__all__ = ["app", "bench", "expected", "figures", "large", "private_tables", "studies", "tables", "tuning"]
