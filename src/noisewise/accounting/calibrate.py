@@ -83,8 +83,9 @@ def calibrate(
     170.84
     """
     _validate.whole(steps=steps)
-    _validate.one_of(("auto", *names()), accountant=accountant)
-    extra = as_events(count_leaves(also, budget.adjacency))
+    if accountant != "auto":
+        _validate.one_of(("auto", *names()), accountant=accountant)
+    extra = [] if also == () else as_events(count_leaves(also, budget.adjacency))
     if extra:
         _check_extra(extra, budget, accountant)
     if shape is None:
