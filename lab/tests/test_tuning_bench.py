@@ -70,8 +70,8 @@ def test_every_way_has_a_row_and_nothing_is_run_twice(folder, small, monkeypatch
     ways = {"auto", "public", "selection", "exponential", "online", "none"}
     assert {(row["way"], row["epsilon"]) for row in told["rows"]} == {
         *((way, epsilon) for way in ways for epsilon in (2, 8)),
-        ("bad start, none", 8),
-        ("bad start, selection", 8),
+        ("bad-start", 8),
+        ("rescue", 8),
     }
     for row in told["rows"]:
         assert row["seeds"] == 2 and -0.5 < row["score"] <= 1 and row["cpu_s"] >= 0 and row["se"] >= 0
@@ -86,6 +86,16 @@ def test_every_way_has_a_row_and_nothing_is_run_twice(folder, small, monkeypatch
     assert json.loads(again.stdout) == told
     shown = CliRunner().invoke(app, arguments[:-1])
     assert "Sign tests" in shown.stdout and "houses: R^2" in shown.stdout
+
+
+def test_some_ways_alone_are_run_with_their_budgets(folder):
+    (table,) = listed(folder, ["people"])
+    asked = Asked([table], [1.0, 3.0], only=["rescue", "auto"])
+    assert [(cell.way, cell.epsilon) for cell in tuning_bench.cells(asked, table, 0)] == [
+        ("auto", 1.0),
+        ("auto", 3.0),
+        ("rescue", 3.0),
+    ]
 
 
 def test_seeds_of_noise_are_those_of_a_table_and_a_budget_not_of_a_way(folder):
@@ -128,6 +138,7 @@ def test_mistakes_are_one_line(folder):
         (["--tables", "people", "--epsilons", "0"], "--epsilons has 0; pass positive numbers"),
         (["--tables", "nobody"], "--tables has 'nobody'; there are houses, people"),
         (["--tables", "people", "--epsilons", ""], "--epsilons is empty"),
+        (["--tables", "people", "--ways", "auto,luck"], "--ways has 'luck'; pass some of auto, public"),
         (["--tables", "people"], "people has 900 rows to train on; pass tables with 2000 or more"),
     ):
         told = CliRunner().invoke(app, ["bench", "tuning", "--data", str(folder), "--out", f"{folder}-o", *arguments])

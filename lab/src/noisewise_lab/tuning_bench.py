@@ -45,8 +45,9 @@ BAD: dict[str, Any] = {"method": "descent", "max_grad_norm": 100.0, "learning_ra
 RESCUED = (BAD, *CANDIDATES[:3], *ADDITIVE)  # the bad start in place of another step size
 
 AUTO = "auto"
-WAYS = (AUTO, "public", "selection", "exponential", "online", "none")
-BAD_NONE, RESCUE = "bad start, none", "bad start, selection"
+EVERYWHERE = (AUTO, "public", "selection", "exponential", "online", "none")
+BAD_START, RESCUE = "bad-start", "rescue"  # none and selection, with a bad setting as the first candidate
+WAYS = (*EVERYWHERE, BAD_START, RESCUE)
 SIGNS = (
     ("online", "selection"), ("online", "none"), ("public", "none"), ("selection", "none"), ("exponential", "none"),
     ("public", AUTO), ("selection", AUTO), ("exponential", AUTO),
@@ -62,8 +63,11 @@ class Asked:
     seeds: int = 10
     rows: int | None = None
     delta: float = 1e-6
+    only: Sequence[str] = WAYS
 
     def __post_init__(self) -> None:
+        if unknown := [way for way in self.only if way not in WAYS]:
+            raise ValueError(f"--ways has {unknown[0]!r}; pass some of {', '.join(WAYS)}")
         if bad := [epsilon for epsilon in self.epsilons if not 0 < epsilon < math.inf]:
             raise ValueError(f"--epsilons has {bad[0]:g}; pass positive numbers")
         if not self.epsilons:
@@ -71,8 +75,8 @@ class Asked:
 
     @property
     def ways(self) -> dict[str, Sequence[float]]:
-        """Each way and the budgets that it is run with; the rescue with the largest alone."""
-        return dict.fromkeys(WAYS, self.epsilons) | {way: (max(self.epsilons),) for way in (BAD_NONE, RESCUE)}
+        """Each way and the budgets that it is run with; a bad start with the largest alone."""
+        return {way: self.epsilons if way in EVERYWHERE else (max(self.epsilons),) for way in WAYS if way in self.only}
 
 
 @dataclass(frozen=True)
@@ -181,8 +185,8 @@ def _fitted(base: Any, rows: Dealt, way: str) -> Any:
     X, y = rows.private
     if way == AUTO:
         return base.fit(X, y)
-    candidates = RESCUED if way in (BAD_NONE, RESCUE) else CANDIDATES
-    how = {BAD_NONE: "none", RESCUE: "selection"}.get(way, way)
+    candidates = RESCUED if way in (BAD_START, RESCUE) else CANDIDATES
+    how = {BAD_START: "none", RESCUE: "selection"}.get(way, way)
     search = PrivateSearchCV(base, list(candidates), how=how, size=float(len(y)))
     return search.fit(X, y, task=rows.public if how == "public" else None)
 

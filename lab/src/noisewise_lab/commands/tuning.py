@@ -24,6 +24,9 @@ def tuning(
     ] = "0.5,1,3",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds, each with a split of its own.")] = 10,
     rows: Annotated[int | None, typer.Option(min=1000, help="The most private rows; all of them if left out.")] = None,
+    ways: Annotated[
+        str | None, typer.Option(help="Some of auto,public,selection,exponential,online,none,bad-start,rescue; or all.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for what is finished; a run goes on from there.")] = Path(
         "noisewise-tuning"
     ),
@@ -36,10 +39,11 @@ def tuning(
     import pandas as pd
 
     from ..tables_split import listed
-    from ..tuning_bench import Asked, over_all, run, sign_tests, summary
+    from ..tuning_bench import WAYS, Asked, over_all, run, sign_tests, summary
     from .private_tables import numbers, words
 
-    asked = Asked(listed(data, words(names)), numbers(epsilons), seeds, rows)
+    only = WAYS if ways is None else words(ways)
+    asked = Asked(listed(data, words(names)), numbers(epsilons), seeds, rows, only=only)
     with watched("tuning") as report:
         results = run(asked, out, report=report)
     found, signs = summary(results, asked), sign_tests(results)
