@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise.accounting import Unpriceable
-from noisewise.accounting.calibrate import calibrate, epsilon
+from noisewise.accounting.calibrate import _even, calibrate, epsilon
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
 
@@ -149,3 +149,15 @@ def test_accounting_needs_neither_torch_nor_sklearn():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_equal_steps_need_the_noise_of_a_flat_shape_and_are_calibrated_once(monkeypatch):
+    budget = Budget(0.7, 1e-7)
+    first = calibrate(budget, steps=7, also=Gaussian(50.0))
+    assert calibrate(budget, steps=7, shape=[1.0] * 7, also=Gaussian(50.0))[0] == pytest.approx(first, rel=1e-6)
+    monkeypatch.setattr("noisewise.accounting.calibrate.least_noise", lambda *_: 1e9)
+    assert calibrate(Budget(0.7, 1e-7), steps=7, also=[Gaussian(50.0)]) == first
+    assert calibrate(budget, steps=7, also=Gaussian(51.0)) == 1e9, "another plan is another calibration"
+    assert calibrate(Budget(0.7, 1e-7, "replace_one"), steps=7, also=Gaussian(50.0)) == 1e9, "and so another relation"
+    monkeypatch.undo()
+    _even.cache_clear()

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
+from noisewise.accounting import calibrate
 from noisewise.accounting.rdp import plan_epsilon
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
@@ -313,6 +314,16 @@ def test_the_price_of_an_agreement_is_within_the_budget_for_every_law(adjacency)
         made = selection.agreement(candidates_of(face=face), replace(BUDGET, adjacency=adjacency), law)
         price = plan_epsilon(made.selection, BUDGET.delta, adjacency)
         assert 0.98 * BUDGET.epsilon < price <= BUDGET.epsilon
+
+
+def test_candidates_that_share_a_plan_are_calibrated_once_for_each_promise(monkeypatch):
+    calls = []
+    least = calibrate.least_noise
+    monkeypatch.setattr(calibrate, "least_noise", lambda *args: calls.append(args) or least(*args))
+    clips = [{"method": "dpsgd", "steps": 11, "max_grad_norm": 1 + i / 8} for i in range(8)]
+    made = selection.agreement(candidates_of(clips, n=300), BUDGET, FEW)
+    promises = {budget for _, budget, *_ in calls}
+    assert len(made.runs) == 8 and len(calls) == len(promises) > 1
 
 
 def test_dealing_goes_by_place_and_its_sizes_are_secret():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _validate
-from ..events import FULL, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, sampled
+from ..events import FULL, Adjacency, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, sampled
 from . import gdp
 from .base import accountant_named, as_events, names
 from .common import count_leaves, is_gaussian
@@ -82,18 +83,38 @@ def calibrate(
     170.84
     """
     _validate.whole(steps=steps)
-    _validate.one_of(("auto", *names()), accountant=accountant)
+    if accountant != "auto":
+        _validate.one_of(("auto", *names()), accountant=accountant)
+    extra = [] if also == () else as_events(count_leaves(also, budget.adjacency))
+    if extra:
+        _check_extra(extra, budget, accountant)
+    if shape is None:
+        return _even(budget.epsilon, budget.delta, budget.adjacency, steps, tuple(sampling), accountant, tuple(extra))
     relative = _relative(shape, steps)
-    extra = as_events(count_leaves(also, budget.adjacency))
 
     def plan(scale: float) -> list[Event]:
         counts = Counter((relative * scale).tolist())
         return [*(Repeated(sampled(sampling, Gaussian(sigma)), count) for sigma, count in counts.items()), *extra]
 
-    if extra:
-        _check_extra(extra, budget, accountant)
-    noise = relative * least_noise(plan, budget, accountant)
-    return float(noise[0]) if shape is None else noise
+    return relative * least_noise(plan, budget, accountant)
+
+
+@lru_cache(maxsize=256)
+def _even(
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    steps: int,
+    sampling: Sampling,
+    accountant: str,
+    extra: tuple[Event, ...],
+) -> float:
+    """The least noise of equal steps; remembered, as candidates of a search often share a plan."""
+
+    def plan(scale: float) -> list[Event]:
+        return [Repeated(sampled(sampling, Gaussian(scale)), steps), *extra]
+
+    return float(least_noise(plan, Budget(epsilon, delta, adjacency), accountant))
 
 
 def least_noise(plan: Plan, budget: Budget, accountant: str = "auto") -> float:
@@ -114,9 +135,7 @@ def least_noise(plan: Plan, budget: Budget, accountant: str = "auto") -> float:
         return min(scales)
 
 
-def _relative(shape: Sequence[float] | Floats | None, steps: int) -> Floats:
-    if shape is None:
-        return np.ones(steps)
+def _relative(shape: Sequence[float] | Floats, steps: int) -> Floats:
     relative = np.asarray(shape, dtype=np.float64)
     if relative.shape != (steps,) or not (np.isfinite(relative).all() and (relative > 0).all()):
         raise ValueError(f"shape has {relative.shape} numbers; pass {steps} finite numbers > 0, one per step")

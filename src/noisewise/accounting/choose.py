@@ -13,6 +13,8 @@ from .common import Unpriceable, count_leaves
 from .price import accountants_for
 from .terms import Budget, Terms
 
+ONE_STEP = count_leaves(Gaussian(1.0), "add_remove")
+
 
 def choose_terms(
     budget: Budget,
@@ -55,12 +57,11 @@ def _natural(budget: Budget, adaptive: bool, sampling: Sampling, plan: tuple[Eve
 
 def _filter(sampling: Sampling) -> str:
     """The adaptive accountant that is exact on the full batch, or gains from sampling, and competes at all."""
-    counts = count_leaves(Gaussian(1.0), "add_remove")
     full = sampling[0] == "full"
     return next(
         name
         for name, known in ACCOUNTANTS.items()
-        if known.adaptive and known.turn(counts) is not None and (known.exact if full else known.amplifies)
+        if known.adaptive and known.turn(ONE_STEP) is not None and (known.exact if full else known.amplifies)
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..accounting.base import currency
@@ -76,15 +77,21 @@ def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:
     """The terms of a fit for a promise, and their price as one event, from public facts alone."""
     facts = facts_of(fit.model, promise, size=size, row_bound=1.0, rows_per_unit=fit.rows_per_unit)
     terms = rebuilt_terms(fit.method.terms(facts))
+    return Agreed(promise, terms, _event_of(fit.method.name, terms, promise))
+
+
+@lru_cache(maxsize=256)
+def _event_of(name: str, terms: Terms, promise: Budget) -> Event:
+    """The price of terms as one event; remembered, as candidates of a search often share their terms."""
     one_shot = any(isinstance(unsampled(leaf), ApproximateDP) for leaf in leaves(terms.events))
     if terms.one_shot_delta or one_shot:
         raise Unpriceable(
-            f"{fit.method.name} makes its promise by one (epsilon, delta) event, which has no Renyi price; take it out of the "
+            f"{name} makes its promise by one (epsilon, delta) event, which has no Renyi price; take it out of the "
             "candidates, or tune on public rows"
         )
     if terms.kind == "plan":
-        return Agreed(promise, terms, terms.events[0] if len(terms.events) == 1 else Composed(terms.events))
-    return Agreed(promise, terms, whole_of(currency(promise, terms.accountant, order=terms.order)))
+        return terms.events[0] if len(terms.events) == 1 else Composed(terms.events)
+    return whole_of(currency(promise, terms.accountant, order=terms.order))
 
 
 def all_agreed(fits: Sequence[Fit], promise: Budget, sizes: Sequence[float | None]) -> list[Agreed]:

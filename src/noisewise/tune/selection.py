@@ -41,6 +41,7 @@ from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
 
 DRAWING = 1 << 68
+NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose
 
 
@@ -57,7 +58,8 @@ def law_for(budget: Budget, candidates: int) -> Repetitions:
     """How often to draw, by :func:`~noisewise.accounting.selection.choose_repetitions`, hardly ever not at all."""
     drawing = choose_repetitions(budget, candidates)
     found = [one for one in (drawing, *drawing.alternatives) if _chance_of_nothing(one.repetitions) <= NOTHING]
-    return max(found, key=lambda one: one.each.mu).repetitions
+    most = max(one.each.mu for one in found)
+    return min((one for one in found if one.each.mu >= NEARLY * most), key=lambda one: one.mean).repetitions
 
 
 def _chance_of_nothing(law: Repetitions) -> float:
@@ -71,15 +73,17 @@ def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions,
     together = (fits[0].rows_per_unit or 1) > 1
     some = alike(fits, budget, sizes)
 
-    def events(promise: Budget, which: Sequence[int]) -> list[Event]:
+    def priced(promise: Budget, which: Sequence[int]) -> tuple[tuple[Agreed, ...], list[Event]]:
         runs = all_agreed([fits[i] for i in which], promise, [sizes[i] for i in which])
-        return alternatives(runs, _score(promise), together=together)
+        return tuple(runs), alternatives(runs, _score(promise), together=together)
 
-    promise, _ = calibrated_candidates(budget, law, lambda one: events(one, some))
-    whole = Selection(tuple(dict.fromkeys(events(promise, range(len(fits))))), law)
+    promise, _ = calibrated_candidates(budget, law, lambda one: priced(one, some)[1])
+    runs, events = priced(promise, range(len(fits)))
+    whole = Selection(tuple(dict.fromkeys(events)), law)
     if plan_epsilon(whole, budget.delta, budget.adjacency) > budget.epsilon:  # some were alike only by chance
-        promise, whole = calibrated_candidates(budget, law, lambda one: events(one, range(len(fits))))
-    return Agreement(whole, tuple(all_agreed(fits, promise, sizes)), _score(promise))
+        promise, whole = calibrated_candidates(budget, law, lambda one: priced(one, range(len(fits)))[1])
+        runs, _ = priced(promise, range(len(fits)))
+    return Agreement(whole, runs, _score(promise))
 
 
 def _trained_on(candidate: Candidate, share: float) -> float | None:

@@ -24,7 +24,7 @@ CHOSEN = {
     "exponential": "chosen among candidates by the exponential mechanism on the private records, all runs charged",
     "public": "chosen on public rows, which costs nothing",
     "online": "moved during the run from what it had released, which its meter covers",
-    "none": "the first candidate's: a search would have cost more than it promised to bring",
+    "none": "the first candidate's; no search was made",
 }
 
 

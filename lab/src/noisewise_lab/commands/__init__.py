@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import app, expected, figures, large, private_tables, protector_share, studies, tables
+from . import app, expected, figures, large, private_tables, protector_share, studies, tables, tuning
 from .app import bench
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "protector_share",
     "studies",
     "tables",
+    "tuning",
 ]

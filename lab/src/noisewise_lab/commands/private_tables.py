@@ -52,10 +52,10 @@ def tables(
     from ..tables_workers import pythons
 
     asked = Asked(
-        listed(data, None if names is None else _words(names)),
-        _words(methods),
-        _words(against),
-        [_number(text) for text in _words(epsilons)],
+        listed(data, None if names is None else words(names)),
+        words(methods),
+        words(against),
+        numbers(epsilons),
         seeds,
         delta,
         split_seed,
@@ -78,8 +78,14 @@ def tables(
         errors.print(f"refused: {refusal}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """A list as people write it, with commas."""
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def numbers(text: str) -> list[float]:
+    """Budgets as people write them, with commas."""
+    return [_number(word) for word in words(text)]
 
 
 def _number(text: str) -> float:
