@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _validate
-from ..events import FULL, Adjacency, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, sampled
+from ..events import FULL, Adjacency, Event, FixedBatch, Gaussian, Poisson, Repeated, Sampling, plain_sampling, sampled
 from . import gdp
 from .base import accountant_named, as_events, names
 from .common import count_leaves, is_gaussian
@@ -89,7 +89,9 @@ def calibrate(
     if extra:
         _check_extra(extra, budget, accountant)
     if shape is None:
-        return _even(budget.epsilon, budget.delta, budget.adjacency, steps, tuple(sampling), accountant, tuple(extra))
+        sampled(sampling, Gaussian(1.0))  # refused by name before it is looked up
+        promise = float(budget.epsilon), float(budget.delta), budget.adjacency
+        return _even(*promise, int(steps), plain_sampling(sampling), accountant, tuple(extra))
     relative = _relative(shape, steps)
 
     def plan(scale: float) -> list[Event]:
