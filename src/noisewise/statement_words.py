@@ -9,7 +9,7 @@ from typing import Any
 from .arithmetic import sentence
 from .events import Selection, from_dict, leaves, to_dict
 from .prepare.parts import cost
-from .tuning import covers, not_covered
+from .tuning import covers, not_covered, private_search
 from .units import relation, rows_of_unit
 
 
@@ -28,7 +28,7 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         if promise is None
         else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
         + relation(promise),
-        "accounting": None if promise is None else _accounting(data["meter"], data["events"], persons),
+        "accounting": None if promise is None else _accounting(data, persons),
         "covers": [] if promise is None else covered,
         "does_not_cover": [
             "what is assumed to be public",
@@ -43,14 +43,17 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _accounting(meter: Mapping[str, Any], events: Sequence[Mapping[str, Any]], persons: int | None) -> dict[str, Any]:
+def _accounting(data: Mapping[str, Any], persons: int | None) -> dict[str, Any]:
     """How the price was computed, and what it takes for granted about the run."""
+    meter, events = data["meter"], data["events"]
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
     within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]
     kinds = {type(leaf).__name__ for leaf in (*charged, *within)}
     assumptions = [
-        "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
+        "what each run of the search may spend was fixed before the records were touched; all of it is charged"
+        if private_search(data) is not None
+        else "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
         if plan
         else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
         "every answer was charged before the records were touched, and one "

@@ -99,6 +99,21 @@ def test_everything_charged_is_one_plan_that_was_fixed_beforehand(how):
         assert sorted(runs) == [1, 1, 10]  # a bought size; a plan as it is, a filter at its cap
 
 
+@pytest.mark.parametrize(
+    ("methods", "accountant"),
+    [
+        (["descent", "additive"], "gdp"),  # filters, on full batches
+        (["descent", DpSgd(steps=5, sampling=("poisson", 0.1))], "rdp"),
+        ([DpSgd(steps=5, sampling=("poisson", 0.1))], "pld"),  # plans alone
+    ],
+)
+def test_runs_that_choose_their_noise_are_never_priced_as_a_fixed_plan(methods, accountant):
+    found = search([{"method": method} for method in methods], how="exponential", face=model(random_state=None))
+    data = found.fit(*rows(500)).statement_.data
+    assert verify(data).holds and data["meter"]["accountant"] == accountant
+    assert data["accounting"]["assumptions"][0].startswith("what each run of the search may spend was fixed")
+
+
 def test_selection_finds_the_setting_that_works():
     often = TruncatedNegativeBinomial(1.0, 0.05)
     wins = [search(face=model(random_state=seed), repetitions=often).fit(*rows()).best_index_ for seed in range(6)]

@@ -69,6 +69,12 @@ def known_size(fit: Fit, private: Labelled) -> int | None:
     return None if size is None else int(size)
 
 
+def trained_on(candidate: Candidate, share: float) -> float | None:
+    """How many records there are to train on, expected, where the number of all is public."""
+    size = known_size(candidate.fit, candidate.private)
+    return None if size is None else float(max(round((1 - share) * size), 1))
+
+
 def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[np.bool_]:
     """Which records are compared on: each with probability ``share``, by a secret coin of its own.
 
@@ -84,8 +90,8 @@ def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[n
 
 def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> Parts:
     """A candidate's rows in two parts. Their sizes are secret: what sums are divided by is a share of the public size."""
-    rows, size = candidate.private, known_size(candidate.fit, candidate.private)
-    expected = None if size is None else max(round((1 - share) * size), 1)
+    rows, size = candidate.private, trained_on(candidate, share)
+    expected = None if size is None else int(size)
     return Parts(
         Labelled(rows.X[~scored], rows.y[~scored], expected), Labelled(rows.X[scored], rows.y[scored]), expected
     )

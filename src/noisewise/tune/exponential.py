@@ -23,11 +23,11 @@ from ..budget import Budget, Terms
 from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import Entrant, choose_best
-from ..events import BoundedRange, Event
+from ..events import BoundedRange, Event, Gaussian, leaves
 from ..fitting.fit import as_labels
 from ..late import torch
 from ..methods.agd import choice_epsilon
-from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, known_size, same_task
+from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
 from .price import Agreed, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
@@ -41,10 +41,7 @@ def agreement(
 ) -> tuple[tuple[Agreed, ...], BoundedRange, Terms]:
     """What each run may spend, the choice, and the terms of the whole: a plan that was priced and found within the budget."""
     fits = [candidate.fit for candidate in candidates]
-    sizes: list[float | None] = []
-    for candidate in candidates:
-        size = known_size(candidate.fit, candidate.private)
-        sizes.append(None if size is None else float(max(round((1 - share) * size), 1)))
+    sizes = [trained_on(candidate, share) for candidate in candidates]
     mu = mu_of(budget.epsilon, budget.delta)
     choice = BoundedRange(choice_epsilon(CHOICE_SHARE * mu * mu, "gdp"))
 
@@ -55,13 +52,24 @@ def agreement(
     def events(scale: float) -> list[Event]:
         return [*(run.event for run in runs(scale)), choice]
 
-    scale = least_scale(log_ratio(_price, events, budget), max(len(fits), 2) ** 0.5, budget, tolerance=1e-3)
+    accountant = accountant_for(runs(1.0))
+
+    def price(events: Iterable[Event], delta: float, adjacency: str) -> float:
+        return price_of(events, delta, adjacency, accountant)[1]
+
+    scale = least_scale(log_ratio(price, events, budget), max(len(fits), 2) ** 0.5, budget, tolerance=1e-3)
     agreed = tuple(runs(scale))
-    return agreed, choice, Terms.plan([*(run.event for run in agreed), choice])
+    return agreed, choice, Terms.plan([*(run.event for run in agreed), choice], accountant)
 
 
-def _price(events: Iterable[Event], delta: float, adjacency: str) -> float:
-    return price_of(events, delta, adjacency, "auto")[1]
+def accountant_for(runs: Sequence[Agreed]) -> str:
+    """Who prices the whole. A run under a filter chooses its noise while running and is known by its cap alone, so it is
+    added up in the currency of such caps: GDP, or Renyi where a batch is sampled. Only plans leave it to the tightest.
+    """
+    if all(run.terms.kind == "plan" for run in runs):
+        return "auto"
+    full = all(isinstance(leaf, Gaussian) for run in runs for leaf in leaves(run.event))
+    return "gdp" if full else "rdp"
 
 
 def choose(

@@ -35,7 +35,7 @@ from ..fitting.fitted import Fitted
 from ..fitting.labels import Target
 from ..methods import made_anew
 from ..noise import Stream
-from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, known_size, same_task
+from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
 from .price import Agreed, alike, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
@@ -69,7 +69,7 @@ def _chance_of_nothing(law: Repetitions) -> float:
 def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions, share: float = SCORED) -> Agreement:
     """The largest promise that every run can have, and the event of the whole, priced and found within the budget."""
     fits = [candidate.fit for candidate in candidates]
-    sizes = [_trained_on(candidate, share) for candidate in candidates]
+    sizes = [trained_on(candidate, share) for candidate in candidates]
     together = (fits[0].rows_per_unit or 1) > 1
     some = alike(fits, budget, sizes)
 
@@ -84,11 +84,6 @@ def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions,
         promise, whole = calibrated_candidates(budget, law, lambda one: priced(one, range(len(fits)))[1])
         runs, _ = priced(promise, range(len(fits)))
     return Agreement(whole, runs, _score(promise))
-
-
-def _trained_on(candidate: Candidate, share: float) -> float | None:
-    size = known_size(candidate.fit, candidate.private)
-    return None if size is None else float(max(round((1 - share) * size), 1))
 
 
 def _score(promise: Budget) -> Gaussian:
