@@ -96,7 +96,7 @@ class DeflatedDescent(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
-        steps = self.steps or round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
+        steps = self.steps or usual_steps(ratio)
         clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
         zero = torch.zeros_like(theta)
@@ -198,6 +198,11 @@ def excess(facts: Facts, state: State) -> float:
         return 0.0
     wanted = wanted_step_size(facts, signal_to_noise(facts), max(state.steps, LONGEST), state.clip)
     return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
+
+
+def usual_steps(ratio: float) -> int:
+    """How many steps a run takes whose signal stands so far out of the noise."""
+    return round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
 
 
 def flattened(private: Curator, basis: Basis) -> Basis:

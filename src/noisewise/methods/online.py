@@ -48,7 +48,7 @@ from ..late import Tensor, torch
 from ..protect.brake import Asked, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from .base import Method
-from .descent import BETA, LONGEST, WARM_START_L2, bought_basis, default_step_size, wanted_step_size
+from .descent import BETA, WARM_START_L2, bought_basis, default_step_size, usual_steps, wanted_step_size
 from .nonprivate import warm_start
 
 GROW, SHRINK = 1.5, 0.5
@@ -105,7 +105,7 @@ class OnlineDescent(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
-        steps = self.steps or round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
+        steps = self.steps or usual_steps(ratio)
         clip = within(self.max_grad_norm or facts.typical_clip, REACH)
         rate = self.learning_rate or default_step_size(facts, ratio, steps, facts.typical_clip)
         zero = torch.zeros_like(theta)

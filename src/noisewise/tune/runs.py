@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accounting.gdp import cost, epsilon_of
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
 from ..budget.account import BudgetWarning
@@ -102,8 +103,6 @@ def noisy_score(fitted: Fitted, run: Run) -> float:
 
 def _enough(event: Gaussian, promise: Budget) -> Budget:
     """A budget in which the event just fits: the whole search has paid for it already."""
-    from ..accounting.gdp import cost, epsilon_of
-
     epsilon = epsilon_of(cost(event, promise.adjacency) ** 0.5 * (1 + 1e-6), promise.delta)
     return replace(promise, epsilon=max(epsilon, 1e-9) * (1 + 1e-6))
 
