@@ -1,0 +1,1 @@
+"""PyTorch modules made private: a training loop of the user's own under the names that Opacus has."""
