@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..engine import Refused, Tape
+from ..engine import Layout, Refused, Tape
 from ..late import Tensor, torch
 from .probing import Probe
 from .run import Run
@@ -19,7 +19,7 @@ class Hooks:
     def __init__(self, module: nn.Module | None, run: Run | None, probe: Probe | None = None) -> None:
         self._module, self._run, self._probe = module, run, probe
         self._tape: Tape | None = None
-        self._empty = self._probing = False
+        self._empty = False
         self._handles: list[Any] = []
         if module is not None:
             self._trains = [(each, each.requires_grad) for each in module.parameters()]
@@ -41,8 +41,6 @@ class Hooks:
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         run = self._run
-        if self._probing:
-            return None
         self._forget()
         if run is None or not (module.training and torch.is_grad_enabled() and run.expects()):
             return None
@@ -51,8 +49,7 @@ class Hooks:
         if rows == 0:
             self._empty = True
             return tree_map(_one_row, (args, kwargs))
-        self._probed(args, kwargs)
-        tape = Tape(module, run.layout, rows, seed=run.words())
+        tape = Tape(module, self._probed(args, kwargs), rows, seed=run.words())
         tape.scale = rows if run.mean else 1
         kept = [(each.grad, None if each.grad is None else each.grad._version) for each in run.parameters]
         tape.on_end(lambda ended: self._ended(ended, rows, kept))
@@ -61,8 +58,6 @@ class Hooks:
         return None
 
     def after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        if self._probing:
-            return None
         if self._tape is not None:
             self._tape.__exit__(None, None, None)
             self._tape = None
@@ -80,19 +75,13 @@ class Hooks:
             self._tape.free()
         self._tape, self._empty = None, False
 
-    def _probed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call that looks other than those that were probed is probed before the module sees its rows."""
-        if self._probe is None or self._probing or self._run is None:
-            return
-        self._probing = True
-        try:
-            layout = self._probe.of_call(args, kwargs)
-        finally:
-            self._probing = False
-        if layout is not None:
-            if layout.names != self._run.layout.names:
-                raise Refused("the module trains other parameters in this call than in others; call it in one way")
-            self._run.layout = layout
+    def _probed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
+        """What is known of such a call; one that looks new is probed before the module sees its rows."""
+        assert self._probe is not None and self._run is not None
+        layout = self._probe.of_call(args, kwargs)
+        if layout.names != self._run.layout.names:
+            raise Refused("the module trains other parameters in this call than in others; call it in one way")
+        return layout
 
     def _same_parameters(self) -> None:
         if any(each.requires_grad != before for each, before in self._trains):

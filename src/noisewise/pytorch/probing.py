@@ -25,7 +25,7 @@ class Probe:
 
     def __init__(self, module: nn.Module, loss: Callable[..., Any] | None, reduction: str) -> None:
         self._module, self._loss, self._reduction = module, loss, reduction
-        self._known: set[Look] = set()
+        self._known: dict[Look, Layout] = {}
         self.loss_probed = False
 
     def of_batch(self, empty: Any) -> Layout | None:
@@ -41,9 +41,9 @@ class Probe:
         except (TypeError, ValueError, RuntimeError, IndexError):
             return None  # the loop will prepare batches first: the call itself is probed then
 
-    def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout | None:
-        """Probe a call that looks other than those before; None when it does not."""
-        return None if look_of((args, kwargs)) in self._known else self._probed(args, kwargs, None)
+    def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
+        """What was found of calls that look like this one; it is probed if there was none."""
+        return self._known.get(look_of((args, kwargs))) or self._probed(args, kwargs, None)
 
     def _probed(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Tensor] | None) -> Layout:
         leaves, shape = tree_flatten((tuple(args), dict(kwargs)))
@@ -60,9 +60,11 @@ class Probe:
         plain = not kwargs and all(given) and shape == tree_flatten((tuple(leaves), {}))[1]
         module = self._module if plain else _Call(self._module, leaves, given, shape)
         layout = probed(module, inputs, wanted, loss, loss_reduction=self._reduction)
-        self._known.add(look_of((tuple(args), dict(kwargs))))
+        if not plain:
+            layout = replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
+        self._known[look_of((tuple(args), dict(kwargs)))] = layout
         self.loss_probed = self.loss_probed or loss is not None
-        return layout if plain else replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
+        return layout
 
 
 class _Call(nn.Module):
@@ -91,9 +93,9 @@ def _spec(tensor: Tensor) -> Spec:
 
 
 def look_of(call: Any) -> Look:
-    """What a call looks like: its structure, and the kind and dimensions of its tensors."""
+    """What a call looks like: its structure, and the kinds and shapes of its tensors but for the number of rows."""
     leaves, shape = tree_flatten(call)
-    kinds = tuple((leaf.dtype, leaf.dim()) if isinstance(leaf, Tensor) else type(leaf) for leaf in leaves)
+    kinds = tuple((leaf.dtype, tuple(leaf.shape[1:])) if isinstance(leaf, Tensor) else type(leaf) for leaf in leaves)
     return str(shape), kinds
 
 

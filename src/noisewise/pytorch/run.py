@@ -156,7 +156,6 @@ class Run(NotCopied):
             raise Refused(OTHER_ROWS)
         if batch.clip != self._clip:
             raise RuntimeError(CHANGED.format("max_grad_norm"))
-        tape.whole()
         clip = batch.clip
         least = [one * MARGIN for one in clip] if isinstance(clip, tuple) else clip * MARGIN
         batch.fresh = [part.detach() for part in tape.sums(clip_factors(tape.squared_norms(), least))]
