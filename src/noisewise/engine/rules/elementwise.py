@@ -64,17 +64,26 @@ def _pair(use: Use, function: Any) -> Any:
     if use.tracked(x) is not None:
         x, p = p, x
     key, where = use.tracked(p), use.where(x)
-    in_result = use.call.results[0]
-    fits = key is not None and where is not None and use.where(p) is None and use.tracked(x) is None
-    if not fits or where != in_result or p.dim() > x.dim() or not x.is_floating_point() or x.dtype != p.dtype:
+    if key is None or where is None or use.tracked(x) is not None or not _fits(use, x, p, where):
         return None
-    if (p.dim() == x.dim() and p.shape[where.dim] != 1) or (p.dim() > x.dim() - where.dim and p.dim() != x.dim()):
-        return None  # its dimension beside the records is not one of length one
+    return _booked(use, function, x, key, where)
 
+
+def _fits(use: Use, x: Tensor, p: Tensor, where: Where) -> bool:
+    """Whether p is broadcast over records, and x keeps its place in the result."""
+    if use.where(p) is not None or where != use.call.results[0] or not x.is_floating_point() or x.dtype != p.dtype:
+        return False
+    if p.dim() == x.dim():
+        return p.shape[where.dim] == 1
+    return p.dim() < x.dim() - where.dim
+
+
+def _booked(use: Use, function: Any, x: Tensor, key: Tracked, where: Where) -> Any:
     def book(x: Tensor | None, b: Tensor) -> None:
-        use.book(key, lambda: Direct(_summed(b if x is None else b * x, where, key, use.tape.batch), key.value.shape))
+        slopes = b if x is None else b * x
+        use.book(key, lambda: Direct(_summed(slopes, where, key, use.tape.batch), key.value.shape))
 
-    return function.apply(use.tape.token, x, p.detach(), book)
+    return function.apply(use.tape.token, x, key.value.detach(), book)
 
 
 @rule(torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
