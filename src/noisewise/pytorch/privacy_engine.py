@@ -26,6 +26,7 @@ from ..events import ADJACENCIES, Adjacency, Gaussian
 from ..late import torch
 from ..noise import Stream
 from ..statement import Statement
+from .criterion import AsCalled, PerRecord
 from .hooks import Hooks, take_off
 from .ledger import Ledger
 from .loader import DPDataLoader, check_loader, draws_of, empty_batch, explain_loader
@@ -105,6 +106,7 @@ class PrivacyEngine:
         ``len(dataset)``, which is otherwise assumed to be public. ``criterion`` lets the loss be probed with the module.
         """
         _check(batch_first, loss_reduction, clipping, noise_generator, grad_sample_mode)
+        ghost = grad_sample_mode == "ghost"
         adjacency = self._adjacency if budget is None else budget.adjacency
         if not poisson_sampling and adjacency == "add_remove":
             raise ValueError(SHUFFLED)
@@ -113,7 +115,8 @@ class PrivacyEngine:
         self.validate(module=module, optimizer=optimizer, data_loader=data_loader)
         explain_loader(data_loader)
         draws = draws_of(data_loader, size=public_size, poisson=poisson_sampling)
-        empty, probe = empty_batch(data_loader), Probe(module, criterion, loss_reduction)
+        loss = None if criterion is None else PerRecord(criterion, loss_reduction) if ghost else AsCalled(criterion)
+        empty, probe = empty_batch(data_loader), Probe(module, loss, loss_reduction)
         layout = probe.of_batch(empty) or plain_layout(module)
         parameters = trainable(module, layout)
         clip = checked_clip(max_grad_norm, len(parameters), clipping == "per_layer")
@@ -145,7 +148,7 @@ class PrivacyEngine:
         Hooks(module, run, probe)
         private = DPOptimizer(optimizer, run)
         loader = DPDataLoader(data_loader, run, batches=draws.batches, empty=empty)
-        return (module, private, criterion, loader) if grad_sample_mode == "ghost" else (module, private, loader)
+        return (module, private, loss, loader) if ghost else (module, private, loader)
 
     def make_private_with_epsilon(
         self,
