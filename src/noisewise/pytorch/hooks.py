@@ -40,15 +40,22 @@ class Hooks:
             handle.remove()
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run = self._run
         self._forget()
-        if run is None or not (module.training and torch.is_grad_enabled() and run.expects()):
+        run = self._run
+        if run is None:
             return None
-        self._same_parameters()
         rows = rows_of((args, kwargs))
+        trains = module.training and torch.is_grad_enabled() and run.expects()
         if rows == 0:
             self._empty = True
+            if trains:
+                run.passed_nothing()
             return tree_map(_one_row, (args, kwargs))
+        if not trains:
+            return None
+        if rows is None:
+            raise Refused("the module was called without a tensor of rows; call it with the batch, records first")
+        self._same_parameters()
         tape = Tape(module, self._probed(args, kwargs), rows, seed=run.words())
         tape.scale = rows if run.mean else 1
         kept = [(each.grad, None if each.grad is None else each.grad._version) for each in run.parameters]
@@ -63,8 +70,6 @@ class Hooks:
             self._tape = None
         if self._empty:
             self._empty = False
-            assert self._run is not None
-            self._run.passed_nothing()
             return tree_map(_no_row, output)
         return None
 
@@ -95,7 +100,7 @@ class Hooks:
         assert self._run is not None
         try:
             for each, (grad, version) in zip(self._run.parameters, kept, strict=True):
-                if each.grad is not grad or (grad is not None and grad._version != version):
+                if each.grad is not None and (each.grad is not grad or grad._version != version):
                     raise Refused("a parameter got a gradient that was not clipped: use it inside of the module alone")
             self._run.passed(tape, rows)
         finally:
@@ -110,14 +115,9 @@ def take_off(module: nn.Module) -> None:
             owner.remove()
 
 
-def rows_of(given: Any) -> int:
+def rows_of(given: Any) -> int | None:
     """How many rows a call of the module has: the length of its first tensor."""
-    for leaf in tree_leaves(given):
-        if isinstance(leaf, Tensor) and leaf.dim():
-            return int(leaf.shape[0])
-    raise Refused(
-        "the module was called without a tensor of rows; call it with the batch, its first dimension the rows"
-    )
+    return next((int(leaf.shape[0]) for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and leaf.dim()), None)
 
 
 def _one_row(leaf: Any) -> Any:

@@ -101,9 +101,9 @@ class DPOptimizer(Optimizer):
         raise RuntimeError("what trains was fixed by make_private; add parameters to the optimizer before")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget gradients, and the pass over the piece of a batch that is at hand."""
+        """Forget gradients, and the pass over the piece of a batch that is at hand; gradients are set to None always."""
         self.run.forget()
-        self.original_optimizer.zero_grad(set_to_none)
+        self.original_optimizer.zero_grad(set_to_none=True)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
         """Make the step of a batch with a noisy gradient; one batch, one step."""

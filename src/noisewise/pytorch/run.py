@@ -134,7 +134,7 @@ class Run(NotCopied):
 
     def expects(self) -> bool:
         """Whether a pass of the module belongs to a piece that was handed out."""
-        return self._batch is not None and self._batch.stage == "handed"
+        return self._batch is not None and self._batch.stage != "stepped"
 
     def passed_nothing(self) -> None:
         """An empty piece went through the module."""
@@ -164,7 +164,7 @@ class Run(NotCopied):
     def forget(self) -> None:
         """What ``zero_grad`` does: the pass over the piece at hand, and released gradients that wait, are dropped."""
         self._waiting, self._waits = [], 0
-        if self._batch is not None and self._batch.stage == "passed":
+        if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
             self._batch.fresh, self._batch.stage = [], "handed"
 
     # -- steps -----------------------------------------------------------------------------------------------------
