@@ -37,7 +37,7 @@ class Loop:
         if "target_epsilon" in given:
             make = self.engine.make_private_with_epsilon
             given.pop("noise_multiplier")
-        loader = loader or DataLoader(self.dataset, batch_size=batch_size, shuffle=True)
+        loader = loader if loader is not None else DataLoader(self.dataset, batch_size=batch_size, shuffle=True)
         with warnings.catch_warnings():
             if given.get("noise_multiplier") == 0:
                 warnings.simplefilter("ignore")

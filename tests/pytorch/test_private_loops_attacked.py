@@ -63,7 +63,7 @@ def test_a_record_that_would_count_twice():
 
 
 def test_noise_or_clip_changed_after_the_draw():
-    cap = nw.Budget(3.0, 1e-5)
+    cap = nw.Budget(30.0, 1e-5)
     for name in ("noise_multiplier", "max_grad_norm"):
         loop = Loop(epochs=None, budget=cap)
         batches = iter(loop.loader)
@@ -210,7 +210,7 @@ def test_gradients_that_a_loop_puts_there_are_not_used():
         parameter.grad = torch.full_like(parameter, 1e6)
     loop.optimizer.step()
     assert torch.equal(module[0].weight, frozen) and module[0].weight.grad is None
-    assert float(module[2].weight.abs().max()) < 100
+    assert float(module[2].weight.detach().abs().max()) < 100
 
 
 def test_what_trains_is_fixed():

@@ -16,15 +16,18 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from .. import _validate
+from ..accounting.base import currency
 from ..accounting.calibrate import epsilon
 from ..accounting.choose import choose_terms
+from ..accounting.rdp import ORDERS
 from ..accounting.terms import Budget, Terms
 from ..budget import Meter, PlanMeter
 from ..budget.account import Account, account_of, paying, private_fit_begins
 from ..budget.meters import NotCopied
 from ..budget.purse import Part, Purse
-from ..events import Adjacency, Event, Gaussian, Leaf, Repeated, Sampling, from_dict, leaves, sampled, to_dict
+from ..events import FULL, Adjacency, Event, Gaussian, Leaf, Repeated, Sampling, from_dict, leaves, sampled, to_dict
 
+MOST_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other
 Kind = Literal["plan", "filter", "counter", "nothing"]
 
@@ -82,7 +85,7 @@ class Ledger:
         elif steps is not None:
             self._open_plan(noise, steps)
         elif budget is not None:
-            self._open_filter()
+            self._open_filter(noise)
         elif self.account is not None:
             raise ValueError(
                 f"make_private has no cap, so it cannot be paid for by the account {self.account.dataset!r}; pass epochs= or "
@@ -106,11 +109,12 @@ class Ledger:
         self._open(promise, Terms.plan(event, self._accountant))
         self.kind = "plan"
 
-    def _open_filter(self) -> None:
+    def _open_filter(self, noise: float) -> None:
         assert self.budget is not None
-        named = None if self._accountant in ("auto", "pld") else self._accountant
-        terms = choose_terms(self.budget, adaptive=True, sampling=self.sampling, steps=self.steps, meter=named)
-        self._open(self.budget, terms)
+        full, steps = self.sampling == FULL, self.steps
+        if steps is None and not full:
+            steps = most_steps(self.budget, self.leaf(noise))
+        self._open(self.budget, choose_terms(self.budget, adaptive=True, sampling=self.sampling, steps=steps))
         self.kind = "filter"
 
     def _open(self, budget: Budget, terms: Terms) -> None:
@@ -137,8 +141,8 @@ class Ledger:
         elif noise:
             raise RuntimeError(NEEDS_CAP)
 
-    def may_change(self) -> None:
-        """Make ready for noise that is chosen while running, or refuse: a plan's price does not cover it."""
+    def may_change(self, noise: float) -> None:
+        """Make ready for noise that is chosen while running, at first this, or refuse: a plan's price does not cover it."""
         if self.kind == "filter":
             return
         if self.budget is None:
@@ -148,7 +152,7 @@ class Ledger:
                 "noise and length of this run were fixed beforehand, and its price does not cover noise that is chosen "
                 "later; make the scheduler, or change noise_multiplier, before the first batch is drawn"
             )
-        self._open_filter()
+        self._open_filter(noise)
 
     def epsilon(self, delta: float) -> float:
         """A plan or counter: the price of what was paid for so far. A filter: its cap."""
@@ -203,6 +207,18 @@ class Ledger:
     @property
     def resumed(self) -> bool:
         return bool(self._resumed)
+
+
+def most_steps(budget: Budget, leaf: Leaf) -> int:
+    """How many such events the best Renyi order lets through, at least one: from public facts, to choose that order by."""
+    most = 1.0
+    for order in ORDERS:
+        try:
+            own = currency(budget, "rdp", order=order)
+        except ValueError:  # this order can hold nothing
+            continue
+        most = max(most, own.cap / own.cost(leaf))
+    return min(int(most), MOST_STEPS)
 
 
 def _events(stated: Sequence[Mapping[str, Any]]) -> Counter[Leaf]:

@@ -94,7 +94,7 @@ class Run(NotCopied):
         if value != self._noise:
             if not (math.isfinite(value) and 0 < value <= 2.0**20):
                 raise ValueError(f"noise_multiplier is {value!r}; pass a finite number > 0")
-            self.ledger.may_change()
+            self.ledger.may_change(value)
             self._noise = value
 
     @property

@@ -56,7 +56,7 @@ class _Schedule:
 class _Noise(_Schedule):
     def __init__(self, optimizer: DPOptimizer, *, last_epoch: int = -1) -> None:
         if isinstance(optimizer, DPOptimizer):
-            optimizer.run.ledger.may_change()
+            optimizer.run.ledger.may_change(optimizer.noise_multiplier)
         super().__init__(optimizer, last_epoch=last_epoch)
 
     def _get(self) -> Clip:
