@@ -58,7 +58,9 @@ def train(args, model, train_loader, optimizer, privacy_engine, epoch):
             loss.backward()
             optimizer.step()
     epsilon = privacy_engine.get_epsilon(delta=args.delta)
-    print(f"Train epoch: {epoch}  (epsilon = {epsilon:.2f}, delta = {args.delta}); pieces: {len(losses)}, records: {seen}")
+    print(
+        f"Train epoch: {epoch}  (epsilon = {epsilon:.2f}, delta = {args.delta}); pieces: {len(losses)}, records: {seen}"
+    )
 
 
 def test(args, model, test_loader):

@@ -165,7 +165,7 @@ def test_learning_rates_and_schedules_survive_a_checkpoint(tmp_path):
     assert restored["note"] == 7
     assert resumed.optimizer.noise_multiplier == 0.25 and resumed.optimizer.max_grad_norm == 0.25
     assert resumed.optimizer.param_groups[0]["lr"] == 0.25
-    assert resumed.engine.accountant.history == loop.engine.accountant.history
+    assert sorted(resumed.engine.accountant.history) == sorted(loop.engine.accountant.history)
     for one, other in zip(loop.module.parameters(), resumed.module.parameters(), strict=True):
         assert torch.equal(one, other)
     schedules["noise_scheduler"].step()

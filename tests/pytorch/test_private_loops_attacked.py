@@ -10,7 +10,14 @@ import pytest
 import torch
 from private_loop import Loop, records, small
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import noisewise as nw
 from noisewise.pytorch import ExponentialNoise, PrivacyEngine
@@ -109,13 +116,18 @@ def test_copies_and_pickles():
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="not copied or pickled"):
                 attempt(thing)
-    twin = pickle.loads(pickle.dumps(copy.deepcopy(loop.module)))  # a module may be copied; its copy is no part of the run
+    twin = pickle.loads(
+        pickle.dumps(copy.deepcopy(loop.module))
+    )  # a module may be copied; its copy is no part of the run
     x, y = next(iter(loop.loader))
     loop.criterion(twin(x), y).backward()
     assert all(parameter.grad is not None for parameter in twin.parameters())
     with pytest.raises(RuntimeError, match="has not gone through"):
         loop.optimizer.step()
-    assert torch.load(_saved({"module": loop.module}), weights_only=False)["module"].state_dict().keys() == twin.state_dict().keys()
+    assert (
+        torch.load(_saved({"module": loop.module}), weights_only=False)["module"].state_dict().keys()
+        == twin.state_dict().keys()
+    )
 
 
 def _saved(thing):

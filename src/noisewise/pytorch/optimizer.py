@@ -30,7 +30,7 @@ class DPOptimizer(Optimizer):
             "a private optimizer is not copied or pickled: the copy would draw noise that nobody pays for; save its state_dict"
         )
 
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse  # type: ignore[assignment]
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
         if name in ("original_optimizer", "run"):
@@ -38,7 +38,7 @@ class DPOptimizer(Optimizer):
         return getattr(self.original_optimizer, name)
 
     @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+    def param_groups(self) -> list[dict[str, Any]]:
         return self.original_optimizer.param_groups
 
     @param_groups.setter
@@ -46,7 +46,7 @@ class DPOptimizer(Optimizer):
         self.original_optimizer.param_groups = groups
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         return self.original_optimizer.state
 
     @state.setter
@@ -54,7 +54,7 @@ class DPOptimizer(Optimizer):
         self.original_optimizer.state = state
 
     @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+    def defaults(self) -> dict[str, Any]:
         return self.original_optimizer.defaults
 
     @defaults.setter
@@ -105,7 +105,7 @@ class DPOptimizer(Optimizer):
         self.run.forget()
         self.original_optimizer.zero_grad(set_to_none=True)
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make the step of a batch with a noisy gradient; one batch, one step."""
         loss = None
         if closure is not None:

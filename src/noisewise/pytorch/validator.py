@@ -87,7 +87,7 @@ def _group_norm(layer: Any) -> nn.Module:
 def _no_statistics(layer: Any) -> nn.Module:
     layer.track_running_stats = False
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
-    return layer  # type: ignore[no-any-return]
+    return layer
 
 
 _FIXERS: tuple[tuple[type[Any], Callable[[Any], nn.Module]], ...] = (
