@@ -133,3 +133,16 @@ def test_packed_sequences_are_refused():
 
     with pytest.raises(Refused, match=r"packed|mixes"):
         right(Applied(call, layer=nn.GRU(3, 2, batch_first=True)), Spec((4, 3), torch.float32))
+
+
+def test_a_function_that_cannot_be_mapped_over_records_runs_one_by_one(monkeypatch):
+    def unmapped(*_):
+        raise RuntimeError("Batching rule not implemented")
+
+    from noisewise.engine.rules import other
+
+    monkeypatch.setattr(other, "vmap", lambda function: unmapped)
+    right(
+        Applied(lambda m, x: torch.einsum("btd,de->be", x, m.layer.weight), layer=nn.Linear(3, 3)),
+        Spec((4, 3), torch.float32),
+    )
