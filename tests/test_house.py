@@ -36,7 +36,7 @@ ORDER = (
     # prices and promises, without torch
     *("accounting", "budget"),
     # the trusted side
-    *("losses", "prepare", "models", "records", "noise", "trace", "facts", "curator"),
+    *("losses", "prepare", "engine", "models", "records", "noise", "trace", "facts", "curator"),
     # strangers' code and the one loop
     *("tape", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
     # from tables to a fitted thing
