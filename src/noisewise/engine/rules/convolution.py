@@ -34,6 +34,7 @@ class Geometry:
     dilation: Numbers
     groups: int
     padded: Numbers | None = None
+    channels_last: bool = False  # how pictures lie in memory from here on
 
 
 class _Convolution(torch.autograd.Function):
@@ -41,6 +42,8 @@ class _Convolution(torch.autograd.Function):
     def forward(
         ctx: Any, token: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, how: Geometry, book: Any
     ) -> Tensor:
+        if how.channels_last:
+            x, weight = channels_last(x), channels_last(weight)
         ctx.save_for_backward(x, weight)
         ctx.how, ctx.book = how, book
         run = CONVOLUTIONS[x.dim() - 2]
@@ -59,6 +62,13 @@ class _Convolution(torch.autograd.Function):
                 b, x, weight, None, how.stride, how.padding, how.dilation, False, none, how.groups, [True, False, False]
             )
         return None, gradient, None, None, None, None
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The same numbers, those of one pixel side by side in memory; said by strides, as one channel lies both ways."""
+    _, channels, height, width = x.shape
+    x = x.contiguous(memory_format=torch.channels_last)
+    return x.as_strided(x.shape, (channels * height * width, 1, channels * width, channels))
 
 
 @dataclass(frozen=True)
@@ -206,6 +216,8 @@ def convolution(use: Use) -> Any:
         return use.tape.otherwise(use)
     if how.padded is not None:
         x = F.pad(x, how.padded)
+    if use.tape.layout.channels_last and x.dim() == 4 and x.device.type == "cpu":
+        how = replace(how, channels_last=True)
 
     def book(x: Tensor, b: Tensor) -> None:
         if keys[0] is not None:
