@@ -134,6 +134,9 @@ class Tape(TorchFunctionMode):
     # --- the forward pass ---
 
     def __enter__(self) -> Tape:
+        kind = self.token.device.type
+        if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
+            self.refuse("autocast is on, whose numbers are too coarse for norms that a promise rests on; switch it off")
         if self.seed is not None:
             self._random = torch.random.fork_rng(devices=_accelerators(self.token.device), enabled=True)
             self._random.__enter__()
@@ -175,7 +178,7 @@ class Tape(TorchFunctionMode):
             return func(*args, **kwargs)
         calls = self.layout.calls
         call = calls[number] if number < len(calls) else None
-        if call is None or call.function is not func:
+        if call is None or call.function != func:
             self.refuse("the module does not do what it did on made-up rows: its path must not depend on records")
         use = Use(self, func, args, kwargs, call)
         if any(place is not None for place in call.tensors):
@@ -200,6 +203,10 @@ class Tape(TorchFunctionMode):
         return result
 
     # --- the backward pass ---
+
+    def backward(self, total: Tensor) -> None:
+        """The backward pass from a sum of losses; no parameter's ``grad`` is touched."""
+        torch.autograd.grad(total, self.token, allow_unused=True)
 
     def booked(self, tracked: Tracked, entry: Entry) -> None:
         if tracked.number < 0:

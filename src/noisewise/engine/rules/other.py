@@ -7,6 +7,7 @@ clipped sum is one backward pass of the whole function with reweighted output gr
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,7 +86,9 @@ class Local(Entry):
             gradient: Tensor = back(b)[0]
             return gradient
 
-        gradients: Tensor = vmap(one)(given, *firsts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some functions are slow to run record by record, and say so
+            gradients: Tensor = vmap(one)(given, *firsts)
         return gradients
 
     def squared_norms(self) -> Tensor:
