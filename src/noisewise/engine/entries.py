@@ -90,8 +90,13 @@ class Direct(Entry):
     def batch(self) -> int:
         return len(self.gradients)
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Dimensions as they lie in memory, records first."""
+        return 0, *sorted(range(1, self.gradients.dim()), key=self.gradients.stride, reverse=True)
+
     def squared_norms(self) -> Tensor:
-        return self.gradients.flatten(1).square().sum(1)
+        return torch.linalg.vector_norm(self.gradients.permute(self.order).flatten(1), dim=1).square()
 
     def term_norms(self) -> Tensor:
         return self.squared_norms().sqrt() if self.bound is None else self.bound
@@ -100,8 +105,11 @@ class Direct(Entry):
         return self._placed(self.gradients[rows])
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
-        flat = alive(self.gradients, dead).flatten(1)
-        return self._placed((factors.to(flat.dtype) @ flat).view(self.gradients.shape[1:]))
+        order = self.order
+        laid = alive(self.gradients.permute(order), dead)
+        flat = laid.flatten(1)
+        total = torch.mm(factors.to(flat.dtype).view(1, -1), flat).view(laid.shape[1:])
+        return self._placed(total.permute(sorted(range(total.dim()), key=lambda dim: order[dim + 1])))
 
     def scaled(self, by: float) -> Entry:
         return replace(self, gradients=self.gradients * by, bound=None if self.bound is None else self.bound * by)
