@@ -45,7 +45,8 @@ class Hooks:
         if run is None:
             return None
         rows = rows_of((args, kwargs))
-        trains = module.training and torch.is_grad_enabled() and run.expects()
+        ticket = run.ticket()
+        trains = module.training and torch.is_grad_enabled() and ticket is not None
         if rows == 0:
             self._empty = True
             if trains:
@@ -59,7 +60,7 @@ class Hooks:
         tape = Tape(module, self._probed(args, kwargs), rows, seed=run.words())
         tape.scale = rows if run.mean else 1
         kept = [(each.grad, None if each.grad is None else each.grad._version) for each in run.parameters]
-        tape.on_end(lambda ended: self._ended(ended, rows, kept))
+        tape.on_end(lambda ended: self._ended(ended, rows, ticket, kept))
         tape.__enter__()
         self._tape = tape
         return None
@@ -95,14 +96,14 @@ class Hooks:
                 "make_private"
             )
 
-    def _ended(self, tape: Tape, rows: int, kept: list[tuple[Tensor | None, int | None]]) -> None:
+    def _ended(self, tape: Tape, rows: int, ticket: object, kept: list[tuple[Tensor | None, int | None]]) -> None:
         """The backward pass is over; a parameter that got a gradient by another way has slipped by."""
         assert self._run is not None
         try:
             for each, (grad, version) in zip(self._run.parameters, kept, strict=True):
                 if each.grad is not None and (each.grad is not grad or grad._version != version):
                     raise Refused("a parameter got a gradient that was not clipped: use it inside of the module alone")
-            self._run.passed(tape, rows)
+            self._run.passed(tape, rows, ticket)
         finally:
             tape.free()
 

@@ -77,12 +77,12 @@ class DPDataLoader(DataLoader[Any]):
     def pieces(self, most: int | None) -> Iterator[Any]:
         """The batches of an epoch, each in pieces of at most so many records."""
         for _ in range(self._batches):
-            rows = self.run.draw(self.dataset)
+            batch, rows = self.run.draw(self.dataset)
             cuts = range(most, len(rows), most) if most is not None and len(rows) else []
             parts = np.split(rows, list(cuts))
             for place, part in enumerate(parts, 1):
                 piece = self.records(part)
-                self.run.hand_out(len(part), last=place == len(parts))
+                self.run.hand_out(batch, len(part), last=place == len(parts))
                 yield piece
 
     def records(self, rows: Rows) -> Any:

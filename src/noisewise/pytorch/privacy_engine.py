@@ -93,6 +93,8 @@ class PrivacyEngine:
         clipping: str = "flat",
         noise_generator: Any = None,
         grad_sample_mode: str = "hooks",
+        wrap_model: bool = True,
+        rand_on_empty: bool = False,
         epochs: int | None = None,
         budget: Budget | None = None,
         public_size: int | None = None,
@@ -104,6 +106,7 @@ class PrivacyEngine:
         ``budget`` is a cap: with ``epochs`` the plan must fit it, without a filter ends the run there. With neither,
         batches are only counted. ``public_size``: a public number of records to compute the rate from, instead of
         ``len(dataset)``, which is otherwise assumed to be public. ``criterion`` lets the loss be probed with the module.
+        ``wrap_model`` and ``rand_on_empty`` have no effect: no module is wrapped, and empty batches need no made-up values.
         """
         _check(batch_first, loss_reduction, clipping, noise_generator, grad_sample_mode)
         ghost = grad_sample_mode == "ghost"
@@ -115,7 +118,9 @@ class PrivacyEngine:
         self.validate(module=module, optimizer=optimizer, data_loader=data_loader)
         explain_loader(data_loader)
         draws = draws_of(data_loader, size=public_size, poisson=poisson_sampling)
-        loss = None if criterion is None else PerRecord(criterion, loss_reduction) if ghost else AsCalled(criterion)
+        loss: nn.Module | None = None if criterion is None else AsCalled(criterion)
+        if ghost:
+            loss = PerRecord(criterion or nn.CrossEntropyLoss(reduction=loss_reduction), loss_reduction)
         empty, probe = empty_batch(data_loader), Probe(module, loss, loss_reduction)
         layout = probe.of_batch(empty) or plain_layout(module)
         parameters = trainable(module, layout)

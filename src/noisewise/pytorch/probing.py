@@ -34,12 +34,13 @@ class Probe:
         if split is None:
             return None
         args, kwargs, targets = split
-        try:
-            return self._probed(args, kwargs, targets)
-        except Refused:
-            raise
-        except (TypeError, ValueError, RuntimeError, IndexError):
-            return None  # the loop will prepare batches first: the call itself is probed then
+        for with_targets in [targets, ()] if targets and self._loss is not None else [()]:
+            try:
+                return self._probed(args, kwargs, with_targets)
+            except Refused as error:
+                if error.__cause__ is None:
+                    raise  # else the call failed by itself: the loop prepares batches first, and its own call is probed then
+        return None
 
     def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
         """What was found of calls that look like this one; it is probed if there was none."""

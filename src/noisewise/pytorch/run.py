@@ -48,6 +48,7 @@ class Batch:
     fresh: list[Tensor] = field(default_factory=list)  # the clipped sums of the piece at hand
     sums: list[Tensor] = field(default_factory=list)  # those of pieces before it
     any: bool = False  # whether a piece went through the module
+    ticket: object = None  # of the piece at hand: a pass counts for the piece that it began with
 
 
 class Run(NotCopied):
@@ -112,7 +113,7 @@ class Run(NotCopied):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def draw(self, records: Any) -> NDArray[np.int64]:
+    def draw(self, records: Any) -> tuple[Batch, NDArray[np.int64]]:
         """Pay for a batch and draw its secret row numbers. When it is refused, no batch is left to step on."""
         self._check_process()
         with self._lock:
@@ -120,21 +121,20 @@ class Run(NotCopied):
             if before is not None:
                 self._wait(before)
             self.ledger.pay(self._noise)
-            self._batch = Batch(self._noise, self._clip)
+            batch = self._batch = Batch(self._noise, self._clip)
             rows = draw(self.sampling, records, self._stream)
-            return np.arange(len(records)) if rows is None else rows
+            return batch, np.arange(len(records)) if rows is None else rows
 
-    def hand_out(self, rows: int, *, last: bool) -> None:
-        """A piece of the batch goes to the loop."""
-        batch = self._batch
-        if batch is None:
+    def hand_out(self, batch: Batch, rows: int, *, last: bool) -> None:
+        """A piece of the batch goes to the loop; records of another batch would count twice in this one."""
+        if batch is not self._batch:
             raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
         self._take(batch)
-        batch.rows, batch.last, batch.stage = rows, last, "handed"
+        batch.rows, batch.last, batch.stage, batch.ticket = rows, last, "handed", object()
 
-    def expects(self) -> bool:
-        """Whether a pass of the module belongs to a piece that was handed out."""
-        return self._batch is not None and self._batch.stage != "stepped"
+    def ticket(self) -> object | None:
+        """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
+        return None if self._batch is None or self._batch.stage == "stepped" else self._batch.ticket
 
     def passed_nothing(self) -> None:
         """An empty piece went through the module."""
@@ -144,10 +144,14 @@ class Run(NotCopied):
                 raise Refused(OTHER_ROWS)
             batch.stage = "passed"
 
-    def passed(self, tape: Tape, rows: int) -> None:
+    def passed(self, tape: Tape, rows: int, ticket: object) -> None:
         """A backward pass has ended: add the clipped sum of its rows."""
         batch = self._batch
-        if batch is None or batch.stage != "handed":
+        if batch is None or batch.ticket is not ticket:
+            raise Refused(
+                "a backward pass over records of an earlier batch; go back through a batch before the next one"
+            )
+        if batch.stage != "handed":
             raise Refused(
                 "a second backward pass over the same records: each of them counts once in a step; add up the losses "
                 "first, call the module once, or call optimizer.zero_grad() to forget the first pass"
@@ -224,11 +228,16 @@ class Run(NotCopied):
         """
         size = sum(parameter.numel() for parameter in self.parameters)
         norm = math.hypot(*batch.clip) if isinstance(batch.clip, tuple) else batch.clip
-        total = np.zeros(size, dtype=np.int64)
-        if batch.sums:
+        if not batch.sums:
+            total = np.zeros(size, dtype=np.int64)
+        else:
             flat = torch.cat([part.reshape(-1) for part in batch.sums]).to("cpu", torch.float64)
-            whole = torch.nan_to_num_(flat.mul_(ONES / norm).round_(), nan=0.0).clamp_(-MOST, MOST)
-            total = whole.to(torch.int64).numpy()
+            flat = flat.mul_(ONES / norm).round_()
+            if (
+                not float(torch.linalg.vector_norm(flat, math.inf)) <= MOST
+            ):  # sums of clipped numbers never are so large
+                flat = flat.nan_to_num_(nan=0.0).clamp_(-MOST, MOST)
+            total = flat.to(torch.int64).numpy()
         worth = norm / ONES / (self.expected if self.mean else 1.0)
         single = all(parameter.dtype != torch.float64 for parameter in self.parameters)
         dtype = np.float32 if single else np.float64

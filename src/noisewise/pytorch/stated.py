@@ -20,8 +20,8 @@ ARITHMETIC = Arithmetic(
     ),
 )
 LOOP = (
-    "the training loop, which sees the records: it trains by loss.backward() and optimizer.step() of this run alone, on each "
-    "batch whether it is empty or not, and what it prints or keeps otherwise (losses, accuracies, sizes of batches) is not "
+    "the training loop, which sees the records: it gives each batch to the module as it comes, empty or not, trains by "
+    "loss.backward() and optimizer.step() of this run alone, and what it prints or keeps otherwise (losses, accuracies, sizes of batches) is not "
     "covered",
     "the data set and its collate_fn: a row of a batch depends on its record alone, not on its company",
 )
