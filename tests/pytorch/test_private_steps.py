@@ -175,6 +175,28 @@ def test_batches_are_poisson():
     assert abs(float(times.var()) / (300 * 0.1 * 0.9) - 1) < 5 * math.sqrt(2 / 199)
 
 
+def test_a_part_of_a_data_set_is_read_as_torch_reads_it():
+    part = torch.utils.data.Subset(records(30), [7, 3, 11])
+    for collate in (None, lambda rows: torch.utils.data.default_collate(rows)):
+        loop = Loop(dataset=part, loader=DataLoader(part, batch_size=3, collate_fn=collate))
+        ((x, y),) = loop.loader
+        assert torch.equal(x, part.dataset.tensors[0][[7, 3, 11]])
+        assert torch.equal(y, part.dataset.tensors[1][[7, 3, 11]])
+
+
+def test_a_forward_pass_that_fails_leaves_nothing_behind():
+    loop = Loop()
+    x, y = next(iter(loop.loader))
+    module = loop.module
+    handle = module[1].register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(KeyError("mine")))
+    with pytest.raises(KeyError, match="mine"):
+        module(x)
+    assert torch._C._len_torch_function_stack() == 0
+    handle.remove()
+    loop.passed(x, y)
+    loop.optimizer.step()
+
+
 def test_workers_read_the_records_of_a_batch():
     data = Listed(records(30))
     loop = Loop(dataset=data, loader=DataLoader(data, batch_size=10, num_workers=2), epochs=1, noise_multiplier=0.0)

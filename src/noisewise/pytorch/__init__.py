@@ -1,7 +1,6 @@
-"""PyTorch modules made private.
+"""Faces for PyTorch: train any module privately, by handing a data set over or in a loop of one's own.
 
-A training loop of the user's own, under the names that Opacus has: ``PrivacyEngine`` and what goes with it. Names are imported
-when first used.
+The loop of one's own has the names that Opacus has: ``PrivacyEngine`` and what goes with it. Names are imported when first used.
 """
 
 from __future__ import annotations

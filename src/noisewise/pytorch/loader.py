@@ -20,6 +20,7 @@ from torch.utils.data import (
     RandomSampler,
     Sampler,
     SequentialSampler,
+    Subset,
     TensorDataset,
     default_collate,
 )
@@ -52,7 +53,7 @@ class DPDataLoader(DataLoader[Any]):
             multiprocessing_context=loader.multiprocessing_context,
         )
         self.run, self._batches, self._empty = run, batches, empty
-        self._tensors = tensors_of(loader)
+        self._tensors, self._places = tensors_of(loader)
         self._feed = _Feed()
         self._workers: DataLoader[Any] | None = None
 
@@ -90,7 +91,7 @@ class DPDataLoader(DataLoader[Any]):
         if not len(rows):
             return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._empty)
         if self._tensors is not None:
-            chosen = torch.from_numpy(rows)
+            chosen = torch.from_numpy(rows if self._places is None else self._places[rows])
             return [tensor[chosen] for tensor in self._tensors]
         batch = self.collate_fn(self._fetched(rows.tolist()))
         if self.pin_memory and torch.cuda.is_available():
@@ -134,11 +135,14 @@ def _as_they_are(records: list[Any]) -> list[Any]:
     return records
 
 
-def tensors_of(loader: DataLoader[Any]) -> tuple[Tensor, ...] | None:
-    """The tensors that rows can be taken from at once, where that gives what the data set and the loader would."""
-    data = loader.dataset
-    plain = loader.collate_fn is default_collate and loader.num_workers == 0 and not loader.pin_memory
-    return data.tensors if plain and type(data) is TensorDataset else None
+def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, Rows | None]:
+    """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
+    data, places = loader.dataset, None
+    if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
+        return None, None
+    if isinstance(data, Subset) and type(data) is Subset:
+        data, places = data.dataset, np.asarray(data.indices, dtype=np.int64)
+    return (data.tensors, places) if isinstance(data, TensorDataset) and type(data) is TensorDataset else (None, None)
 
 
 def check_loader(loader: Any) -> None:
