@@ -137,12 +137,12 @@ def _as_they_are(records: list[Any]) -> list[Any]:
 
 def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, Rows | None]:
     """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
-    data, places = loader.dataset, None
     if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
         return None, None
-    if isinstance(data, Subset) and type(data) is Subset:
-        data, places = data.dataset, np.asarray(data.indices, dtype=np.int64)
-    return (data.tensors, places) if isinstance(data, TensorDataset) and type(data) is TensorDataset else (None, None)
+    whole: Any = loader.dataset
+    places = np.asarray(whole.indices, dtype=np.int64) if type(whole) is Subset else None
+    data = whole if places is None else whole.dataset
+    return (data.tensors, places) if type(data) is TensorDataset else (None, None)
 
 
 def check_loader(loader: Any) -> None:
