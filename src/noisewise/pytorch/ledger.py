@@ -13,7 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .. import _validate
 from ..accounting.base import currency
@@ -207,6 +207,24 @@ class Ledger:
     @property
     def resumed(self) -> bool:
         return bool(self._resumed)
+
+
+class Spent(NamedTuple):
+    """What was spent."""
+
+    ledger: Ledger
+
+    @property
+    def history(self) -> list[tuple[float, float, int]]:
+        """(noise multiplier, sampling rate, steps), as often as noise changed."""
+        return [(*_noise_and_rate(leaf), count) for leaf, count in self.ledger.events.items()]
+
+    def get_epsilon(self, delta: float) -> float:
+        return self.ledger.epsilon(float(delta))
+
+
+def _noise_and_rate(leaf: Any) -> tuple[float, float]:
+    return (leaf.noise_multiplier, 1.0) if isinstance(leaf, Gaussian) else (leaf.event.noise_multiplier, leaf.rate)
 
 
 def most_steps(budget: Budget, leaf: Leaf) -> int:

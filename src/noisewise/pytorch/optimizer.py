@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from torch import nn
 from torch.optim import Optimizer
 
 from ..late import Tensor, torch
@@ -139,3 +140,17 @@ class DPOptimizer(Optimizer):
 
     def __repr__(self) -> str:
         return f"DPOptimizer({self.original_optimizer!r}, noise_multiplier={self.run.noise:g})"
+
+
+def check_optimizer(module: nn.Module, optimizer: Optimizer) -> None:
+    """Refuse an optimizer that trains other parameters than the module has."""
+    if isinstance(optimizer, DPOptimizer):
+        raise ValueError("optimizer is private already; pass the one that it was made from")
+    given = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    own = {id(parameter): parameter.requires_grad for parameter in module.parameters()}
+    trained = {one for one, trains in own.items() if trains}
+    if not (trained <= given <= {*own}):
+        raise ValueError(
+            "the parameters of optimizer and module differ; make the optimizer of module.parameters(), after freezing and "
+            "fixing the module"
+        )

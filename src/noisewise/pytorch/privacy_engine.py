@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from torch import nn
 from torch.optim import Optimizer
@@ -22,15 +22,15 @@ from ..accounting.terms import Budget
 from ..budget.account import Account, BudgetWarning
 from ..budget.purse import Purse
 from ..curator.sampling import expected_size
-from ..events import ADJACENCIES, Adjacency, Gaussian
+from ..events import ADJACENCIES, Adjacency
 from ..late import torch
 from ..noise import Stream
 from ..statement import Statement
 from .criterion import AsCalled, PerRecord
 from .hooks import Hooks, take_off
-from .ledger import Ledger
+from .ledger import Ledger, Spent
 from .loader import DPDataLoader, check_loader, draws_of, empty_batch, explain_loader
-from .optimizer import DPOptimizer
+from .optimizer import DPOptimizer, check_optimizer
 from .probing import Probe, plain_layout, trainable
 from .run import Run, checked_clip
 from .stated import statement_of
@@ -60,6 +60,27 @@ class PrivacyEngine:
 
     *Guarantee*: with ``make_private_with_epsilon``, ``epochs=`` or ``budget=`` all parameters that the loop ever has are
     together (epsilon, delta)-DP, under the assumptions of :meth:`statement`.
+
+    >>> import torch
+    >>> module = torch.nn.Linear(4, 1)
+    >>> data = torch.utils.data.TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
+    >>> engine = PrivacyEngine()
+    >>> module, optimizer, loader = engine.make_private_with_epsilon(
+    ...     module=module,
+    ...     optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+    ...     data_loader=torch.utils.data.DataLoader(data, batch_size=30),
+    ...     target_epsilon=1.0,
+    ...     target_delta=1e-5,
+    ...     epochs=2,
+    ...     max_grad_norm=1.0,
+    ... )
+    >>> for _ in range(2):
+    ...     for x, y in loader:
+    ...         optimizer.zero_grad()
+    ...         torch.nn.functional.mse_loss(module(x), y).backward()
+    ...         optimizer.step()
+    >>> round(engine.get_epsilon(delta=1e-5), 3)
+    1.0
     """
 
     def __init__(
@@ -245,11 +266,12 @@ class PrivacyEngine:
         torch_save_kwargs: dict[str, Any] | None = None,
     ) -> None:
         """Save module, optimizer, schedules and what was spent; never the stream of noise."""
-        parts = _parts(optimizer, noise_scheduler, grad_clip_scheduler, lr_scheduler)
         saved = dict(checkpoint_dict or {})
         saved[MODULE] = module.state_dict(**(module_state_dict_kwargs or {}))
         saved[SPENT] = self._own().ledger.state()
-        saved.update({name: part.state_dict() for name, part in parts.items()})
+        for name, part in zip(PARTS, (optimizer, noise_scheduler, grad_clip_scheduler, lr_scheduler), strict=True):
+            if part is not None:
+                saved[name] = part.state_dict()
         torch.save(saved, path, **(torch_save_kwargs or {}))
 
     def load_checkpoint(
@@ -271,10 +293,11 @@ class PrivacyEngine:
         saved: dict[str, Any] = torch.load(path, **(torch_load_kwargs or {}))
         self._own().ledger.resume(saved[SPENT])
         module.load_state_dict(saved[MODULE], **(module_load_dict_kwargs or {}))
-        for name, part in _parts(optimizer, noise_scheduler, grad_clip_scheduler, lr_scheduler).items():
-            if name not in saved:
+        for name, part in zip(PARTS, (optimizer, noise_scheduler, grad_clip_scheduler, lr_scheduler), strict=True):
+            if part is not None and name not in saved:
                 raise ValueError(f"the checkpoint has no {name}; leave that argument out, or save it")
-            part.load_state_dict(saved[name])
+            if part is not None:
+                part.load_state_dict(saved[name])
         return saved
 
     # -- what can be made private -------------------------------------------------------------------------------------
@@ -303,28 +326,6 @@ class PrivacyEngine:
         return ModuleValidator.fix_and_validate(module)
 
 
-class Spent(NamedTuple):
-    """What was spent."""
-
-    ledger: Ledger
-
-    @property
-    def history(self) -> list[tuple[float, float, int]]:
-        """(noise multiplier, sampling rate, steps), as often as noise changed."""
-        return [(*_noise_and_rate(leaf), count) for leaf, count in self.ledger.events.items()]
-
-    def get_epsilon(self, delta: float) -> float:
-        return self.ledger.epsilon(float(delta))
-
-
-def _noise_and_rate(leaf: Any) -> tuple[float, float]:
-    return (leaf.noise_multiplier, 1.0) if isinstance(leaf, Gaussian) else (leaf.event.noise_multiplier, leaf.rate)
-
-
-def _parts(*given: Any) -> dict[str, Any]:
-    return {name: part for name, part in zip(PARTS, given, strict=True) if part is not None}
-
-
 def _whole(epochs: int) -> int:
     _validate.whole(epochs=epochs)
     return int(epochs)
@@ -340,20 +341,6 @@ def _check(batch_first: bool, loss_reduction: str, clipping: str, generator: Any
         )
     if generator is not None:
         raise ValueError("noise_generator: noise that can be drawn again is not private; leave it out")
-
-
-def check_optimizer(module: nn.Module, optimizer: Optimizer) -> None:
-    """Refuse an optimizer that trains other parameters than the module has."""
-    if isinstance(optimizer, DPOptimizer):
-        raise ValueError("optimizer is private already; pass the one that it was made from")
-    given = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    own = {id(parameter): parameter.requires_grad for parameter in module.parameters()}
-    trained = {one for one, trains in own.items() if trains}
-    if not (trained <= given <= {*own}):
-        raise ValueError(
-            "the parameters of optimizer and module differ; make the optimizer of module.parameters(), after freezing and "
-            "fixing the module"
-        )
 
 
 def _words(module: nn.Module, criterion: Any, run: Run, *, declared: bool) -> dict[str, Any]:
