@@ -35,6 +35,16 @@ def test_a_step_has_the_clipped_mean_over_the_expected_size():
     compare(loop, 0.5, 20)
 
 
+@pytest.mark.parametrize("at_once", [1, 20, 35, 60])
+def test_parameters_get_their_noise_in_groups(at_once, monkeypatch):
+    """30 + 5 and 15 + 3 numbers: one by one, or several at once."""
+    monkeypatch.setattr("noisewise.pytorch.run.AT_ONCE", at_once)
+    loop = Loop(noise_multiplier=0.0, epochs=None)
+    sizes = [len(loop.optimizer.params[some]) for some in loop.optimizer.run._groups]
+    assert sizes == {1: [1, 1, 1, 1], 20: [1, 2, 1], 35: [2, 2], 60: [4]}[at_once]
+    compare(loop, 0.5, 20)
+
+
 def test_sums_are_not_divided():
     loop = Loop(noise_multiplier=0.0, epochs=None, loss_reduction="sum")
     loop.criterion = nn.CrossEntropyLoss(reduction="sum")

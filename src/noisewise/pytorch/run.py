@@ -31,6 +31,7 @@ from .ledger import Ledger
 
 ONES = 1 << 40  # the clip in whole units: sums become integers, and noise is drawn exactly for those
 MOST = float(1 << 61)
+AT_ONCE = 1 << 21  # numbers that get their noise in one call
 MARGIN = 1 - 2.0**-20  # of the clip, for norms computed in single precision
 
 Clip = float | tuple[float, ...]
@@ -74,6 +75,7 @@ class Run(NotCopied):
         self._batch: Batch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
         self._waits = 0  # how many they are
+        self._groups = _together(self.parameters)
         self.steps = 0
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -226,31 +228,51 @@ class Run(NotCopied):
         In units of clip/2^40. Rounding to units moves two neighbouring sums of d numbers apart by at most sqrt(d) more, so
         the noise is that of a clip of 2^40 + sqrt(d).
         """
-        size = sum(parameter.numel() for parameter in self.parameters)
+        size = _numbers(self.parameters)
         norm = math.hypot(*batch.clip) if isinstance(batch.clip, tuple) else batch.clip
-        if not batch.sums:
-            total = np.zeros(size, dtype=np.int64)
-        else:
-            flat = torch.cat([part.reshape(-1) for part in batch.sums]).to("cpu", torch.float64)
-            flat = flat.mul_(ONES / norm).round_()
-            if (
-                not float(torch.linalg.vector_norm(flat, math.inf)) <= MOST
-            ):  # sums of clipped numbers never are so large
-                flat = flat.nan_to_num_(nan=0.0).clamp_(-MOST, MOST)
-            total = flat.to(torch.int64).numpy()
+        std = batch.noise * (ONES + math.sqrt(size) + 1) * (1 + 2.0**-40)
         worth = norm / ONES / (self.expected if self.mean else 1.0)
-        single = all(parameter.dtype != torch.float64 for parameter in self.parameters)
-        dtype = np.float32 if single else np.float64
-        if batch.noise:
-            std = batch.noise * (ONES + math.sqrt(size) + 1) * (1 + 2.0**-40)
-            noisy = self._stream.released(total, std, worth, dtype)
-        else:
-            noisy = (total * worth).astype(dtype)
-        parts = torch.from_numpy(noisy).split([parameter.numel() for parameter in self.parameters])
+        released: list[Tensor] = []
+        for some in self._groups:
+            total = (
+                _whole(batch.sums[some], ONES / norm)
+                if batch.sums
+                else np.zeros(_numbers(self.parameters[some]), np.int64)
+            )
+            released += self._noisy(self.parameters[some], total, std, worth)
+        return released
+
+    def _noisy(self, parameters: Sequence[Tensor], total: NDArray[np.int64], std: float, worth: float) -> list[Tensor]:
+        dtype = np.float64 if any(parameter.dtype == torch.float64 for parameter in parameters) else np.float32
+        noisy = self._stream.released(total, std, worth, dtype) if std else (total * worth).astype(dtype)
+        parts = torch.from_numpy(noisy).split([parameter.numel() for parameter in parameters])
         return [
             part.view(parameter.shape).to(parameter.device, parameter.dtype)
-            for part, parameter in zip(parts, self.parameters, strict=True)
+            for part, parameter in zip(parts, parameters, strict=True)
         ]
+
+
+def _whole(sums: Sequence[Tensor], units: float) -> NDArray[np.int64]:
+    """Sums in whole units, one behind the other."""
+    flat = torch.cat([part.reshape(-1) for part in sums]).to("cpu", torch.float64).mul_(units).round_()
+    if not float(torch.linalg.vector_norm(flat, math.inf)) <= MOST:  # sums of clipped numbers never are so large
+        flat = flat.nan_to_num_(nan=0.0).clamp_(-MOST, MOST)
+    return flat.to(torch.int64).numpy()
+
+
+def _numbers(parameters: Sequence[Tensor]) -> int:
+    return sum(parameter.numel() for parameter in parameters)
+
+
+def _together(parameters: Sequence[Tensor]) -> list[slice]:
+    """Neighbouring parameters that get their noise at once: few calls for small ones, little memory for large ones."""
+    starts, room = [0], AT_ONCE
+    for place, parameter in enumerate(parameters):
+        if parameter.numel() > room and place > starts[-1]:
+            starts.append(place)
+            room = AT_ONCE
+        room -= parameter.numel()
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(parameters)], strict=True)]
 
 
 CHANGED = (
