@@ -18,6 +18,7 @@ from ..engine import Layout, Refused, Spec, Tape, clip_factors, per_record_losse
 from ..late import Tensor, torch
 from ..losses import Loss
 from .base import Model, soft_count
+from .module_selftest import steady
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -98,7 +99,9 @@ class ModuleModel(Model):
     """A module of somebody else with a loss, both copied here, and probed on made-up rows before any other.
 
     ``inputs`` and ``targets`` say what is public of one record's tensors. ``chunk``: rows of one pass, which bounds memory.
-    ``double``: passes in double precision. The module runs in the mode (train or eval, part by part) it came in.
+    ``arithmetic``: "assumed", "bounded" (:mod:`noisewise.records.modules`), or None for the better one that is not slow:
+    "bounded" for dense layers alone, whose passes stay in single precision; others run in double precision for it.
+    Passes are in train mode, losses in eval mode.
     """
 
     tensors: ClassVar[bool] = True
@@ -114,24 +117,55 @@ class ModuleModel(Model):
         reduction: str | None = None,
         device: Any = None,
         chunk: int = CHUNK,
-        double: bool = False,
+        arithmetic: str | None = None,
     ) -> None:
-        own = _copied(module)
+        own = _copied(module).train()
         self.device = torch.device(device if device is not None else _device_of(own))
         self.loss = ModuleLoss(_copied(loss), reduction or getattr(loss, "reduction", "mean"))
-        self.inputs, self.targets, self.chunk, self.double = tuple(inputs), tuple(targets), int(chunk), bool(double)
+        self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
         self.module: Module = own.to(self.device)
         call = self.loss.call
         if isinstance(call, torch.nn.Module):
             call.to(self.device)
-        self.layout: Layout = probed(
-            self.module, self.inputs, self.targets, call, loss_reduction=self.loss.reduction, device=self.device
-        )
-        if not self.layout.names:
-            raise Refused("no parameter of the module requires a gradient; set requires_grad on what is to be trained")
+        with own_settings():
+            self.layout: Layout = probed(
+                self.module, self.inputs, self.targets, call, loss_reduction=self.loss.reduction
+            )
         self.path = path_of(module)
+        self.bounded = arithmetic == "bounded" or (arithmetic is None and self.layout.plain_linear)
         if self.double:
             self.module.double()
+            if isinstance(call, torch.nn.Module):
+                call.double()
+        self._rehearse()
+        self._refuse_unsteady(arithmetic)
+
+    @property
+    def double(self) -> bool:
+        """Whether passes run in double precision."""
+        return self.bounded and not self.layout.plain_linear
+
+    def _rehearse(self) -> None:
+        """Passes as private ones will be, over made-up rows: what fails for all records fails here, in its own words."""
+        for count in (1, 2, min(self.chunk, 7)):
+            rows = made_up(self, count)
+            with own_settings():
+                tape, _ = self.booked(rows, 1)
+                tape.sums(clip_factors(tape.squared_norms(), 1.0))
+                tape.free()
+
+    def _refuse_unsteady(self, arithmetic: str | None) -> None:
+        """Nothing is "bounded" where a made-up row has other bits in another place of a chunk."""
+        if not self.bounded:
+            return
+        with own_settings():
+            self.bounded = steady(self, made_up(self, self.chunk))
+        if arithmetic == "bounded" and not self.bounded:
+            raise Refused(
+                "in this module a row's gradient depends on its place in a chunk (rounding, or something random like "
+                "dropout), which arithmetic='bounded' excludes; pass arithmetic='assumed', other layer sizes, or a module "
+                "without randomness"
+            )
 
     @property
     def features(self) -> int:
@@ -187,15 +221,18 @@ class ModuleModel(Model):
             outputs = self.module(*rows.inputs)
         losses = per_record_losses(self.loss.call, outputs, rows.targets, len(rows), self.loss.reduction)
         torch.autograd.grad(losses.sum(), tape.token, allow_unused=True)
-        tape.whole()
         return tape, losses.detach()
 
     def values(self, rows: TensorRows) -> Tensor:
-        """The loss of each record of one pass."""
+        """The loss of each record of one pass, in eval mode."""
         rows = rows.to(self.device, self.floats)
-        with torch.no_grad():
-            outputs = self.module(*rows.inputs)
-            return per_record_losses(self.loss.call, outputs, rows.targets, len(rows), self.loss.reduction)
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                outputs = self.module(*rows.inputs)
+                return per_record_losses(self.loss.call, outputs, rows.targets, len(rows), self.loss.reduction)
+        finally:
+            self.module.train()
 
     def _passes(self, theta: Tensor, batch: Any) -> Iterator[Tape]:
         with own_settings():
@@ -279,6 +316,19 @@ class ModuleModel(Model):
         raise ValueError("a module's records are tensors, not rows of numbers; take a method that asks for gradients")
 
     in_old_basis = rows = _seen = clipped_means = stacked_scores = _rows_alone
+
+
+def made_up(model: ModuleModel, rows: int) -> TensorRows:
+    """Records that nobody has: normal numbers, and whole ones from the range that a spec names, else 0 and 1."""
+    generator = torch.Generator().manual_seed(rows)
+
+    def part(spec: Spec) -> Tensor:
+        shape = (rows, *spec.shape)
+        if spec.dtype.is_floating_point:
+            return torch.randn(shape, generator=generator).to(spec.dtype)
+        return torch.randint(0, spec.high or 2, shape, generator=generator).to(spec.dtype)
+
+    return TensorRows(tuple(map(part, model.inputs)), tuple(map(part, model.targets)))
 
 
 def flat(parts: Sequence[Tensor]) -> Tensor:

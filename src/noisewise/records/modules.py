@@ -8,14 +8,16 @@ rows are tried in halves, until the one that makes it fail is left out alone.
 products are not; every engine does so. What is certain: factors leave a margin for the rounding of one record's own part
 (``MARGIN``), chunks are added in double precision, and the one rounding to whole numbers is charged in full.
 
-"bounded" charges the rounding itself. Passes in double precision (u = 2^-53); chunks of one height h, padded with rows that
-count as nothing; a record's factor f also keeps f sum_t |a_t||b_t| <= K C over the terms of its gradient, K = ``CAP``, so
-that terms that cancel cannot hide; each chunk's sum is put into integers, which add up exactly. A chunk sums at most h T
-terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h chunks by
-n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. The norms themselves err by no more than
-(d + T^2 + 16) u K^2 of the square, four times which is added, and whole numbers by sqrt(d) in each chunk. All of it is taken
-off the clip beforehand, for n_max = ``MOST`` records. That a row's own pass has the same bits in every place of a chunk is an
-assumption; a self-test at the start looks for the contrary.
+"bounded" charges the rounding itself. Chunks have one height h, from public facts, and are padded with rows that count as nothing.
+Dense layers without a sequence run in single precision, and what is summed are products of the booked float32 numbers in
+double precision (u = 2^-53): a record's gradient of a layer is one such product. Everything else runs in double precision
+throughout, and a record's factor f also keeps f sum_t |a_t||b_t| <= K C over the terms of its gradient, K = ``CAP``, so that
+terms that cancel cannot hide (for dense layers K = 1). Each chunk's sum is put into integers, which add up exactly. A chunk
+sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
+chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. Squared norms err by no more than
+(d + T^2 + 16) u K^2, four times which is added, and whole numbers by sqrt(d) in each chunk. All of it is taken off the clip
+beforehand, for n_max = ``MOST`` records. That a row's own pass has the same bits in every place of a chunk is an assumption; a
+self-test before the records are handed over looks for the contrary.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arithmetic import Arithmetic
-from ..engine import Refused, Tape, clip_factors
+from ..engine import Tape, clip_factors
+from ..engine.entries import Outer, squared_norms, weighted
 from ..late import Tensor, torch
 from ..models.module import ModuleModel, TensorRows, flat, own_settings
 from .linear import cut_losses, ramp
@@ -54,8 +59,8 @@ BOUNDED = Arithmetic(
     "bounded",
     (
         NO_BITS,
-        "a torch module's passes in double precision give a row the same bits in every place of a chunk of constant height, as "
-        "a self-test with made-up rows found at the start",
+        "a torch module's passes give a row the same bits in every place of a chunk of constant height, as a self-test with "
+        "made-up rows found before the records were handed over",
         f"there are at most {MOST:,} records, for which the rounding of sums is charged",
         "functions of torch round each elementary operation as IEEE 754 does",
     ),
@@ -75,7 +80,7 @@ class ModuleRecords:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        return BOUNDED if self._model.double else ASSUMED
+        return BOUNDED if self._model.bounded else ASSUMED
 
     @property
     def columns(self) -> int:
@@ -86,12 +91,11 @@ class ModuleRecords:
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``; one that is not finite counts as zero."""
-        values = self._clipped(drawn, theta, clip, math.inf)
-        return IntegerTotal(values, ONES, clip)
+        return IntegerTotal(self._clipped(drawn, theta, clip), ONES, clip)
 
     def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> list[IntegerTotal]:
         """The same with a clip norm for each parameter, a total for each."""
-        values, ends = self._clipped(drawn, theta, list(clips), min(clips)), np.cumsum(self._model.groups)[:-1]
+        values, ends = self._clipped(drawn, theta, list(clips)), np.cumsum(self._model.groups)[:-1]
         return [IntegerTotal(part, ONES, clip) for part, clip in zip(np.split(values, ends), clips, strict=True)]
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
@@ -99,7 +103,7 @@ class ModuleRecords:
 
         def count(rows: TensorRows, alive: int) -> int:
             tape, _ = self._pass(rows)
-            lengths = tape.squared_norms().double().sum(0).sqrt()[:alive].cpu().numpy()
+            lengths = self._books(tape)[0].double().sum(0).sqrt()[:alive].cpu().numpy()
             tape.free()
             return int(ramp(lengths, np.isfinite(lengths), threshold, COUNT).sum())
 
@@ -117,47 +121,56 @@ class ModuleRecords:
             np.array([sum(self._over(drawn, theta, cut, COUNT)) for theta in thetas], np.int64), COUNT, bound
         )
 
-    def _clipped(
-        self, drawn: Drawn, theta: Floats, clips: float | list[float], least: float
-    ) -> NDArray[np.int64]:
+    def _clipped(self, drawn: Drawn, theta: Floats, clips: float | list[float]) -> NDArray[np.int64]:
         """Sums in whole numbers of which ``ONES`` stand for a clip norm, parameter by parameter."""
-        each = isinstance(clips, list)
-        sizes = torch.tensor(self._model.groups)
-        margin = self.margin(int(sizes.max()) if each else int(sizes.sum()))
-        used = [clip * (1 - margin) for clip in clips] if isinstance(clips, list) else clips * (1 - margin)
-        worth = torch.tensor(clips, dtype=torch.float64).repeat_interleave(sizes) if each else clips
-        total = torch.zeros(int(sizes.sum()), dtype=torch.int64 if self._model.double else torch.float64)
+        sizes, bounded = torch.tensor(self._model.groups), self._model.bounded
+        worth: Any = clips
+        if isinstance(clips, list):
+            margin = self.margin(int(sizes.max()))
+            used: Any = [clip * (1 - margin) for clip in clips]
+            worth = torch.tensor(clips, dtype=torch.float64).repeat_interleave(sizes)
+        else:
+            used = clips * (1 - self.margin(int(sizes.sum())))
+        total = torch.zeros(int(sizes.sum()), dtype=torch.int64 if bounded else torch.float64)
 
         def add(rows: TensorRows, alive: int) -> None:
             tape, _ = self._pass(rows)
-            factors = self._factors(tape, used)
+            squared, sums = self._books(tape)
+            factors = self._factors(tape, squared, used)
             factors[..., alive:] = 0.0
-            part = torch.nan_to_num(flat(tape.sums(factors)) * (ONES / worth), posinf=0.0, neginf=0.0)
+            part = torch.nan_to_num(flat(sums(factors)) * (ONES / worth), posinf=0.0, neginf=0.0)
             tape.free()
-            total.add_(part.trunc_().long() if self._model.double else part)
+            total.add_(part.trunc_().long() if bounded else part)
 
         self._over(drawn, theta, add, None)
-        return np.asarray((total if self._model.double else total.trunc_().long()).numpy())
+        return np.asarray((total if bounded else total.trunc_().long()).numpy())
 
     def margin(self, dimension: int) -> float:
         """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
-        model = self._model
         whole = math.sqrt(dimension) / ONES
-        if not model.double:
+        if not self._model.bounded:
             return MARGIN + whole
-        terms, chunks = model.layout.terms, -(-MOST // model.chunk) + 1
-        sums = 2 * MOST * UNIT * model.chunk * terms * CAP
-        norms = 4 * (dimension + terms**2 + 16) * UNIT * CAP**2
-        charged = sums + norms + whole * chunks
-        return 1 - 1 / (1 + charged)
+        height, terms = self._model.chunk, self._model.layout.terms
+        chunks = -(-MOST // height) + 1
+        cap = CAP if self._model.double else 1.0
+        sums = 2 * MOST * UNIT * height * terms * cap
+        norms = 4 * (dimension + terms**2 + 16) * UNIT * cap**2
+        return 1 - 1 / (1 + sums + norms + whole * chunks)
 
-    def _factors(self, tape: Tape, clip: float | list[float]) -> Tensor:
-        factors = clip_factors(tape.squared_norms(), clip)
+    def _books(self, tape: Tape) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor]]]:
+        """Squared norms and weighted sums; where passes are in single precision and bounded, of books in double."""
+        if self._model.bounded and not self._model.double:
+            wide = [[in_double(entry) for entry in entries] for entries in tape.uses()]
+            return torch.stack([squared_norms(entries) for entries in wide]), partial(_weighted, wide)
+        return tape.squared_norms(), tape.sums
+
+    def _factors(self, tape: Tape, squared: Tensor, clip: float | list[float]) -> Tensor:
+        factors = clip_factors(squared, clip)
         if not self._model.double:
             return factors
         terms, most = tape.term_norms(), CAP * (min(clip) if isinstance(clip, list) else clip)
         capped = torch.where(terms <= most, 1.0, most / terms)  # false for NaN, whose factor is 0 already
-        least = torch.minimum(factors, capped) if factors.ndim == 1 else torch.minimum(factors, capped[None])
+        least = torch.minimum(factors, capped if factors.ndim == 1 else capped[None])
         return torch.where(torch.isfinite(least), least, 0.0)
 
     def _pass(self, rows: TensorRows) -> tuple[Tape, Tensor]:
@@ -191,11 +204,10 @@ class ModuleRecords:
 
     def _padded(self, rows: TensorRows) -> TensorRows:
         """Chunks of one height where that matters: the last row is repeated, and counts as nothing."""
-        lack = self._model.chunk - len(rows)
-        if not self._model.double or lack == 0:
+        height = self._model.chunk
+        if not self._model.bounded or len(rows) == height:
             return rows
-        places = torch.arange(self._model.chunk).clamp_(max=len(rows) - 1)
-        return rows.take(places)
+        return rows.take(torch.arange(height).clamp_(max=len(rows) - 1))
 
     def _rows_alone(self, *_: object, **__: object) -> NoReturn:
         raise ValueError("a module's records are tensors, not rows of numbers; ask for gradients")
@@ -207,8 +219,6 @@ def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, c
     """Private records of a module; ``coins``: what the module's own draws (dropout) are seeded by."""
     if len(X[0]) > MOST:
         raise ValueError(f"more than {MOST:,} records do not fit; pass fewer")
-    if model.double:
-        refuse_places(model)
     return ModuleRecords(TensorRows(tuple(X), tuple(y)), model, coins or _no_coins)
 
 
@@ -217,31 +227,14 @@ def _no_coins(many: int) -> NDArray[np.int64]:
     return np.ones(many, np.int64)
 
 
-def refuse_places(model: ModuleModel) -> None:
-    """Refuse a module that gives one made-up row other losses or norms in other places of a chunk, or in other company."""
-    generator = torch.Generator().manual_seed(0)
-    places = torch.arange(model.chunk)
-    some = TensorRows(
-        tuple(_made_up(spec, model.chunk, generator) for spec in model.inputs),
-        tuple(_made_up(spec, model.chunk, generator) for spec in model.targets),
-    )
-    seen = []
-    with own_settings(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for turn in (0, 1, model.chunk // 2):
-            tape, losses = model.booked(some.take((places + turn) % model.chunk), 1)
-            norms = tape.squared_norms()
-            seen.append([torch.roll(part, turn, -1) for part in (losses, norms)])
-            tape.free()
-    if any(not torch.equal(one, other) for turned in seen[1:] for one, other in zip(seen[0], turned, strict=True)):
-        raise Refused(
-            "in this module a row's gradient depends on its place in a chunk (rounding, or something random like dropout), "
-            "which arithmetic='bounded' excludes; pass arithmetic='assumed', or modules without randomness"
-        )
+def in_double(entry: Any) -> Any:
+    """What a dense layer without a sequence has booked, in double precision."""
+    if isinstance(entry, Outer):
+        return replace(entry, a=entry.a.double(), b=entry.b.double())
+    return replace(entry, gradients=entry.gradients.double())
 
 
-def _made_up(spec: Any, rows: int, generator: torch.Generator) -> Tensor:
-    shape = (rows, *spec.shape)
-    if spec.dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(spec.dtype)
-    return torch.randint(0, spec.high or 2, shape, generator=generator).to(spec.dtype)
+def _weighted(wide: Sequence[Sequence[Any]], factors: Tensor) -> list[Tensor]:
+    """:meth:`Tape.sums` of these books."""
+    each = factors if factors.ndim == 2 else factors.expand(len(wide), -1)
+    return [weighted(entries, factor, factor == 0) for entries, factor in zip(wide, each, strict=True)]
