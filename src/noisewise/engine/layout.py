@@ -43,7 +43,8 @@ class Layout:
 
     ``names``: what trains, each tensor once; ``frozen``: what does not; ``calls``: the torch functions of a
     pass, in order, None for those without tensors;
-    ``terms``: the most positions of one record that a parameter sees; ``plain_linear``: dense layers without a sequence only.
+    ``terms``: the most positions of one record that a parameter sees; ``plain_linear``: dense layers without a sequence only;
+    ``channels_last``: convolutions lay pictures out by pixel, with which pooling on a CPU is quicker.
     """
 
     names: tuple[str, ...]
@@ -52,6 +53,7 @@ class Layout:
     calls: tuple[Call | None, ...] = ()
     terms: int = 1
     plain_linear: bool = False
+    channels_last: bool = False
 
     @property
     def dimension(self) -> int:

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .clip import per_record_losses
-from .entries import Direct, Outer
+from .entries import Direct, Entry, Outer
 from .layout import Call, Layout, Refused, Spec, trainable, where_records_lie
 from .tape import Tape, tensors_in
 
@@ -60,7 +60,7 @@ class Quiet(TorchFunctionMode):
             given = _WITH_DROPOUT[func].bind(*args, **kwargs)
             given.arguments["dropout_p"] = 0.0
             return func(*given.args, **given.kwargs)
-        if func in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) and len(args) == 9:
+        if func in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) and isinstance(args[2], list | tuple):
             args = (*args[:5], 0.0, *args[6:])
         return func(*args, **kwargs)
 
@@ -100,15 +100,28 @@ def probed(
             raise Refused(
                 f"{name or 'the module'} is a batch norm, which mixes the records of a batch; use GroupNorm instead"
             )
+    for name, value in trainable(module).items():
+        if value.dtype not in (torch.float32, torch.float64):
+            raise Refused(
+                f"{name} is {value.dtype}, too coarse for norms that a promise rests on; train in float32 or float64"
+            )
     frozen = tuple(name for name, value in module.named_parameters() if not value.requires_grad)
     own = _copied(module)
     run = _Run(own, tuple(inputs), tuple(targets), loss, loss_reduction, as_called)
     layout = Layout(tuple(names), tuple(names.values()), frozen)
-    with _plain_settings(), Quiet():
-        layout = replace(layout, calls=run.calls())
-        for variant in range(3):
-            for count in COUNTS:
-                layout = run.compared(layout, count, variant)
+    try:
+        with _plain_settings(), Quiet():
+            layout = replace(layout, calls=run.calls())
+            for variant in range(3):
+                for count in COUNTS:
+                    layout = run.compared(layout, count, variant)
+    except Refused:
+        raise
+    except Exception as error:  # made-up rows only: whatever it says is public
+        said = (str(error).splitlines() or [""])[0]
+        raise Refused(
+            f"the module or the loss fails on made-up rows of the shapes it was given: {type(error).__name__}: {said}"
+        ) from error
     return layout
 
 
@@ -200,16 +213,11 @@ class _Run:
                     f"{name} is used in a way that has no rule; freeze it, or write it as a torch function of records"
                 )
         self._refuse_changed(before)
-        uses = [entry for entries in tape.uses() for entry in entries]
         squared, sums = self._loop(inputs, targets, weights, count)
         _alike(layout.names, tape.squared_norms(), squared, tape.sums(weights), sums)
-        plain = all(
-            (isinstance(use, Outer) and use.a.dim() == 2) or (type(use) is Direct and use.terms == 1) for use in uses
-        )
-        only = {call.function for call in layout.calls if call is not None}
-        norms = {F.layer_norm, F.group_norm, F.instance_norm, torch.mul, Tensor.mul, Tensor.__mul__}
-        terms = max([layout.terms, *[use.terms for use in uses]])
-        return replace(layout, terms=terms, plain_linear=plain and not only & norms)
+        uses = tape.uses()
+        terms = max([layout.terms, *[entry.terms for entries in uses for entry in entries]])
+        return replace(layout, terms=terms, plain_linear=all(map(_plain, uses)))
 
     def _loop(
         self, inputs: list[Tensor], targets: list[Tensor], weights: Tensor, count: int
@@ -232,6 +240,14 @@ class _Run:
                 raise Refused(
                     f"a forward pass changes the buffer {name}, which would store private values; switch that off"
                 )
+
+
+def _plain(entries: list[Entry]) -> bool:
+    """Whether a parameter is used once, without a sequence."""
+    if len(entries) != 1:
+        return False
+    (use,) = entries
+    return (isinstance(use, Outer) and use.a.dim() == 2) or (isinstance(use, Direct) and use.terms == 1)
 
 
 def _forward(module: nn.Module, inputs: list[Tensor]) -> Any:
@@ -269,7 +285,7 @@ def _alike(names: tuple[str, ...], found: Tensor, squared: Tensor, sums: list[Te
     """Refuse what is not the same up to rounding; numbers that are not finite say nothing."""
     size = float(squared.nan_to_num(0.0, 0.0, 0.0).sum(0).max())
     for name, one, other, total, expected in zip(names, found, squared, sums, right, strict=True):
-        near = torch.isclose(one.double(), other, rtol=1e-5, atol=1e-14 * size, equal_nan=True)
+        near = torch.isclose(one.double(), other, rtol=1e-5, atol=1e-14 * size + 1e-290, equal_nan=True)
         close = torch.isclose(total, expected, rtol=1e-5, atol=1e-7 * math.sqrt(size), equal_nan=True)
         if not bool(near.all() and close.all()):
             raise Refused(

@@ -134,6 +134,9 @@ class Tape(TorchFunctionMode):
     # --- the forward pass ---
 
     def __enter__(self) -> Tape:
+        kind = self.token.device.type
+        if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
+            self.refuse("autocast is on, whose numbers are too coarse for norms that a promise rests on; switch it off")
         if self.seed is not None:
             self._random = torch.random.fork_rng(devices=_accelerators(self.token.device), enabled=True)
             self._random.__enter__()
@@ -152,6 +155,10 @@ class Tape(TorchFunctionMode):
         number = self.calls
         self.calls += 1
         if not self._concerned(args) and not (kwargs and self._concerned(kwargs.values())):
+            if func is Tensor.view and self.layout.channels_last and not args[0].is_contiguous():
+                return (
+                    args[0].contiguous().view(*args[1:], **kwargs)
+                )  # pictures may lie another way than the module thinks
             return func(*args, **kwargs)
         if not torch.is_grad_enabled():
             return func(*args, **kwargs)
@@ -173,7 +180,7 @@ class Tape(TorchFunctionMode):
             return func(*args, **kwargs)
         calls = self.layout.calls
         call = calls[number] if number < len(calls) else None
-        if call is None or call.function is not func:
+        if call is None or call.function != func:
             self.refuse("the module does not do what it did on made-up rows: its path must not depend on records")
         use = Use(self, func, args, kwargs, call)
         if any(place is not None for place in call.tensors):
@@ -198,6 +205,10 @@ class Tape(TorchFunctionMode):
         return result
 
     # --- the backward pass ---
+
+    def backward(self, total: Tensor) -> None:
+        """The backward pass from a sum of losses; no parameter's ``grad`` is touched."""
+        torch.autograd.grad(total, self.token, allow_unused=True)
 
     def booked(self, tracked: Tracked, entry: Entry) -> None:
         if tracked.number < 0:
