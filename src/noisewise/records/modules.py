@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -65,6 +66,7 @@ BOUNDED = Arithmetic(
         "functions of torch round each elementary operation as IEEE 754 does",
     ),
 )
+P = TypeVar("P")
 R = TypeVar("R")
 Coins = Callable[[int], NDArray[np.int64]]
 
@@ -101,25 +103,23 @@ class ModuleRecords:
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
         """How many gradients are short, along a ramp."""
 
-        def count(rows: TensorRows, alive: int) -> int:
-            tape, _ = self._pass(rows)
+        def count(tape: Tape, alive: int) -> int:
             lengths = self._books(tape)[0].double().sum(0).sqrt()[:alive].cpu().numpy()
             tape.free()
             return int(ramp(lengths, np.isfinite(lengths), threshold, COUNT).sum())
 
-        total = sum(self._over(drawn, theta, count, -COUNT))
+        total = sum(self._over(drawn, theta, self._pass, count, -COUNT))
         return IntegerTotal(np.array([total], np.int64), COUNT, 0.5)
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
         """The sum of losses cut to [0, bound] at each theta; one that is not finite counts as the bound."""
 
-        def cut(rows: TensorRows, alive: int) -> int:
-            values = self._model.values(rows).double()[:alive].cpu().numpy()
+        def cut(losses: Tensor, alive: int) -> int:
+            values = losses.double()[:alive].cpu().numpy()
             return int(cut_losses(values, np.ones(len(values), bool), bound, COUNT).sum())
 
-        return IntegerTotal(
-            np.array([sum(self._over(drawn, theta, cut, COUNT)) for theta in thetas], np.int64), COUNT, bound
-        )
+        totals = [sum(self._over(drawn, theta, self._model.values, cut, COUNT)) for theta in thetas]
+        return IntegerTotal(np.array(totals, np.int64), COUNT, bound)
 
     def _clipped(self, drawn: Drawn, theta: Floats, clips: float | list[float]) -> NDArray[np.int64]:
         """Sums in whole numbers of which ``ONES`` stand for a clip norm, parameter by parameter."""
@@ -133,8 +133,7 @@ class ModuleRecords:
             used = clips * (1 - self.margin(int(sizes.sum())))
         total = torch.zeros(int(sizes.sum()), dtype=torch.int64 if bounded else torch.float64)
 
-        def add(rows: TensorRows, alive: int) -> None:
-            tape, _ = self._pass(rows)
+        def add(tape: Tape, alive: int) -> None:
             squared, sums = self._books(tape)
             factors = self._factors(tape, squared, used)
             factors[..., alive:] = 0.0
@@ -142,7 +141,7 @@ class ModuleRecords:
             tape.free()
             total.add_(part.trunc_().long() if bounded else part)
 
-        self._over(drawn, theta, add, None)
+        self._over(drawn, theta, self._pass, add, None)
         return np.asarray((total if bounded else total.trunc_().long()).numpy())
 
     def margin(self, dimension: int) -> float:
@@ -159,7 +158,7 @@ class ModuleRecords:
 
     def _books(self, tape: Tape) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor]]]:
         """Squared norms and weighted sums; where passes are in single precision and bounded, of books in double."""
-        if self._model.bounded and not self._model.double:
+        if self._model.bounded and not self._model.double:  # which has no tied weights: one entry each
             wide = [[in_double(entry) for entry in entries] for entries in tape.uses()]
             return torch.stack([squared_norms(entries) for entries in wide]), partial(_weighted, wide)
         return tape.squared_norms(), tape.sums
@@ -173,34 +172,36 @@ class ModuleRecords:
         least = torch.minimum(factors, capped if factors.ndim == 1 else capped[None])
         return torch.where(torch.isfinite(least), least, 0.0)
 
-    def _pass(self, rows: TensorRows) -> tuple[Tape, Tensor]:
-        return self._model.booked(rows, int(self._coins(1)[0]))
+    def _pass(self, rows: TensorRows) -> Tape:
+        with torch.enable_grad():
+            return self._model.booked(rows, int(self._coins(1)[0]))[0]
 
     def _over(
-        self, drawn: Drawn, theta: Floats, visit: Callable[[TensorRows, int], R], absent: R
+        self, drawn: Drawn, theta: Floats, run: Callable[[TensorRows], P], visit: Callable[[P, int], R], absent: R
     ) -> list[R]:
-        """``visit`` of every chunk of the batch; ``absent`` for a record whose pass fails."""
-        height, found = self._model.chunk, []
+        """``visit`` of a ``run`` over every chunk of the batch; ``absent`` for a record that a run fails with."""
+        count, found = drawn.count(len(self)), list[R]()
         numbers = None if drawn.rows is None else torch.from_numpy(drawn.rows)
-        with own_settings(), warnings.catch_warnings():
+        with own_settings(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._model.put(torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32)))
-            for start in range(0, drawn.count(len(self)), height):
-                length = min(height, drawn.count(len(self)) - start)
+            for start in range(0, count, self._model.chunk):
+                length = min(self._model.chunk, count - start)
                 here = self._rows.narrow(start, length) if numbers is None else self._rows.take(numbers[start:][:length])
-                found += self._visited(here, visit, absent)
+                for ran, alive in self._ran(here, run):
+                    found.append(absent if ran is None else visit(ran, alive))
         return found
 
-    def _visited(self, rows: TensorRows, visit: Callable[[TensorRows, int], R], absent: R) -> list[R]:
-        count = len(rows)
-        try:
-            return [visit(self._padded(rows), count)]
-        except Exception:
-            if count == 1:
-                return [absent]
-        half = count // 2
-        first, second = rows.narrow(0, half), rows.narrow(half, count - half)
-        return [*self._visited(first, visit, absent), *self._visited(second, visit, absent)]
+    def _ran(self, rows: TensorRows, run: Callable[[TensorRows], P]) -> Iterator[tuple[P | None, int]]:
+        """A pass, and how many of its rows count; in halves where it fails, and None for a record that it fails with."""
+        count, ran = len(rows), None
+        with suppress(Exception):
+            ran = run(self._padded(rows))
+        if ran is not None or count == 1:
+            yield ran, count
+            return
+        yield from self._ran(rows.narrow(0, count // 2), run)
+        yield from self._ran(rows.narrow(count // 2, count - count // 2), run)
 
     def _padded(self, rows: TensorRows) -> TensorRows:
         """Chunks of one height where that matters: the last row is repeated, and counts as nothing."""
