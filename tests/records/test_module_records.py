@@ -186,4 +186,4 @@ def test_public_sums_are_the_same_sums():
     single = model.per_record(model.start(), batch)
     assert torch.allclose(single.norm(dim=1), model.norms(model.start(), batch), rtol=1e-4)
     assert torch.allclose(single.sum(0), model.clipped_sum(model.start(), batch, math.inf), atol=1e-4)
-    assert float(model.losses(model.start(), batch).mean()) == pytest.approx(float(LAST(net()(X), y)), rel=1e-5)
+    assert float(model.losses(model.start(), batch).mean()) == pytest.approx(LAST(net()(X), y).item(), rel=1e-5)

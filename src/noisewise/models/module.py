@@ -127,11 +127,11 @@ class ModuleModel(Model):
         call = self.loss.call
         if isinstance(call, torch.nn.Module):
             call.to(self.device)
-        with own_settings():
+        self.path = path_of(module)
+        with _on_made_up_rows(self):
             self.layout: Layout = probed(
                 self.module, self.inputs, self.targets, call, loss_reduction=self.loss.reduction
             )
-        self.path = path_of(module)
         self.bounded = arithmetic == "bounded" or (arithmetic is None and self.layout.plain_linear)
         if self.double:
             self.module.double()
@@ -147,12 +147,13 @@ class ModuleModel(Model):
 
     def _rehearse(self) -> None:
         """Passes as private ones will be, over made-up rows: what fails for all records fails here, in its own words."""
-        for count in (1, 2, min(self.chunk, 7)):
-            rows = made_up(self, count)
-            with own_settings():
+        with _on_made_up_rows(self):
+            for count in (1, 2, min(self.chunk, 7)):
+                rows = made_up(self, count)
                 tape, _ = self.booked(rows, 1)
                 tape.sums(clip_factors(tape.squared_norms(), 1.0))
                 tape.free()
+                self.values(rows)
 
     def _refuse_unsteady(self, arithmetic: str | None) -> None:
         """Nothing is "bounded" where a made-up row has other bits in another place of a chunk."""
@@ -348,6 +349,22 @@ def own_settings() -> Iterator[None]:
     finally:
         for mode in reversed(left):
             torch._C._push_on_torch_function_stack(mode)
+
+
+@contextmanager
+def _on_made_up_rows(model: ModuleModel) -> Iterator[None]:
+    """What fails here fails for everybody, and may be said: no private row is near."""
+    try:
+        with own_settings():
+            yield
+    except Refused:
+        raise
+    except Exception as error:
+        shapes = ", ".join(str(list(spec.shape)) for spec in (*model.inputs, *model.targets))
+        raise Refused(
+            f"{model.path} with the loss {model.loss} fails on made-up records of shapes {shapes}: {type(error).__name__}: "
+            f"{error}; mend it, or pass records as it takes them"
+        ) from None
 
 
 def _copied(thing: Any) -> Any:
