@@ -21,9 +21,9 @@ from noisewise.budget import Budget
 from noisewise.curator import QUESTIONS
 from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked, rebuilt
+from noisewise.engine import Spec
 from noisewise.events import BoundedRange
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.engine import Spec
 from noisewise.models import MLP, Additive, Linear
 from noisewise.models.module import ModuleModel
 from noisewise.noise import Stream
@@ -188,9 +188,9 @@ def asked_of(kind, model):
     found = []
     for case in map(rebuilt, kind.cases(dimension)):
         try:
-            if kind.__name__ != "Histograms":  # which are asked of columns, before there is a model
+            if kind.__name__ != "Histograms" or model.tensors:  # which are asked of columns, before there is a model
                 case.check(facts)
-        except ValueError:  # from public facts: this model has no such question
+        except (ValueError, TypeError):  # from public facts: this model has no such question
             continue
         found.append(case)
     return found

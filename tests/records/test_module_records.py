@@ -59,7 +59,9 @@ def by_loop(module, X, y, clip):
 
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "bounded"])
-@pytest.mark.parametrize("make, spec", [(net, FLOATS), (pictures, Spec((1, 6, 6), torch.float32))], ids=["dense", "conv"])
+@pytest.mark.parametrize(
+    "make, spec", [(net, FLOATS), (pictures, Spec((1, 6, 6), torch.float32))], ids=["dense", "conv"]
+)
 def test_sums_are_those_of_a_loop_over_single_records(make, spec, arithmetic):
     g = torch.Generator().manual_seed(3)
     X, y = torch.randn(21, *spec.shape, generator=g), torch.randint(3, (21,), generator=g)

@@ -207,9 +207,7 @@ class ModuleModel(Model):
     def refuse_rows(self, X: Any, y: Any) -> None:
         parts, specs = (*X, *y), (*self.inputs, *self.targets)
         fits = len(parts) == len(specs) and len({len(part) for part in parts}) == 1
-        if not fits or any(
-            tuple(part.shape[1:]) != tuple(spec.shape) for part, spec in zip(parts, specs, strict=True)
-        ):
+        if not fits or any(tuple(part.shape[1:]) != tuple(spec.shape) for part, spec in zip(parts, specs, strict=True)):
             raise ValueError("records must be tensors of the shapes that the module was probed with; pass such tensors")
 
     # --- passes -------------------------------------------------------------------------------------------------------
@@ -265,9 +263,7 @@ class ModuleModel(Model):
         total, count = self._sum_and_count(theta, batch, clip, threshold)
         return total, None if threshold is None else count
 
-    def _sum_and_count(
-        self, theta: Tensor, batch: Any, clip: float, threshold: float | None
-    ) -> tuple[Tensor, Tensor]:
+    def _sum_and_count(self, theta: Tensor, batch: Any, clip: float, threshold: float | None) -> tuple[Tensor, Tensor]:
         total, count = torch.zeros(self.dimension, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
         for tape in self._passes(theta, batch):
             squared = tape.squared_norms()

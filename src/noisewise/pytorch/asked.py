@@ -13,7 +13,14 @@ from ..events import FULL, Sampling
 from ..methods import Method, makes_a_promise, method_named
 from ..methods.l2p import L2P
 
-METHODS = ("adaptive_clip", "descent", "dpsgd", "dynamic", "l2p", "ppsgd")  # of the library's, that ask for gradients alone
+METHODS = (
+    "adaptive_clip",
+    "descent",
+    "dpsgd",
+    "dynamic",
+    "l2p",
+    "ppsgd",
+)  # of the library's, that ask for gradients alone
 USUAL_BATCH = 256
 MODULE_TAIL = 0.1  # share of the last steps, or of the budget, whose iterates are averaged: networks keep moving
 CLIPPINGS = ("flat", "per_layer")
@@ -58,7 +65,9 @@ def chosen(method: str | Method | None, protector: str | None) -> Method:
     if not makes_a_promise(named):
         raise ValueError("nonprivate makes no promise; train the module with torch.optim instead")
     if isinstance(method, str | None) and named.name not in METHODS:
-        raise ValueError(f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}")
+        raise ValueError(
+            f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}"
+        )
     if isinstance(method, str | None) and "tail" in _settings(named):
         return named.with_settings(tail=MODULE_TAIL)
     return named

@@ -112,7 +112,10 @@ def fit(
         known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
     seed = seed_of(random_state)
     said = _settings(budget, asked, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
-    with _journal(checkpoint, said, model) as journal, _shown(progress) as report:
+    with (
+        _journal(checkpoint, {**said, "settings": _plain(asked.settings())}, model) as journal,
+        _shown(progress) as report,
+    ):
         account = account_of(purse) if seed is None else None
         run = train(
             asked,
@@ -170,7 +173,9 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
             **said,
             "module": model.path,
             "loss": str(model.loss),
-            "trained": [[name, list(shape)] for name, shape in zip(model.layout.names, model.layout.shapes, strict=True)],
+            "trained": [
+                [name, list(shape)] for name, shape in zip(model.layout.names, model.layout.shapes, strict=True)
+            ],
             "start": digest_of(model.start()),
             "noisewise": __version__,
         },
@@ -197,7 +202,9 @@ def _stated(
     run: Trained, method: Method, model: ModuleModel, size: Size, public: PublicCurator | None, account: Account | None
 ) -> Statement:
     layout = model.layout
-    shapes = ", ".join(f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in (*model.inputs, *model.targets))
+    shapes = ", ".join(
+        f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in (*model.inputs, *model.targets)
+    )
     assumed = [
         f"the weights that the module started from (public, or paid for elsewhere); {_listed(layout.names)} were trained",
         f"shapes and types of the records' tensors: {shapes}",

@@ -14,7 +14,9 @@ from .totals import Integers
 Coins = Callable[[int], Integers]
 
 
-def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory, coins: Coins | None = None) -> Any:
+def records_of(
+    model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory, coins: Coins | None = None
+) -> Any:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names.
 
     ``coins``: so many secret words, for a model that draws at random in its passes.

@@ -68,7 +68,9 @@ class LayeredGradient(Sum):
         if len(self.clips) != len(facts.groups):
             raise ValueError(f"clips has {len(self.clips)} norms; pass one for each of {len(facts.groups)} layers")
         if len(self.clips) > 1 and not facts.tensors:
-            raise ValueError("clips has several norms, which needs a torch module; ask for a gradient with one clip norm")
+            raise ValueError(
+                "clips has several norms, which needs a torch module; ask for a gradient with one clip norm"
+            )
 
     @property
     def clip(self) -> float:
