@@ -62,7 +62,7 @@ class ModuleLoss(Loss):
     def _refuse(self, *_: object) -> NoReturn:
         raise ValueError("the loss of a module is a function of its outputs and targets, not of one score")
 
-    value = slope = row_value = row_slope = _refuse
+    value = slope = row_value = row_slope = _refuse  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -106,6 +106,7 @@ class ModuleModel(Model):
 
     tensors: ClassVar[bool] = True
     records: ClassVar[str] = "modules"
+    loss: ModuleLoss
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class ModuleModel(Model):
     ) -> None:
         own = _copied(module).train()
         self.device = torch.device(device if device is not None else _device_of(own))
-        self.loss = ModuleLoss(_copied(loss), reduction or getattr(loss, "reduction", "mean"))
+        self.loss = ModuleLoss(_copied(loss), str(reduction or getattr(loss, "reduction", "mean")))
         self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
         self.module: Module = own.to(self.device)
         call = self.loss.call
