@@ -275,3 +275,42 @@ def test_chosen_names():
     assert chosen(None, None).name == "dpsgd" and chosen(None, "perceptron").name == "l2p"
     with pytest.raises(ValueError, match="one of them"):
         chosen("dpsgd", "perceptron")
+
+
+def test_nobody_looks_on_by_hooks_that_torch_has_for_everything():
+    seen = []
+
+    class Peeping(DpSgd):
+        def step(self, state, private, public):
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: seen.append(x) or x, lambda x: x):
+                with pytest.raises(RuntimeError, match="would see private rows"):
+                    super().step(state, private, public)
+            hook = torch.nn.modules.module.register_module_forward_hook(lambda *a: seen.append(a))
+            try:
+                with pytest.raises(RuntimeError, match="would see private rows"):
+                    super().step(state, private, public)
+            finally:
+                hook.remove()
+            return super().step(state, private, public)
+
+    run = fitted(method=Peeping(steps=2))
+    assert run.steps == 3 and not seen
+
+
+def test_a_mode_of_torch_that_was_left_on_sees_nothing():
+    from torch.overrides import TorchFunctionMode
+
+    seen = []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.extend(tuple(part.shape) for part in args if isinstance(part, torch.Tensor))
+            return function(*args, **(kwargs or {}))
+
+    class Peeping(DpSgd):
+        def step(self, state, private, public):
+            with Mode():
+                return super().step(state, private, public)
+
+    fitted(method=Peeping(steps=2))
+    assert seen and not any(shape[:1] == (N,) for shape in seen)
