@@ -193,6 +193,18 @@ def adapted() -> nn.Module:
     )
 
 
+def of_cells() -> nn.Module:
+    """A recurrent network step by step, whose cells have two results."""
+
+    def call(m, x):
+        h = c = x.new_zeros(len(x), 4)
+        for t in range(x.shape[1]):
+            h, c = m.cell(x[:, t], (h, c))
+        return m.head(h)
+
+    return Applied(call, cell=nn.LSTMCell(3, 4), head=nn.Linear(4, 3))
+
+
 def bagged() -> nn.Module:
     return nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, 3))
 
@@ -233,6 +245,7 @@ NETWORKS = {
     "transposed convolution": Network(upward, pictures(2, 4, 4)),
     "learned places": Network(of_positions, WORDS),
     "flattened sequence": Network(flattened, SEQUENCE),
+    "cells": Network(of_cells, SEQUENCE),
     "bag": Network(bagged, WORDS),
     "last layer only": Network(last_layer, pictures(5)),
     "low-rank adapters": Network(adapted, pictures(5)),
