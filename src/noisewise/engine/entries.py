@@ -266,7 +266,7 @@ def squared_norms(entries: Sequence[Entry]) -> Tensor:
     rounding left there. So no norm is taken to be smaller than sqrt(u) times the sum of the norms of its terms, which is
     as far as inner products can tell.
     """
-    if len(entries) == 1 and (isinstance(entries[0], Direct) or entries[0].terms == 1):
+    if len(entries) == 1 and (entries[0].terms == 1 or not isinstance(entries[0], Outer | Rows)):
         return entries[0].squared_norms()
     if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
         return multiplied_out(entries)
@@ -275,7 +275,12 @@ def squared_norms(entries: Sequence[Entry]) -> Tensor:
         total, least = total + entry.squared_norms(), least + entry.term_norms()
         for before in entries[:at]:
             total = total + 2 * inner(before, entry)
-    return torch.maximum(total, least.square() * torch.finfo(least.dtype).eps)
+    return at_least(total, least)
+
+
+def at_least(squared: Tensor, terms: Tensor) -> Tensor:
+    """Squared norms as far as rounding can tell, from the sums of the norms of their terms."""
+    return torch.maximum(squared, terms.square() * torch.finfo(terms.dtype).eps)
 
 
 def weighted(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:
