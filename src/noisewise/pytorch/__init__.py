@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .dplstm import DPGRU, DPLSTM, DPRNN
+    from .fitted import FittedModule, load_module
     from .loader import DPDataLoader
     from .memory import BatchMemoryManager, wrap_data_loader
     from .optimizer import DPOptimizer
@@ -33,6 +34,7 @@ __all__ = [
     "DPOptimizer",
     "ExponentialGradClip",
     "ExponentialNoise",
+    "FittedModule",
     "LambdaGradClip",
     "LambdaNoise",
     "ModuleValidator",
@@ -40,10 +42,12 @@ __all__ = [
     "StepGradClip",
     "StepNoise",
     "UnsupportedModuleError",
+    "load_module",
     "wrap_data_loader",
 ]
 _HOMES = {
     "dplstm": ("DPGRU", "DPLSTM", "DPRNN"),
+    "fitted": ("FittedModule", "load_module"),
     "loader": ("DPDataLoader",),
     "memory": ("BatchMemoryManager", "wrap_data_loader"),
     "optimizer": ("DPOptimizer",),
