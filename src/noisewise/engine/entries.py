@@ -12,8 +12,9 @@ cross terms: a tied or reused weight is one gradient, not several.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ class Entry(ABC):
 
     shape: torch.Size
     part: slice | None
+    terms_known: ClassVar[bool] = True  # else norms and sums are made of the same numbers, gradients of single records
 
     @property
     @abstractmethod
@@ -264,13 +266,34 @@ def _apart(one: slice | None, other: slice | None) -> bool:
 
 def multiplied_out(one: Sequence[Entry], other: Sequence[Entry] | None = None) -> Tensor:
     """Inner products by gradients of single records, few at a time; of the first with itself unless another is given."""
-    batch, step = one[0].batch, max(1, ROOM // max(one[0].shape.numel(), 1))
     parts = []
-    for start in range(0, batch, step):
-        rows = slice(start, min(start + step, batch))
+    for rows in _few(one[0]):
         left = _together(one, rows)
         parts.append((left * (left if other is None else _together(other, rows))).sum(1))
     return torch.cat(parts)
+
+
+def added_up(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:
+    """The sum of factor times gradient, of the very numbers that :func:`multiplied_out` has found the norms of.
+
+    A product over the whole batch rounds otherwise than one record's does; where terms cancel, what is left of a record would
+    be longer than its norm by any factor. Nor does a ``dead`` record go through a function again, in which zeros in its place
+    may be as bad (0 / 0).
+    """
+    total = None
+    for rows in _few(entries[0]):
+        own = alive(_together(entries, rows), None if dead is None else dead[rows])
+        part = torch.mv(own.T, factors[rows].to(own.dtype))
+        total = part if total is None else total + part
+    assert total is not None
+    return total.view(entries[0].shape)
+
+
+def _few(entry: Entry) -> Iterator[slice]:
+    """Records whose gradients have room at a time."""
+    step = max(1, ROOM // max(entry.shape.numel(), 1))
+    for start in range(0, entry.batch, step):
+        yield slice(start, min(start + step, entry.batch))
 
 
 def _together(entries: Sequence[Entry], rows: slice) -> Tensor:
@@ -292,8 +315,10 @@ def squared_norms(entries: Sequence[Entry]) -> Tensor:
         if isinstance(entry, Outer | Rows) and entry.terms > 1:
             return at_least(*entry.pairs())
         return entry.squared_norms()
-    if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
+    if not all(entry.terms_known for entry in entries):
         return multiplied_out(entries)
+    if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
+        return at_least(multiplied_out(entries), torch.stack([entry.term_norms() for entry in entries]).sum(0))
     total, least = entries[0].squared_norms(), entries[0].term_norms()
     for at, entry in enumerate(entries[1:], 1):
         total, least = total + entry.squared_norms(), least + entry.term_norms()
@@ -309,6 +334,8 @@ def at_least(squared: Tensor, terms: Tensor) -> Tensor:
 
 def weighted(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:
     """The sum over records of factor times the gradient that the entries add up to."""
+    if not all(entry.terms_known for entry in entries):
+        return added_up(entries, factors, dead)
     first, *others = (entry.weighted(factors, dead) for entry in entries)
     for other in others:
         first = first + other

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,7 @@ class Through(Entry):
     source: Tensor
     entry: Entry
     part: slice | None = None
+    terms_known: ClassVar[bool] = False  # what the made tensor's own gradient has may cancel on the way
 
     @property
     def shape(self) -> torch.Size:  # type: ignore[override]
@@ -81,9 +82,7 @@ class Through(Entry):
         return torch.zeros(len(given), *self.shape).to(given) if gradients is None else gradients
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
-        given = self.entry.weighted(factors, dead)
-        (total,) = torch.autograd.grad(self.made, self.source, given, retain_graph=True, allow_unused=True)
-        return torch.zeros_like(self.source) if total is None else total
+        return books.added_up([self], factors, dead)
 
     def scaled(self, by: float) -> Entry:
         return Through(self.made, self.source, self.entry.scaled(by))

@@ -2,8 +2,7 @@
 
 The function runs as it is; its backward pass computes gradients of what holds records. A record's gradient of a parameter is
 that of the same function on a batch of this record alone (``vmap``, or one after the other where a function does not let itself
-be mapped), computed a few records at a time and never kept; the clipped sum is one backward pass of the whole function with
-reweighted output gradients.
+be mapped), computed a few records at a time and never kept: once for the norms, and once for the clipped sum of the same numbers.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 from torch.utils import _pytree as pytree
 
-from ..entries import ROOM, Entry, alive, by_record
-from ..layout import Where
+from ..entries import Entry, added_up, multiplied_out
+from ..layout import Refused, Where
 from ..tape import Tracked, Use, rule
 
 
@@ -53,6 +52,7 @@ class Local(Entry):
     number: int  # of the tensor that it is the gradient of
     count: int
     part: slice | None = None
+    terms_known: ClassVar[bool] = False
 
     @property
     def shape(self) -> torch.Size:  # type: ignore[override]
@@ -101,31 +101,17 @@ class Local(Entry):
         return gradient
 
     def squared_norms(self) -> Tensor:
-        step = max(1, ROOM // max(self.shape.numel(), 1))
-        starts = range(0, self.count, step)
-        return torch.cat([self.per_record(slice(at, at + step)).flatten(1).square().sum(1) for at in starts])
+        return multiplied_out([self])
 
     def term_norms(self) -> Tensor:
-        raise TypeError("terms of this function are not known, so their norms have no bound")
+        name = _name(self.called.function)
+        raise Refused(f"terms of {name} are not known, so that rounding has no bound; pass arithmetic='assumed'")
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
-        tensors = [
-            value if place is None or dead is None else _back(alive(self._records_first(value, place), dead), place)
-            for value, place in zip(self.tensors, self.called.places, strict=True)
-        ]
-        firsts = [
-            alive(self._records_first(b, where), dead) for b, where in zip(self.b, self.called.results, strict=True)
-        ]
-        pairs = zip(firsts, self.called.results, strict=True)
-        return self._gradient(tensors, [_back(first * by_record(factors, first), where) for first, where in pairs])
+        return added_up([self], factors, dead)
 
     def scaled(self, by: float) -> Entry:
         return replace(self, b=tuple(b * by for b in self.b))
-
-
-def _back(first: Tensor, where: Where) -> Tensor:
-    """Records from the front back to where they lie."""
-    return first.movedim(0, where.dim).flatten(where.dim, where.dim + 1)
 
 
 class _Other(torch.autograd.Function):
