@@ -120,26 +120,23 @@ class ModuleModel(Model):
         chunk: int = CHUNK,
         arithmetic: str | None = None,
     ) -> None:
-        own = _copied(module).train()
-        self.device = torch.device(device if device is not None else _device_of(own))
-        self.loss = ModuleLoss(_copied(loss), str(reduction or getattr(loss, "reduction", "mean")))
+        self.device = torch.device(device if device is not None else _device_of(module))
         self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
-        self.module: Module = own.to(self.device)
-        call = self.loss.call
-        if isinstance(call, torch.nn.Module):
-            call.to(self.device)
-        self.path = path_of(module)
+        self.path, how = path_of(module), str(reduction or getattr(loss, "reduction", "mean"))
+        self._hold(module, loss, how)
         with _on_made_up_rows(self):
-            self.layout: Layout = probed(
-                self.module, self.inputs, self.targets, call, loss_reduction=self.loss.reduction
-            )
+            self.layout: Layout = probed(self.module, self.inputs, self.targets, self.loss.call, loss_reduction=how)
         self.bounded = arithmetic == "bounded" or (arithmetic is None and self.layout.plain_linear)
-        if self.double:
-            self.module.double()
-            if isinstance(call, torch.nn.Module):
-                call.double()
+        self._hold(module, loss, how, double=self.double)
         self._rehearse()
         self._refuse_unsteady(arithmetic)
+        self._hold(module, loss, how, double=self.double)  # anew: a module may keep something of what it was given
+
+    def _hold(self, module: Module, loss: Callable[..., Tensor], how: str, *, double: bool = False) -> None:
+        kind = torch.float64 if double else None
+        self.module: Module = _copied(module).train().to(self.device, kind)
+        call = _copied(loss)
+        self.loss = ModuleLoss(call.to(self.device, kind) if isinstance(call, torch.nn.Module) else call, how)
 
     @property
     def double(self) -> bool:
@@ -153,6 +150,8 @@ class ModuleModel(Model):
                 rows = made_up(self, count)
                 tape, _ = self.booked(rows, 1)
                 tape.sums(clip_factors(tape.squared_norms(), 1.0))
+                if self.double:
+                    tape.term_norms()
                 tape.free()
                 self.values(rows)
 
@@ -336,12 +335,20 @@ def flat(parts: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Passes run in here: gradients on, and no mode of torch functions but the engine's own."""
+    """Passes run in here: gradients on, no mode of torch functions but the engine's own, and no search for anomalies.
+
+    That one raises at a NaN in a backward pass, which is a record's.
+    """
     left = []
     while torch._C._len_torch_function_stack():
         left.append(torch._C._pop_torch_function_stack())
     try:
-        with torch._C._EnableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+        with (
+            torch._C._EnableTorchFunction(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autograd.set_detect_anomaly(False),
+        ):
             yield
     finally:
         for mode in reversed(left):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from ..engine.entries import Entry
 from ..late import Tensor, torch
 
 if TYPE_CHECKING:
@@ -61,5 +62,7 @@ def _bits(model: ModuleModel, rows: TensorRows) -> list[Tensor]:
 def _tensors(entry: Any, rows: int) -> Iterator[Tensor]:
     for field in fields(entry):
         value = getattr(entry, field.name)
-        if isinstance(value, Tensor) and value.ndim and len(value) == rows:
+        if isinstance(value, Entry):  # of a tensor that is made of the parameter
+            yield from _tensors(value, rows)
+        elif isinstance(value, Tensor) and value.ndim and len(value) == rows:
             yield value

@@ -7,6 +7,7 @@ about shapes and types, never about a value, a place or a count.
 from __future__ import annotations
 
 import numbers
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def refuse_ranges(model: ModuleModel, rows: TensorRows, name: str = "dataset") -
         ),
         own_settings(),
     ):
-        model.values(ends)
+        deepcopy(model).values(ends)  # a module may keep what it was given, and the one at hand is given back
 
 
 def _ends(part: Tensor) -> Tensor:

@@ -23,9 +23,10 @@ self-test before the records are handed over looks for the contrary.
 from __future__ import annotations
 
 import math
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -182,7 +183,7 @@ class ModuleRecords:
         """``visit`` of a ``run`` over every chunk of the batch; ``absent`` for a record that a run fails with."""
         count, found = drawn.count(len(self)), list[R]()
         numbers = None if drawn.rows is None else torch.from_numpy(drawn.rows)
-        with own_settings(), torch.no_grad(), warnings.catch_warnings():
+        with self._chances(), own_settings(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._model.put(torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32)))
             for start in range(0, count, self._model.chunk):
@@ -190,20 +191,37 @@ class ModuleRecords:
                 here = (
                     self._rows.narrow(start, length) if numbers is None else self._rows.take(numbers[start:][:length])
                 )
-                for ran, alive in self._ran(here, run):
-                    found.append(absent if ran is None else visit(ran, alive))
+                found += self._seen(here, lambda rows: visit(run(self._padded(rows)), len(rows)), absent)
         return found
 
-    def _ran(self, rows: TensorRows, run: Callable[[TensorRows], P]) -> Iterator[tuple[P | None, int]]:
-        """A pass, and how many of its rows count; in halves where it fails, and None for a record that it fails with."""
-        count, ran = len(rows), None
+    def _seen(self, rows: TensorRows, see: Callable[[TensorRows], R], absent: R) -> list[R]:
+        """What is seen of a pass; in halves where it fails, and ``absent`` for a record that it fails with."""
         with suppress(Exception):
-            ran = run(self._padded(rows))
-        if ran is not None or count == 1:
-            yield ran, count
-            return
-        yield from self._ran(rows.narrow(0, count // 2), run)
-        yield from self._ran(rows.narrow(count // 2, count - count // 2), run)
+            return [see(rows)]
+        half = len(rows) // 2
+        if not half:
+            return [absent]
+        parts = rows.narrow(0, half), rows.narrow(half, len(rows) - half)
+        return [one for part in parts for one in self._seen(part, see, absent)]
+
+    @contextmanager
+    def _chances(self) -> Iterator[None]:
+        """What a module or a loss draws, it draws from a secret seed, and generators that others read stay where they were.
+
+        How far they had moved on would tell how many records there are.
+        """
+        seed, device, before = int(self._coins(1)[0]), self._model.device, (random.getstate(), np.random.get_state())
+        devices = [device.index or 0] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            for generator in (torch.default_generator, *(torch.cuda.default_generators[one] for one in devices)):
+                generator.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            try:
+                yield
+            finally:
+                random.setstate(before[0])
+                np.random.set_state(before[1])
 
     def _padded(self, rows: TensorRows) -> TensorRows:
         """Chunks of one height where that matters: the last row is repeated, and counts as nothing."""
