@@ -210,11 +210,13 @@ class Journalled(Asking):
         return self.__curator.in_first_basis(theta)
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        asked = rebuilt(question)
-        event = sampled(plain_sampling(sampling), asked.event(checked_noise(noise)))
+        asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
+        event = sampled(
+            plainly, asked.event(multiplier)
+        )  # what is written down is what is charged: plain numbers, once
         if self.__journal.past:
             return self.__again(asked.name, event)
-        return self.__anew(asked.name, event, lambda: self.__curator.ask(asked, noise=noise, sampling=sampling))
+        return self.__anew(asked.name, event, lambda: self.__curator.ask(asked, noise=multiplier, sampling=plainly))
 
     def release_size(self, *, noise_multiplier: float) -> None:
         """Buy the number of records, or take it from the journal."""
