@@ -192,13 +192,21 @@ class Ledger:
 
     def state(self) -> dict[str, Any]:
         """What was paid for, as plain data for a checkpoint."""
-        return {"run": self.identity, "events": [to_dict(Repeated(leaf, n)) for leaf, n in self.events.items()]}
+        return {
+            "run": self.identity,
+            "kind": self.kind,
+            "events": [to_dict(Repeated(leaf, n)) for leaf, n in self.events.items()],
+        }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Pay for what a checkpoint had paid for; what this run paid for itself is never taken back."""
         run, events = str(state["run"]), _events(state["events"])
         if run == self.identity:
             return
+        if state.get("kind") == "nothing" and self.kind != "nothing":
+            raise ValueError(
+                "the checkpoint was trained with noise_multiplier=0, so that its weights keep no promise; start from others"
+            )
         before = self._resumed.get(run, Counter())
         for leaf, count in (events - before).items():
             self.meter.spend(Repeated(leaf, count))

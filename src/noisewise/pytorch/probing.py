@@ -73,7 +73,7 @@ class _Call(nn.Module):
 
     def __init__(self, module: nn.Module, leaves: list[Any], given: list[bool], shape: Any) -> None:
         super().__init__()
-        self.module, self._shape = module, shape
+        self.module, self._arguments = module, lambda leaves: tree_unflatten(leaves, shape)  # which is not copied
         self._rest = [None if own else leaf for leaf, own in zip(leaves, given, strict=True)]
         self._given = given
         self.train(module.training)
@@ -81,7 +81,7 @@ class _Call(nn.Module):
     def forward(self, *tensors: Tensor) -> Any:
         made = iter(tensors)
         leaves = [next(made) if own else rest for own, rest in zip(self._given, self._rest, strict=True)]
-        args, kwargs = tree_unflatten(leaves, self._shape)
+        args, kwargs = self._arguments(leaves)
         return self.module(*args, **kwargs)
 
 
@@ -94,10 +94,15 @@ def _spec(tensor: Tensor) -> Spec:
 
 
 def look_of(call: Any) -> Look:
-    """What a call looks like: its structure, and the kinds and shapes of its tensors but for the number of rows."""
+    """What a call looks like: its structure, kinds and shapes of its tensors but for the number of rows, words and flags."""
     leaves, shape = tree_flatten(call)
-    kinds = tuple((leaf.dtype, tuple(leaf.shape[1:])) if isinstance(leaf, Tensor) else type(leaf) for leaf in leaves)
-    return str(shape), kinds
+    return str(shape), tuple(_look(leaf) for leaf in leaves)
+
+
+def _look(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf.dtype, tuple(leaf.shape[1:])
+    return (type(leaf), leaf) if isinstance(leaf, bool | str) else type(leaf)
 
 
 def split_of(module: nn.Module, empty: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Tensor, ...]] | None:
