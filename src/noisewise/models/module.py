@@ -335,20 +335,13 @@ def flat(parts: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Passes run in here: gradients on, no mode of torch functions but the engine's own, and no search for anomalies.
-
-    That one raises at a NaN in a backward pass, which is a record's.
-    """
+    """Passes run in here: gradients on, no mode of torch functions but our own, no search for anomalies (a record's NaN)."""
     left = []
     while torch._C._len_torch_function_stack():
         left.append(torch._C._pop_torch_function_stack())
     try:
-        with (
-            torch._C._EnableTorchFunction(),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.autograd.set_detect_anomaly(False),
-        ):
+        unsearched = torch.autograd.set_detect_anomaly(False)
+        with unsearched, torch._C._EnableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
         for mode in reversed(left):
