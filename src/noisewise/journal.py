@@ -9,7 +9,7 @@ noise is never written down; a run that goes on has a fresh one.
 *Guarantee*: whatever happens between two lines, every noise that was drawn is charged for, and no answer is given for other
 noise than it was drawn with: a line of a charge is on the disk before the records are touched, and what has an answer on the
 disk is not asked again. The folder holds released answers and settings alone. That the data set is the one it was is the
-user's word: contents are not compared.
+user's word: contents are not compared. So is that there is one folder: of two copies that are both taken up, a purse pays for one.
 """
 
 from __future__ import annotations
