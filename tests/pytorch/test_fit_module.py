@@ -282,9 +282,9 @@ def test_nobody_looks_on_by_hooks_that_torch_has_for_everything():
 
     class Peeping(DpSgd):
         def step(self, state, private, public):
-            with torch.autograd.graph.saved_tensors_hooks(lambda x: seen.append(x) or x, lambda x: x):
-                with pytest.raises(RuntimeError, match="would see private rows"):
-                    super().step(state, private, public)
+            hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: seen.append(x) or x, lambda x: x)
+            with hooks, pytest.raises(RuntimeError, match="would see private rows"):
+                super().step(state, private, public)
             hook = torch.nn.modules.module.register_module_forward_hook(lambda *a: seen.append(a))
             try:
                 with pytest.raises(RuntimeError, match="would see private rows"):
