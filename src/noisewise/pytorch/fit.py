@@ -167,10 +167,11 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
     if checkpoint is None:
         yield None
         return
+    free = () if model.bounded else ("max_physical_batch_size",)  # which changes nothing that is charged
     journal = Journal(
         checkpoint,
         {
-            **said,
+            **{name: value for name, value in said.items() if name not in free},
             "module": model.path,
             "loss": str(model.loss),
             "trained": [

@@ -47,6 +47,7 @@ COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 MARGIN = 2.0**-14  # of the clip: rounding of one record's part in single precision
 CAP = 8.0  # K
 UNIT = 2.0**-53
+ENDLESS = np.array([math.inf])  # the norm of a record that a pass fails with
 NO_BITS = "AES is pseudo-random"
 ASSUMED = Arithmetic(
     "assumed",
@@ -74,11 +75,12 @@ Coins = Callable[[int], NDArray[np.int64]]
 class ModuleRecords:
     """Records as tensors, and a module of which nobody else holds the copy."""
 
-    __slots__ = ("_coins", "_model", "_rows")
+    __slots__ = ("_coins", "_model", "_rows", "_seen")
     coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: TensorRows, model: ModuleModel, coins: Coins) -> None:
         self._rows, self._model, self._coins = rows, model, coins
+        self._seen: tuple[Drawn, Floats, list[Floats]] | None = None  # the norms of the last sum: a count may follow it
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -101,15 +103,19 @@ class ModuleRecords:
         return [IntegerTotal(part, ONES, clip) for part, clip in zip(np.split(values, ends), clips, strict=True)]
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
-        """How many gradients are short, along a ramp."""
-
-        def count(tape: Tape, alive: int) -> int:
-            lengths = self._books(tape)[0].double().sum(0).sqrt()[:alive].cpu().numpy()
-            tape.free()
-            return int(ramp(lengths, np.isfinite(lengths), threshold, COUNT).sum())
-
-        total = sum(self._over(drawn, theta, self._pass, count, -COUNT))
+        """How many gradients are short, along a ramp; right after a sum over the same batch, from its norms."""
+        seen_before, self._seen = self._seen, None
+        if seen_before is not None and seen_before[0] is drawn and seen_before[1] is theta:
+            lengths = seen_before[2]
+        else:
+            lengths = self._over(drawn, theta, self._pass, self._lengths, ENDLESS)
+        total = sum(int(ramp(part, np.isfinite(part), threshold, COUNT).sum()) for part in lengths)
         return IntegerTotal(np.array([total], np.int64), COUNT, 0.5)
+
+    def _lengths(self, tape: Tape, alive: int) -> Floats:
+        squared = self._books(tape)[0]
+        tape.free()
+        return _norms(squared, alive)
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
         """The sum of losses cut to [0, bound] at each theta; one that is not finite counts as the bound."""
@@ -133,15 +139,16 @@ class ModuleRecords:
             used = clips * (1 - self.margin(int(sizes.sum())))
         total = torch.zeros(int(sizes.sum()), dtype=torch.int64 if bounded else torch.float64)
 
-        def add(tape: Tape, alive: int) -> None:
+        def add(tape: Tape, alive: int) -> Floats:
             squared, sums = self._books(tape)
             factors = self._factors(tape, squared, used)
             factors[..., alive:] = 0.0
             part = torch.nan_to_num(flat(sums(factors)) * (ONES / worth), posinf=0.0, neginf=0.0)
             tape.free()
             total.add_(part.trunc_().long() if bounded else part)
+            return _norms(squared, alive)
 
-        self._over(drawn, theta, self._pass, add, None)
+        self._seen = drawn, theta, self._over(drawn, theta, self._pass, add, ENDLESS)
         return np.asarray((total if bounded else total.trunc_().long()).numpy())
 
     def margin(self, dimension: int) -> float:
@@ -228,6 +235,11 @@ def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, c
 def _no_coins(many: int) -> NDArray[np.int64]:
     """For tests of modules that draw nothing."""
     return np.ones(many, np.int64)
+
+
+def _norms(squared: Tensor, alive: int) -> Floats:
+    """Of the records that count."""
+    return np.asarray(squared.double().sum(0).sqrt()[:alive].cpu().numpy())
 
 
 def in_double(entry: Any) -> Any:
