@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 import torch
-from private_loop import Loop, records, small
+from private_loop import Loop, by_hand, records, small
 from torch import nn
 from torch.utils.data import (
     BatchSampler,
@@ -198,6 +198,15 @@ def test_batches_that_are_accumulated_have_each_their_noise():
     loop.optimizer.step()
     noise = float(loop.gradient.std()) * 10 * 4 / 0.5  # over four expected batches
     assert abs(noise / 2 - 1) < 0.035 and paid(loop) == 4  # four batches: twice the noise of one
+
+
+def test_a_batch_that_was_stepped_on_does_not_come_back():
+    """Without zero_grad: released a second time, with other noise, it would be cheaper than it was paid for."""
+    loop = Loop(noise_multiplier=0.0, epochs=None)
+    for x, y in loop.loader:
+        loop.criterion(loop.module(x), y).backward()
+        loop.optimizer.step()
+        torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5) / 20, rtol=2e-5, atol=2e-6)
 
 
 def test_batches_drawn_and_not_used_are_paid_and_dropped():
