@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..budget.meters import NotCopied
 from ..curator.sampling import draw
-from ..engine import Layout, Refused, Tape, clip_factors
+from ..engine import Layout, Refused, Tape, clip_factors, in_units
 from ..late import Tensor, torch
 from ..noise import Stream
 from .ledger import Ledger
@@ -254,10 +254,7 @@ class Run(NotCopied):
 
 def _whole(sums: Sequence[Tensor], units: float) -> NDArray[np.int64]:
     """Sums in whole units, one behind the other."""
-    flat = torch.cat([part.reshape(-1) for part in sums]).to("cpu", torch.float64).mul_(units).round_()
-    if not float(torch.linalg.vector_norm(flat, math.inf)) <= MOST:  # sums of clipped numbers never are so large
-        flat = flat.nan_to_num_(nan=0.0).clamp_(-MOST, MOST)
-    return flat.to(torch.int64).numpy()
+    return in_units(sums, units, MOST)
 
 
 def _numbers(parameters: Sequence[Tensor]) -> int:
