@@ -8,10 +8,13 @@ from typing import Any
 from ..late import Tensor
 from ..models import Model, RowSource
 from .grid import Store, in_memory, lay_out
+from .protocol import Elsewhere
 
 
-def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
+def records_of(model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor, store: Store = in_memory) -> Any:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names."""
+    if isinstance(X, Elsewhere):
+        return X.held(model, store)
     module = import_module(f"{__name__}.{model.records}")
     if model.table:
         return module.held_table(X, y, model, store)

@@ -1,0 +1,412 @@
+"""Records that lie at several processes (ranks): each adds up its own pieces in integers, and rank 0 adds up the sums.
+
+Pieces are numbered; each is dealt to one rank. Rank 0 holds the curator, its meter and the stream of noise, and draws who joins
+a batch over all records, in the order of pieces: how many ranks there are changes no bit of what is drawn or added up. The
+other ranks hold rows and serve. They hold no meter and no stream, and release nothing.
+
+*Guarantee*: a total is the sum over all pieces, each exactly once, or the question fails: every rank's reply names the
+number of the request and the pieces that its rows are made of, which must be those that were dealt to it. A question that fails
+stays charged, and nothing is asked after it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..late import torch
+from ..models import Model
+from . import records_of
+from .grid import MOST_ROWS, Store, in_memory
+from .line import Line, RankLost
+from .protocol import SUMS, Elsewhere, Parts
+from .totals import Drawn, Floats, FloatRows, Integers, IntegerTotal
+from .unobserved import unobserved
+
+TOTALS = frozenset({"gradients", "vectors", "short", "losses", "row_sum", "levels"})  # methods of records, by name
+CHANGES = frozenset({"in_basis", "prepared", "centred"})
+STAYS = "; this run stops, and what was reserved stays charged"
+
+
+class Request(NamedTuple):
+    """What rank 0 asks of one rank."""
+
+    number: int
+    act: str
+    arguments: tuple[Any, ...]
+
+
+class Reply(NamedTuple):
+    """What a rank says to a request: which pieces its rows are made of, and a value; or in words why there is none."""
+
+    number: int
+    pieces: tuple[int, ...]
+    value: Any = None
+    trouble: str | None = None
+    refused: bool = False  # by a check that every rank makes alike
+
+
+@dataclass(frozen=True, eq=False)
+class Holding:
+    """The rows of one rank: those of its pieces, one after the other. ``model``: its own, where none is sent."""
+
+    pieces: tuple[int, ...]
+    lengths: tuple[int, ...]
+    X: Any
+    y: Any
+    store: Store = in_memory
+    model: Model | None = None
+
+    def __repr__(self) -> str:
+        return "Holding(...)"
+
+
+Maker = Callable[..., Holding]
+
+
+class Holder:
+    """One rank's side of the line: makes its holding, lays it out, answers."""
+
+    def __init__(
+        self,
+        makers: Mapping[str, Maker] | None = None,
+        holding: Holding | None = None,
+        said: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """``makers``: what may be asked to make a holding, by name; ``said``: errors whose words are ours to pass on."""
+        self._makers, self._holding, self._said = dict(makers or {}), holding, said
+        self._held: dict[int, Any] = {}
+        self.refusal = ""  # the words of a check that refused what was asked, for whoever asks
+
+    def reply(self, request: Request) -> Reply:
+        """The answer; whatever goes wrong is said in words of ours, without what a library says of rows."""
+        trouble, refused = "could not answer", False
+        try:
+            value = getattr(self, f"_{request.act}")(*request.arguments)
+            return Reply(request.number, self._pieces, value)
+        except self._said as error:
+            trouble = str(error)
+        except ValueError as error:
+            self.refusal, refused = str(error), True
+        except Exception:
+            pass
+        return Reply(request.number, self._pieces, None, trouble, refused)
+
+    @property
+    def _pieces(self) -> tuple[int, ...]:
+        return () if self._holding is None else self._holding.pieces
+
+    def _make(self, name: str, *arguments: Any) -> tuple[int, ...]:
+        self._holding = self._makers[name](*arguments)
+        return self._holding.lengths
+
+    def _lengths(self) -> tuple[int, ...]:
+        assert self._holding is not None
+        return self._holding.lengths
+
+    def _hold(self, version: int, model: Model | None) -> tuple[int, int, bool, Any]:
+        holding = self._holding
+        assert holding is not None
+        own = holding.model if model is None else model
+        assert own is not None
+        with unobserved():
+            records = records_of(own, holding.X, holding.y, holding.store)
+        self._held[version] = records
+        return len(records), records.columns, bool(records.coordinates), records.arithmetic
+
+    def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool, Any]:
+        assert name in CHANGES and self._holding is not None
+        with unobserved():
+            records = getattr(self._held[version], name)(*arguments, self._holding.store)
+        self._held[new] = records
+        return len(records), records.columns, bool(records.coordinates), records.arithmetic
+
+    def _total(
+        self, version: int, name: str, drawn: Drawn, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> IntegerTotal | Integers:
+        records = self._held[version]
+        with unobserved():
+            if name in SUMS:
+                return SUMS[name](records, drawn, *arguments, **options)  # type: ignore[no-any-return]
+            assert name in TOTALS
+            return getattr(records, name)(drawn, *arguments, **options)  # type: ignore[no-any-return]
+
+    def _rows(self, version: int) -> tuple[Any, Any]:
+        with unobserved():
+            rows, labels = self._held[version].float_rows()
+            return rows.numpy(), labels.numpy()
+
+    def _forget(self, versions: tuple[int, ...]) -> None:
+        for version in versions:
+            self._held.pop(version, None)
+
+
+def serve(line: Line, holder: Holder) -> Any:
+    """Answer rank 0 until it says that all is done; what it hands over at the end."""
+    while True:
+        request = line.receive(0)
+        if request.act == "stop":
+            return request.arguments[0]
+        line.send(0, holder.reply(request))
+
+
+class Lead:
+    """Rank 0's side: asks every rank, itself among them, and takes one reply of each."""
+
+    def __init__(self, line: Line, holder: Holder) -> None:
+        self._line, self._holder = line, holder
+        self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
+        self._dealt: tuple[tuple[int, ...], ...] | None = None
+        self._unused: list[int] = []
+
+    @property
+    def ranks(self) -> int:
+        return self._line.ranks
+
+    @property
+    def broken(self) -> bool:
+        """Whether a rank was lost: nothing more is asked."""
+        return bool(self._broken)
+
+    def version(self) -> int:
+        """A number for records as they are laid out next."""
+        self._versions += 1
+        return self._versions
+
+    def unused(self, version: int) -> None:
+        """Let the ranks drop records that nobody holds any more, when they are asked next."""
+        self._unused.append(version)
+
+    def deal(self, pieces: int) -> tuple[tuple[int, ...], ...]:
+        """Which pieces go to which rank: piece p to rank p mod ranks."""
+        self._dealt = tuple(tuple(range(rank, pieces, self.ranks)) for rank in range(self.ranks))
+        return self._dealt
+
+    def everyone(self, act: str, *arguments: Any) -> list[Any]:
+        """What every rank says to the same request."""
+        return self.each(act, [arguments] * self.ranks)
+
+    def each(self, act: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What every rank says to its request, in the order of ranks."""
+        if self._broken:
+            raise RankLost(self._broken)
+        if self._unused and act != "forget":
+            forgotten, self._unused = tuple(self._unused), []
+            self.everyone("forget", forgotten)
+        self._number += 1
+        requests = [Request(self._number, act, each) for each in arguments]
+        try:
+            replies = self._replies(requests)
+            self._check(replies)
+        except BaseException as error:  # also when stopped in the middle: later replies would be taken for others
+            self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
+            raise
+        troubled = [reply for reply in replies if reply.trouble is not None]
+        if not troubled:
+            return [reply.value for reply in replies]
+        if act == "make":
+            raise ValueError(troubled[0].trouble)
+        if len(troubled) == len(replies) and all(reply.refused for reply in replies):
+            raise ValueError(self._holder.refusal)
+        self._broken = f"rank {replies.index(troubled[0])} could not answer{STAYS}"
+        raise RankLost(self._broken)
+
+    def _replies(self, requests: list[Request]) -> list[Reply]:
+        others = range(1, self.ranks)
+        for rank in others:
+            self._line.send(rank, requests[rank])
+        own = self._holder.reply(requests[0])
+        return [own, *(self._line.receive(rank) for rank in others)]
+
+    def _check(self, replies: list[Reply]) -> None:
+        """Every piece answered this request, once: each rank for those dealt to it and no others."""
+        for rank, reply in enumerate(replies):
+            if type(reply) is not Reply or reply.number != self._number:
+                raise RankLost(f"rank {rank} answered another question{STAYS}")
+            if self._dealt is not None and reply.trouble is None and reply.pieces != self._dealt[rank]:
+                raise RankLost(f"a piece of rank {rank} answered twice or not at all{STAYS}")
+
+    def stop(self, result: Any = None) -> None:
+        """Let the other ranks go, with what was released; ranks that are gone are not missed."""
+        if self._stopped:
+            return
+        self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
+        for rank in range(1, self.ranks):
+            try:
+                self._line.send(rank, Request(self._number + 1, "stop", (result,)))
+            except RankLost:
+                continue
+
+
+class Places:
+    """Where records lie: pieces one after the other, which rank has each, and where there."""
+
+    def __init__(self, dealt: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]]) -> None:
+        pieces = sum(len(numbers) for numbers in dealt)
+        self.lengths, self.rank_of = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
+        self._at, self._ranks = np.zeros(pieces, np.int64), len(dealt)
+        seen: list[int] = []
+        for rank, (numbers, long) in enumerate(zip(dealt, lengths, strict=True)):
+            if len(numbers) != len(long):
+                raise RankLost(f"rank {rank} holds other pieces than those dealt to it; start again")
+            where = np.array(numbers, np.int64)
+            self.lengths[where], self.rank_of[where] = long, rank
+            self._at[where] = np.cumsum([0, *long])[:-1]
+            seen += numbers
+        if sorted(seen) != list(range(pieces)):
+            raise RankLost("a piece was dealt twice or not at all; start again")
+        self._starts = np.cumsum(self.lengths) - self.lengths
+        self.records = int(self.lengths.sum())
+        if self.records > MOST_ROWS:
+            raise ValueError(f"more than {MOST_ROWS} rows do not fit; pass fewer")
+
+    def parts(self, drawn: Drawn) -> list[Drawn]:
+        """What of a batch lies at which rank, by numbers of its own."""
+        if drawn.rows is None:
+            return [drawn] * self._ranks
+        piece = np.searchsorted(self._starts, drawn.rows, side="right") - 1
+        own, rank = drawn.rows - self._starts[piece] + self._at[piece], self.rank_of[piece]
+        return [Drawn(own[rank == number], drawn.expected) for number in range(self._ranks)]
+
+    def in_order(self, parts: Sequence[Any]) -> Any:
+        """Rows of every rank, as one array in the order of pieces."""
+        cut = [
+            parts[rank][at : at + length]
+            for rank, at, length in zip(self.rank_of, self._at, self.lengths, strict=True)
+        ]
+        return np.concatenate(cut)
+
+
+class Spread(Elsewhere):
+    """Stands on rank 0 for rows that lie at all ranks, on their way to a curator."""
+
+    ndim: ClassVar[int] = 2
+
+    def __init__(self, lead: Lead, places: Places, columns: int, *, send_model: bool = True) -> None:
+        self._lead, self._places, self._send = lead, places, send_model
+        self.shape = (places.records, columns)
+
+    def __len__(self) -> int:
+        return self._places.records
+
+    def __repr__(self) -> str:
+        return "Spread(...)"
+
+    def held(self, model: Model, store: Store) -> RankRecords:
+        version = self._lead.version()
+        known = self._lead.everyone("hold", version, model if self._send else None)
+        return RankRecords(self._lead, self._places, version, known)
+
+
+class SpreadLabels:
+    """Stands for their labels."""
+
+    ndim: ClassVar[int] = 1
+
+    def __init__(self, rows: Spread) -> None:
+        self.shape = (len(rows),)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+class RankRecords:
+    """Private rows at all ranks, behind exact integer totals: for a curator as any others."""
+
+    def __init__(self, lead: Lead, places: Places, version: int, known: Sequence[Any]) -> None:
+        if any(each[1:] != known[0][1:] for each in known) or sum(each[0] for each in known) != places.records:
+            raise RankLost(f"the ranks laid out their rows differently{STAYS}")
+        self._lead, self._places, self._version = lead, places, version
+        _, self.columns, self.coordinates, self.arithmetic = known[0]
+        weakref.finalize(self, lead.unused, version)
+
+    def __len__(self) -> int:
+        return self._places.records
+
+    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
+        return self._total("gradients", drawn, theta, clip)  # type: ignore[no-any-return]
+
+    def vectors(
+        self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
+    ) -> IntegerTotal:
+        return self._total("vectors", drawn, theta, clip, scale=scale, basis=basis)  # type: ignore[no-any-return]
+
+    def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Floats | None) -> IntegerTotal:
+        return self._total("short", drawn, theta, threshold, **seen)  # type: ignore[no-any-return]
+
+    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
+        return self._total("losses", drawn, tuple(thetas), bound)  # type: ignore[no-any-return]
+
+    def row_sum(self, drawn: Drawn) -> IntegerTotal:
+        return self._total("row_sum", drawn)  # type: ignore[no-any-return]
+
+    def levels(self, drawn: Drawn, maps: Sequence[Any], levels: int) -> Integers:
+        return self._total("levels", drawn, tuple(maps), levels)  # type: ignore[no-any-return]
+
+    def summed(self, name: str, drawn: Drawn, *arguments: Any) -> Integers:
+        """One of the sums over chunks of records (:func:`~noisewise.records.protocol.everywhere`), by its name."""
+        return self._total(name, drawn, *arguments)  # type: ignore[no-any-return]
+
+    def unit_rows(self, drawn: Drawn) -> Parts:
+        raise TypeError("rows stay at their ranks; ask for a sum of them")
+
+    scored = unit_rows
+
+    def float_rows(self) -> FloatRows:
+        """All rows and labels, here: walks and minimisers go over them one by one."""
+        parts = self._lead.everyone("rows", self._version)
+        rows, labels = (self._places.in_order([part[i] for part in parts]) for i in (0, 1))
+        return FloatRows(torch.from_numpy(rows), torch.from_numpy(labels))
+
+    def in_basis(self, matrix: Floats, store: Store = in_memory) -> RankRecords:
+        return self._changed("in_basis", matrix)
+
+    def prepared(self, features: Any, store: Store = in_memory) -> RankRecords:
+        return self._changed("prepared", features)
+
+    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> RankRecords:
+        return self._changed("centred", centre, scale)
+
+    def _changed(self, name: str, *arguments: Any) -> RankRecords:
+        new = self._lead.version()
+        known = self._lead.everyone("change", self._version, new, name, arguments)
+        return RankRecords(self._lead, self._places, new, known)
+
+    def _total(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
+        parts = self._places.parts(drawn)
+        totals = self._lead.each("total", [(self._version, name, part, arguments, options) for part in parts])
+        return _added(totals)
+
+
+def _added(totals: Sequence[Any]) -> Any:
+    """The sum of all ranks' totals: integers, so that no order matters."""
+    first = totals[0]
+    for other in totals[1:]:
+        same = type(other) is type(first) and _stands_for(other) == _stands_for(first)
+        if not same:
+            raise RankLost(f"the ranks added up different things{STAYS}")
+        first = first + other
+    return first
+
+
+def _stands_for(total: Any) -> tuple[Any, ...]:
+    if isinstance(total, IntegerTotal):
+        return total.values.shape, total.values.dtype.str, total.ones, total.one, total.step
+    return total.shape, total.dtype.str
+
+
+def spread_holding(lead: Lead, columns: int, pieces: int) -> tuple[Spread, SpreadLabels]:
+    """Rows that every rank holds already, by a model of its own, dealt as :meth:`Lead.deal` deals ``pieces``."""
+    dealt = lead.deal(pieces)
+    rows = Spread(lead, Places(dealt, lead.everyone("lengths")), columns, send_model=False)
+    return rows, SpreadLabels(rows)
+
+
+def cut(records: int, length: int, rank: int, ranks: int) -> list[range]:
+    """Which records of a data set lie at a rank: contiguous pieces of a fixed, public ``length``, dealt in turns."""
+    starts = range(rank * length, records, ranks * length)
+    return [range(start, min(start + length, records)) for start in starts]
