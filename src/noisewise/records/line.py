@@ -55,8 +55,12 @@ class GlooLine:
         self._own = not distributed.is_initialized()
         try:
             if self._own:
-                distributed.init_process_group("gloo", timeout=wait)
-            self._group = distributed.new_group(backend="gloo", timeout=wait)
+                store, rank, ranks = next(distributed.rendezvous("env://", timeout=wait))
+                store = distributed.PrefixStore(f"noisewise-{restarts()}", store)  # which may be that of an attempt before
+                distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=wait)
+                self._group = distributed.group.WORLD
+            else:
+                self._group = distributed.new_group(backend="gloo", timeout=wait)
             self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
         except (RuntimeError, ValueError):
             raise RankLost("the ranks did not find each other; check MASTER_ADDR and MASTER_PORT") from None

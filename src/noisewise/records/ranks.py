@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -162,6 +163,7 @@ class Lead:
         self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
         self._dealt: tuple[tuple[int, ...], ...] | None = None
         self._unused: list[int] = []
+        self._owed = False  # replies that were not taken: a rank that waits to be heard hears nothing
 
     @property
     def ranks(self) -> int:
@@ -216,11 +218,25 @@ class Lead:
         raise RankLost(self._broken)
 
     def _replies(self, requests: list[Request]) -> list[Reply]:
-        others = range(1, self.ranks)
-        for rank in others:
-            self._line.send(rank, requests[rank])
-        own = self._holder.reply(requests[0])
-        return [own, *(self._line.receive(rank) for rank in others)]
+        """One reply of each; of the others also when a rank is lost, so that they hear what is said next."""
+        self._owed, lost = True, None
+        asked, replies = [], []
+        for rank in range(1, self.ranks):
+            try:
+                self._line.send(rank, requests[rank])
+                asked.append(rank)
+            except RankLost as error:
+                lost = lost or error
+        replies.append(self._holder.reply(requests[0]) if lost is None else None)
+        for rank in asked:
+            try:
+                replies.append(self._line.receive(rank))
+            except RankLost as error:
+                lost = lost or error
+        self._owed = False
+        if lost is not None:
+            raise lost
+        return replies  # type: ignore[return-value]
 
     def _check(self, replies: list[Reply]) -> None:
         """Every piece answered this request, once: each rank for those dealt to it and no others."""
@@ -235,11 +251,9 @@ class Lead:
         if self._stopped:
             return
         self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
-        for rank in range(1, self.ranks):
-            try:
+        for rank in range(1, self.ranks) if not self._owed else ():
+            with suppress(RankLost):
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
-            except RankLost:
-                continue
 
 
 class Places:
