@@ -48,9 +48,7 @@ def lengths_of(source: Source, pieces: Sequence[FilePiece], column: str) -> list
     """How many rows each piece has; of a CSV, ``column`` is read to count them. Private."""
     files = {file.path: file for file in source.files}
     groups = {file.path: _groups(file) for file in source.files if file.types is not None}
-    return [
-        _count(files[path], column) if group is None else groups[path][group] for path, group in pieces
-    ]
+    return [_count(files[path], column) if group is None else groups[path][group] for path, group in pieces]
 
 
 def read_pieces(

@@ -19,8 +19,9 @@ from ..data.schema import Schema
 from ..late import torch
 from ..methods import makes_a_promise
 from ..records.grid import Mapped, Store, in_memory
+from ..records.holder import Holder, Holding, serve
 from ..records.line import Line
-from ..records.ranks import Holder, Holding, Lead, Places, Spread, SpreadLabels, serve
+from ..records.ranks import Lead, Places, Spread, SpreadLabels
 from ..records.unobserved import unobserved
 from .fit import Fit, Labelled
 from .labels import Labels, numbers_of_files
@@ -115,6 +116,4 @@ def _hold_files(
         y = numbers_of_files(labels, encoder.classes, rows.y)
         kind = torch.int64 if integers else torch.float32
         store = store_for(rows.X.nbytes, cells=scaling.cells, cache=cache)
-        return Holding(
-            tuple(numbers), tuple(lengths), torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind), store
-        )
+        return Holding(tuple(numbers), tuple(lengths), torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind), store)

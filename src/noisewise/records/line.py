@@ -56,7 +56,9 @@ class GlooLine:
         try:
             if self._own:
                 store, rank, ranks = next(distributed.rendezvous("env://", timeout=wait))
-                store = distributed.PrefixStore(f"noisewise-{restarts()}", store)  # which may be that of an attempt before
+                store = distributed.PrefixStore(
+                    f"noisewise-{restarts()}", store
+                )  # which may be that of an attempt before
                 distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=wait)
                 self._group = distributed.group.WORLD
             else:

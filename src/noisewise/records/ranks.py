@@ -12,147 +12,21 @@ stays charged, and nothing is asked after it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..late import torch
 from ..models import Model
-from . import records_of
 from .grid import MOST_ROWS, Store, in_memory
+from .holder import Holder, Reply, Request
 from .line import Line, RankLost
-from .protocol import SUMS, Elsewhere, Parts
+from .protocol import Elsewhere, Parts
 from .totals import Drawn, Floats, FloatRows, Integers, IntegerTotal
-from .unobserved import unobserved
 
-TOTALS = frozenset({"gradients", "vectors", "short", "losses", "row_sum", "levels"})  # methods of records, by name
-CHANGES = frozenset({"in_basis", "prepared", "centred"})
 STAYS = "; this run stops, and what was reserved stays charged"
-
-
-class Request(NamedTuple):
-    """What rank 0 asks of one rank."""
-
-    number: int
-    act: str
-    arguments: tuple[Any, ...]
-
-
-class Reply(NamedTuple):
-    """What a rank says to a request: which pieces its rows are made of, and a value; or in words why there is none."""
-
-    number: int
-    pieces: tuple[int, ...]
-    value: Any = None
-    trouble: str | None = None
-    refused: bool = False  # by a check that every rank makes alike
-
-
-@dataclass(frozen=True, eq=False)
-class Holding:
-    """The rows of one rank: those of its pieces, one after the other. ``model``: its own, where none is sent."""
-
-    pieces: tuple[int, ...]
-    lengths: tuple[int, ...]
-    X: Any
-    y: Any
-    store: Store = in_memory
-    model: Model | None = None
-
-    def __repr__(self) -> str:
-        return "Holding(...)"
-
-
-Maker = Callable[..., Holding]
-
-
-class Holder:
-    """One rank's side of the line: makes its holding, lays it out, answers."""
-
-    def __init__(
-        self,
-        makers: Mapping[str, Maker] | None = None,
-        holding: Holding | None = None,
-        said: tuple[type[Exception], ...] = (),
-    ) -> None:
-        """``makers``: what may be asked to make a holding, by name; ``said``: errors whose words are ours to pass on."""
-        self._makers, self._holding, self._said = dict(makers or {}), holding, said
-        self._held: dict[int, Any] = {}
-        self.refusal = ""  # the words of a check that refused what was asked, for whoever asks
-
-    def reply(self, request: Request) -> Reply:
-        """The answer; whatever goes wrong is said in words of ours, without what a library says of rows."""
-        trouble, refused = "could not answer", False
-        try:
-            value = getattr(self, f"_{request.act}")(*request.arguments)
-            return Reply(request.number, self._pieces, value)
-        except self._said as error:
-            trouble = str(error)
-        except ValueError as error:
-            self.refusal, refused = str(error), True
-        except Exception:
-            pass
-        return Reply(request.number, self._pieces, None, trouble, refused)
-
-    @property
-    def _pieces(self) -> tuple[int, ...]:
-        return () if self._holding is None else self._holding.pieces
-
-    def _make(self, name: str, *arguments: Any) -> tuple[int, ...]:
-        self._holding = self._makers[name](*arguments)
-        return self._holding.lengths
-
-    def _lengths(self) -> tuple[int, ...]:
-        assert self._holding is not None
-        return self._holding.lengths
-
-    def _hold(self, version: int, model: Model | None) -> tuple[int, int, bool, Any]:
-        holding = self._holding
-        assert holding is not None
-        own = holding.model if model is None else model
-        assert own is not None
-        with unobserved():
-            records = records_of(own, holding.X, holding.y, holding.store)
-        self._held[version] = records
-        return len(records), records.columns, bool(records.coordinates), records.arithmetic
-
-    def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool, Any]:
-        assert name in CHANGES and self._holding is not None
-        with unobserved():
-            records = getattr(self._held[version], name)(*arguments, self._holding.store)
-        self._held[new] = records
-        return len(records), records.columns, bool(records.coordinates), records.arithmetic
-
-    def _total(
-        self, version: int, name: str, drawn: Drawn, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> IntegerTotal | Integers:
-        records = self._held[version]
-        with unobserved():
-            if name in SUMS:
-                return SUMS[name](records, drawn, *arguments, **options)  # type: ignore[no-any-return]
-            assert name in TOTALS
-            return getattr(records, name)(drawn, *arguments, **options)  # type: ignore[no-any-return]
-
-    def _rows(self, version: int) -> tuple[Any, Any]:
-        with unobserved():
-            rows, labels = self._held[version].float_rows()
-            return rows.numpy(), labels.numpy()
-
-    def _forget(self, versions: tuple[int, ...]) -> None:
-        for version in versions:
-            self._held.pop(version, None)
-
-
-def serve(line: Line, holder: Holder) -> Any:
-    """Answer rank 0 until it says that all is done; what it hands over at the end."""
-    while True:
-        request = line.receive(0)
-        if request.act == "stop":
-            return request.arguments[0]
-        line.send(0, holder.reply(request))
 
 
 class Lead:
@@ -289,8 +163,7 @@ class Places:
     def in_order(self, parts: Sequence[Any]) -> Any:
         """Rows of every rank, as one array in the order of pieces."""
         cut = [
-            parts[rank][at : at + length]
-            for rank, at, length in zip(self.rank_of, self._at, self.lengths, strict=True)
+            parts[rank][at : at + length] for rank, at, length in zip(self.rank_of, self._at, self.lengths, strict=True)
         ]
         return np.concatenate(cut)
 
