@@ -11,7 +11,7 @@ import torch
 from noisewise.noise import Stream
 from noisewise.records.holder import Holder, Holding
 from noisewise.records.line import RankLost, _Plain
-from noisewise.records.ranks import Lead, cut, spread_holding
+from noisewise.records.ranks import Lead, Part, Places, Spread, cut
 
 PIECE = 7
 
@@ -67,8 +67,9 @@ def spread(X, y, model, ranks, piece=PIECE, line=DirectLine):
         numbers = tuple(range(rank, -(-len(X) // piece), ranks))
         holders.append(Holder(holding=Holding(numbers, tuple(map(len, parts)), X[own], y[own], model=model)))
     lead = Lead(line(holders), holders[0])
-    rows, labels = spread_holding(lead, X.shape[1], -(-len(X) // piece))
-    return rows, labels, lead
+    dealt = lead.deal(-(-len(X) // piece))
+    rows = Spread(lead, Places(dealt, [holder._holding.lengths for holder in holders]), X.shape[1])
+    return rows, Part((len(rows),)), lead
 
 
 def made_up(rows, columns, seed=0, classes=None):

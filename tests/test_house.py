@@ -36,16 +36,16 @@ ORDER = (
     # prices and promises, without torch
     *("accounting", "budget"),
     # the trusted side
-    *("losses", "prepare", "models", "records", "noise", "trace", "facts", "curator"),
+    *("losses", "prepare", "engine", "models", "records", "noise", "trace", "facts", "curator"),
     # strangers' code and the one loop
-    *("tape", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
+    *("tape", "journal", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
     # from tables to a fitted thing
     *("data", "fitting", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
     *("audit", "theory", "learned", "runs", "tune", "report"),
     # faces
-    *("estimators", "compare", "cli", "__main__"),
+    *("estimators", "pytorch", "compare", "cli", "__main__"),
 )
 ROOT = ""  # the package itself: names for users, imported when first used
 

@@ -19,9 +19,11 @@ NAMES = ["logistic-batch", "logistic-full", "softmax-batch", "softmax-full", "ml
 
 @pytest.fixture
 def small(monkeypatch):
-    """The six workloads on few rows, one step each, and few draws of noise."""
+    """The six workloads on few rows, one step each, no modules, and few draws of noise."""
     works = [replace(work, rows=600, steps=1) for work in speed.workloads()]
     monkeypatch.setattr(speed, "workloads", lambda: works)
+    monkeypatch.setattr(speed, "module_workloads", list)
+    monkeypatch.setattr(speed, "loops", list)
     monkeypatch.setattr(speed, "DRAWS", 1000)
     return works
 
@@ -83,16 +85,26 @@ class Engine:
 
     def make_private(self, **how):
         Engine.made.append(how)
-        return how["module"], how["optimizer"], how["criterion"], how["data_loader"]
+        ghost = [how["criterion"]] if how["grad_sample_mode"] == "ghost" else []
+        return how["module"], how["optimizer"], *ghost, how["data_loader"]
 
     def attach(self, optimizer):
         assert isinstance(optimizer, torch.optim.Optimizer)
 
 
+class Fixing:
+    """A validator that replaces nothing."""
+
+    class ModuleValidator:
+        @staticmethod
+        def fix(module):
+            return module
+
+
 @pytest.mark.parametrize(("name", "engine"), [("opacus", "opacus-ghost"), ("fastdp", "fastdp")])
 def test_a_peer_gets_the_same_work(small, monkeypatch, name, engine):
     module = types.ModuleType(peers.PEERS[name].module)
-    module.PrivacyEngine, Engine.made = Engine, []
+    module.PrivacyEngine, module.validators, Engine.made = Engine, Fixing, []
     monkeypatch.setitem(sys.modules, module.__name__, module)
     found, missing = peers.installed([name])
     assert missing == []

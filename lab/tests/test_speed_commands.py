@@ -10,13 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from noisewise.cli.main import app
-from noisewise_lab import pricing, speed
+from noisewise_lab import module_memory, pricing, speed
 
 
 @pytest.fixture
 def quick(monkeypatch):
     works = [replace(work, rows=600, steps=1) for work in speed.workloads()]
     monkeypatch.setattr(speed, "workloads", lambda: works)
+    monkeypatch.setattr(speed, "module_workloads", list)
+    monkeypatch.setattr(speed, "loops", list)
     monkeypatch.setattr(speed, "DRAWS", 1000)
     monkeypatch.setattr(pricing, "_median", lambda run: 1.5)
 
@@ -50,6 +52,27 @@ def test_a_library_that_is_not_there_is_said_and_left_out(quick, monkeypatch):
 def test_an_unknown_library_is_refused(quick):
     told = CliRunner().invoke(app, ["bench", "speed", "--against", "tensorflow"])
     assert isinstance(told.exception, ValueError) and "pass opacus or fastdp" in str(told.exception)
+
+
+def test_some_workloads_by_name(quick):
+    told = CliRunner().invoke(app, ["bench", "speed", "--json", "--rounds", "1", "--only", "mlp-small,noise-1000"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert {row["workload"] for row in found["rows"]} == {"mlp-small", "noise-1000"} and found["threads"] is None
+    told = CliRunner().invoke(app, ["bench", "speed", "--only", "mlp-medium"])
+    assert isinstance(told.exception, ValueError) and "mlp-small" in str(told.exception)
+
+
+def test_memory(monkeypatch):
+    grown = {"plain": 2.0, "noisewise": 3.0}
+    monkeypatch.setattr(module_memory, "in_own_process", lambda name, engine: grown[engine])
+    told = CliRunner().invoke(app, ["bench", "memory", "--json", "--only", "cnn,lstm"])
+    assert told.exit_code == 0, told.output
+    rows = json.loads(told.stdout)["rows"]
+    assert [(row["workload"], row["engine"], row["ratio"]) for row in rows] == [
+        ("cnn", "plain", 1.0), ("cnn", "noisewise", 1.5), ("lstm", "plain", 1.0), ("lstm", "noisewise", 1.5)
+    ]  # fmt: skip
+    assert "transformer" in CliRunner().invoke(app, ["bench", "memory"]).stdout
 
 
 def test_accounting(quick):

@@ -86,11 +86,11 @@ class Twice(DirectLine):
     """A rank whose rows are made of a piece more, or less, than it was dealt."""
 
     change = staticmethod(lambda reply: reply._replace(pieces=(*reply.pieces, 0)))
-    after = 3
 
     def receive(self, of):
         reply = super().receive(of)
-        return self.change(reply) if of == 2 and len(self.requests) > self.after * 2 else reply
+        asked = [request for rank, request in self.requests if rank == 2 and request.act == "total"]
+        return self.change(reply) if of == 2 and len(asked) > 1 else reply
 
 
 class Less(Twice):
@@ -194,7 +194,7 @@ def test_pieces_dealt_twice_or_not_at_all_are_refused():
 
 def test_a_data_set_is_cut_into_pieces_of_public_length():
     parts = [cut(10, 4, rank, 2) for rank in (0, 1)]
-    assert parts == [[range(0, 4), range(8, 10)], [range(4, 8)]]
+    assert parts == [[range(4), range(8, 10)], [range(4, 8)]]
 
 
 @pytest.mark.parametrize("foreign", [print, pickle.loads, torch.zeros(2), np.lib.format.open_memmap])

@@ -10,16 +10,16 @@ import contextlib
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import torch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .speed import Step, Workload
+    from .works import Step, Trained
 
 NOISE, CLIP = 5.0, 1.0
+Loop = Callable[["Trained"], tuple[Any, Any, Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -29,31 +29,36 @@ class Peer:
     module: str
     engine: str
     install: str
-    step: Callable[[Workload], Step]
+    step: Callable[[Trained], Step]
+    loops: Mapping[str, Loop] = field(default_factory=dict)  # module, optimiser, criterion, loader by the names of rows
 
 
-def opacus_step(work: Workload) -> Step:
-    """A step of Opacus with ghost clipping: two backward passes, no gradient of a single record in memory."""
-    engine_of = importlib.import_module("opacus").PrivacyEngine
-    module, optimizer, criterion = work.plainly()
-    records = torch.utils.data.TensorDataset(*work.tensors())
-    loader = torch.utils.data.DataLoader(records, batch_size=work.batch or work.rows)
+def opacus_made(work: Trained, mode: str) -> tuple[Any, Any, Any, Any]:
+    """The module, optimiser, criterion and loader of Opacus; layers that it refuses are replaced by its own."""
+    opacus = importlib.import_module("opacus")
+    module, optimizer, criterion = work.plainly(opacus.validators.ModuleValidator.fix)
     warnings.filterwarnings("ignore", "Full backward hook is firing")  # at the first step; nothing is wrong
+    how = {"criterion": criterion} if mode == "ghost" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its noise is not cryptographic, and it says so
-        module, optimizer, criterion, _ = engine_of(accountant="gdp").make_private(
+        module, optimizer, *rest = opacus.PrivacyEngine(accountant="gdp").make_private(
             module=module,
             optimizer=optimizer,
-            criterion=criterion,
-            data_loader=loader,
+            data_loader=work.loader(),
             noise_multiplier=NOISE,
             max_grad_norm=CLIP,
-            grad_sample_mode="ghost",
+            grad_sample_mode=mode,
+            **how,
         )
-    return work.training(module, optimizer, criterion)
+    return module, optimizer, *(rest if mode == "ghost" else (criterion, *rest))
 
 
-def fastdp_step(work: Workload) -> Step:
+def opacus_step(work: Trained) -> Step:
+    """A step of Opacus with ghost clipping: two backward passes, no gradient of a single record in memory."""
+    return work.training(*opacus_made(work, "ghost")[:3])
+
+
+def fastdp_step(work: Trained) -> Step:
     """A step of fastDP: book-keeping with its default choice per layer, and the usual clipping function."""
     engine_of = importlib.import_module("fastDP").PrivacyEngine
     module, optimizer, criterion = work.plainly()
@@ -70,8 +75,12 @@ def fastdp_step(work: Workload) -> Step:
     return work.training(module, optimizer, criterion)
 
 
+OPACUS_LOOPS = {
+    "opacus": partial(opacus_made, mode="hooks"),
+    "opacus-ghost": partial(opacus_made, mode="ghost"),
+}
 PEERS = {
-    "opacus": Peer("opacus", "opacus-ghost", "pip install opacus", opacus_step),
+    "opacus": Peer("opacus", "opacus-ghost", "pip install opacus", opacus_step, OPACUS_LOOPS),
     "fastdp": Peer(
         "fastDP", "fastdp", "pip install git+https://github.com/awslabs/fast-differential-privacy", fastdp_step
     ),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,17 @@ from noisewise.models import MLP, Linear, Model
 from noisewise.noise import Stream
 from noisewise.protect.optimizers import Sgd
 
+from .module_speed import loader_engines, loops, module_engines
 from .peers import CLIP, NOISE, Peer
+from .works import LEARNING_RATE, Step, Trained, module_workloads, perceptron
 
-Step = Callable[[], object]
-LEARNING_RATE = 0.1
 DRAWS = 269_322  # the parameters of the large perceptron
 NOISE_STD = 2.0**30  # of the noise row, in units of the total
 SHARED = "logistic-full"  # the workload that a second thread is tried on
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Trained):
     name: str
     rows: int
     batch: int | None
@@ -58,44 +58,13 @@ class Workload:
         return X, torch.randint(max(self.model.outputs, 2), (self.rows,), generator=generator)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Rows and targets as torch's criteria want them."""
         X, y = self.data()
         return X, y.float() if self.binary else y
-
-    def plainly(self) -> tuple[nn.Module, torch.optim.Optimizer, nn.Module]:
-        """The module, optimiser and criterion of a training without privacy."""
-        module = self.module()
-        optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
-        return module, optimizer, nn.BCEWithLogitsLoss() if self.binary else nn.CrossEntropyLoss()
-
-    def training(self, module: nn.Module, optimizer: Any, criterion: Any) -> Step:
-        """One step as anyone would write it in PyTorch."""
-        X, labels = self.tensors()
-
-        def step() -> None:
-            rows, targets = X, labels
-            if self.batch is not None:
-                chosen = torch.randint(self.rows, (self.batch,))
-                rows, targets = X[chosen], labels[chosen]
-            optimizer.zero_grad()
-            criterion(module(rows), targets).backward()
-            optimizer.step()
-
-        return step
 
 
 def workloads() -> list[Workload]:
     """The six shapes: logistic and softmax regression by batch and in full, a small and a large perceptron."""
     logistic, softmax = Linear(123, Logistic()), Linear(784, Softmax(), 10)
-
-    def perceptron(*sizes: int) -> Callable[[], nn.Module]:
-        def build() -> nn.Module:
-            layers: list[nn.Module] = []
-            for into, out in pairwise(sizes):
-                layers += [nn.Linear(into, out), nn.Tanh()]
-            return nn.Sequential(*layers[:-1])
-
-        return build
 
     def line() -> nn.Module:
         return nn.Sequential(nn.Linear(123, 1, bias=False), nn.Flatten(0))
@@ -151,15 +120,36 @@ def timed(step: Step, times: int, clock: Callable[[], float] = time.process_time
     return (clock() - start) / times
 
 
-def speed_rows(*, rounds: int = 15, against: Sequence[Peer] = (), progress: bool = False) -> list[dict[str, Any]]:
-    """A row per workload and engine: seconds per step (median) and the median of the ratios to plain PyTorch."""
+def speed_rows(
+    *, rounds: int = 15, against: Sequence[Peer] = (), only: Sequence[str] = (), progress: bool = False
+) -> list[dict[str, Any]]:
+    """A row per workload and engine: seconds per step (median) and the median of the ratios to plain PyTorch.
+
+    ``only``: names of workloads to time, instead of all.
+    """
+    jobs = [job for job in all_jobs(against) if not only or job.name in only]
+    if not jobs:
+        raise ValueError(f"no workload of this name; pass some of {', '.join(job.name for job in all_jobs(against))}")
     with threads(1):
-        works = workloads()
-        shown: Iterator[Workload] | list[Workload] = (
-            iter(track(works, "timing", console=Console(stderr=True))) if progress else works
-        )
-        rows = [row for work in shown for row in compare(work.name, engines(work, against), work.steps, rounds)]
-        return rows + compare(f"noise-{DRAWS}", noise_steps(), 5, rounds)
+        shown = iter(track(jobs, "timing", console=Console(stderr=True))) if progress else iter(jobs)
+        return [row for job in shown for row in compare(job.name, job.engines(), job.steps, rounds)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload's name, what is timed, made when its turn comes, and how many steps make a round."""
+
+    name: str
+    engines: Callable[[], dict[str, Step]]
+    steps: int
+
+
+def all_jobs(against: Sequence[Peer]) -> list[Job]:
+    """Models of the library, modules of PyTorch step by step and end to end, and the noise by itself."""
+    models = [Job(work.name, partial(engines, work, against), work.steps) for work in workloads()]
+    modules = [Job(work.name, partial(module_engines, work, against), work.steps) for work in module_workloads()]
+    ends = [Job(work.name, partial(loader_engines, work, against), work.steps) for work in loops()]
+    return [*models, *modules, *ends, Job(f"noise-{DRAWS}", noise_steps, 5)]
 
 
 def engines(work: Workload, against: Sequence[Peer]) -> dict[str, Step]:

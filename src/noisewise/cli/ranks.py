@@ -37,9 +37,9 @@ def ranks() -> Iterator[bool]:
         yield _first()
         return
     from ..fitting.of_ranks import lead_files, serve_files
-    from ..records.line import GlooLine
+    from ..records.line import common_line
 
-    line = GlooLine()
+    line = common_line()
     try:
         if line.rank:
             serve_files(line)

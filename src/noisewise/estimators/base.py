@@ -32,11 +32,11 @@ from ..fitting.effects import Effects
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Labels, numbers_of_files
-from ..fitting.of_ranks import spread_files, store_for
 from ..fitting.of_files import scaling_of
+from ..fitting.of_ranks import spread_files, store_for
 from ..methods import Method, makes_a_promise
 from ..models import Model
-from ..records.grid import in_memory
+from ..records.grid import Store, in_memory
 from ..records.ranks import Lead
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
@@ -151,7 +151,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         if asked.persons is not None and counted is None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
         how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
-        store = in_memory
+        store: Store = in_memory
         if lead is not None:
             private = spread_files(lead, paths, asked, **how)
         else:

@@ -21,7 +21,7 @@ from ..methods import makes_a_promise
 from ..records.grid import Mapped, Store, in_memory
 from ..records.holder import Holder, Holding, serve
 from ..records.line import Line
-from ..records.ranks import Lead, Places, Spread, SpreadLabels
+from ..records.ranks import Lead, Part, Places, Spread
 from ..records.unobserved import unobserved
 from .fit import Fit, Labelled
 from .labels import Labels, numbers_of_files
@@ -79,7 +79,7 @@ def spread_files(
     if progress is not None:
         progress(1.0)
     rows = Spread(lead, places, asked.scaling.features)
-    return Labelled(rows, SpreadLabels(rows), None if counted is None else len(counted))
+    return Labelled(rows, Part((len(rows),)), None if counted is None else len(counted))
 
 
 def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:

@@ -5,9 +5,12 @@ It holds no meter and no stream of noise, and releases nothing: what it says goe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..models import Model
 from . import records_of
@@ -17,7 +20,9 @@ from .protocol import SUMS
 from .totals import Drawn, Integers, IntegerTotal
 from .unobserved import unobserved
 
-TOTALS = frozenset({"gradients", "vectors", "short", "losses", "row_sum", "levels"})  # methods of records, by name
+TOTALS = frozenset(
+    {"gradients", "layered", "vectors", "short", "losses", "row_sum", "levels"}
+)  # methods of records, by name
 CHANGES = frozenset({"in_basis", "prepared", "centred"})
 
 
@@ -49,6 +54,7 @@ class Holding:
     y: Any
     store: Store = in_memory
     model: Model | None = None
+    stamp: str = ""  # of what must be the same at all ranks
 
     def __repr__(self) -> str:
         return "Holding(...)"
@@ -69,7 +75,8 @@ class Holder:
         """``makers``: what may be asked to make a holding, by name; ``said``: errors whose words are ours to pass on."""
         self._makers, self._holding, self._said = dict(makers or {}), holding, said
         self._held: dict[int, Any] = {}
-        self.refusal = ""  # the words of a check that refused what was asked, for whoever asks
+        self.error: Exception | None = None  # what the last request failed by, for whoever asks in this process
+        self._seed, self._drawn = b"", 0
 
     def reply(self, request: Request) -> Reply:
         """The answer; whatever goes wrong is said in words of ours, without what a library says of rows."""
@@ -78,11 +85,11 @@ class Holder:
             value = getattr(self, f"_{request.act}")(*request.arguments)
             return Reply(request.number, self._pieces, value)
         except self._said as error:
-            trouble = str(error)
+            self.error, trouble = error, str(error)
         except ValueError as error:
-            self.refusal, refused = str(error), True
-        except Exception:
-            pass
+            self.error, refused = error, True
+        except Exception as error:
+            self.error = error
         return Reply(request.number, self._pieces, None, trouble, refused)
 
     @property
@@ -93,9 +100,9 @@ class Holder:
         self._holding = self._makers[name](*arguments)
         return self._holding.lengths
 
-    def _lengths(self) -> tuple[int, ...]:
+    def _stamp(self) -> str:
         assert self._holding is not None
-        return self._holding.lengths
+        return self._holding.stamp
 
     def _hold(self, version: int, model: Model | None) -> tuple[int, int, bool, Any]:
         holding = self._holding
@@ -103,7 +110,7 @@ class Holder:
         own = holding.model if model is None else model
         assert own is not None
         with unobserved():
-            records = records_of(own, holding.X, holding.y, holding.store)
+            records = records_of(own, holding.X, holding.y, holding.store, self._coins)
         self._held[version] = records
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
 
@@ -115,14 +122,30 @@ class Holder:
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
 
     def _total(
-        self, version: int, name: str, drawn: Drawn, arguments: tuple[Any, ...], options: dict[str, Any]
+        self,
+        version: int,
+        name: str,
+        drawn: Drawn,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        seed: int | None = None,
     ) -> IntegerTotal | Integers:
         records = self._held[version]
+        self._seed, self._drawn = b"" if seed is None else seed.to_bytes(8, "little"), 0
         with unobserved():
             if name in SUMS:
-                return SUMS[name](records, drawn, *arguments, **options)  # type: ignore[no-any-return]
+                return SUMS[name](records, drawn, *arguments, **options)
             assert name in TOTALS
-            return getattr(records, name)(drawn, *arguments, **options)  # type: ignore[no-any-return]
+            return getattr(records, name)(drawn, *arguments, **options)
+
+    def _coins(self, many: int) -> Integers:
+        """Secret words for what a model draws in its passes, such as dropout: made of the word that came with the request."""
+        words = []
+        for _ in range(many):
+            self._drawn += 1
+            made = hashlib.blake2b(self._drawn.to_bytes(8, "little"), digest_size=8, key=self._seed).digest()
+            words.append(int.from_bytes(made, "little") >> 1)
+        return np.array(words, np.int64)
 
     def _rows(self, version: int) -> tuple[Any, Any]:
         with unobserved():

@@ -7,6 +7,7 @@ main memory. All ranks are the data holder's, and so is the network: nothing is 
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import pickle
@@ -52,7 +53,7 @@ class GlooLine:
     def __init__(self, patience: float | None = None) -> None:
         distributed = torch.distributed
         wait = timedelta(seconds=_patience() if patience is None else patience)
-        self._own = not distributed.is_initialized()
+        self._own, self._closed = not distributed.is_initialized(), False
         try:
             if self._own:
                 store, rank, ranks = next(distributed.rendezvous("env://", timeout=wait))
@@ -77,10 +78,15 @@ class GlooLine:
                 if self.receive(rank) != __version__:
                     raise RankLost(f"rank {rank} has another version of noisewise; install the same everywhere")
 
+    def _check(self, other: int) -> None:
+        if self._closed:
+            _gone(other)
+
     def send(self, to: int, message: Any) -> None:
         """One message, whole when this returns."""
         packed = pickle.dumps(message, protocol=5)
         body = torch.from_numpy(np.frombuffer(bytearray(packed), np.uint8))
+        self._check(to)
         try:
             torch.distributed.send(torch.tensor([len(body)]), dst=to, group=self._group)
             torch.distributed.send(body, dst=to, group=self._group)
@@ -90,6 +96,7 @@ class GlooLine:
     def receive(self, of: int) -> Any:
         """The next message of a rank."""
         length = torch.zeros(1, dtype=torch.int64)
+        self._check(of)
         try:
             torch.distributed.recv(length, src=of, group=self._group)
             body = torch.empty(int(length), dtype=torch.uint8)
@@ -99,8 +106,21 @@ class GlooLine:
         return _Plain(io.BytesIO(body.numpy().data)).load()
 
     def close(self) -> None:
-        """Leave the group, which was made here unless the program had one."""
-        torch.distributed.destroy_process_group(None if self._own else self._group)
+        """Leave the group, which was made here unless the program had one; whoever waits for this rank sees it gone."""
+        if not self._closed:
+            self._closed = True
+            torch.distributed.destroy_process_group(None if self._own else self._group)
+
+
+_lines: list[GlooLine] = []
+
+
+def common_line() -> GlooLine:
+    """The line of this process, which all runs of it share: ranks meet once."""
+    if not _lines:
+        _lines.append(GlooLine())
+        atexit.register(_lines[0].close)
+    return _lines[0]
 
 
 class _Plain(pickle.Unpickler):

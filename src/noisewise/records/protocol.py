@@ -17,7 +17,10 @@ SUMS: dict[str, Callable[..., Any]] = {}  # by name: what is asked of records at
 
 
 class Elsewhere:
-    """Stands for rows that are not here; ``held(model, store)`` lays them out where they are."""
+    """Stands for rows that are not here."""
+
+    def held(self, model: Any, store: Any, coins: Any) -> Any:
+        """The records, laid out where they are."""
 
 
 def everywhere(total: F) -> F:
@@ -41,6 +44,7 @@ class HeldRecords(Protocol):
     def coordinates(self) -> bool: ...
     def __len__(self) -> int: ...
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
+    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]: ...
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
     ) -> IntegerTotal: ...

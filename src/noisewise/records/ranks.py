@@ -12,7 +12,7 @@ stays charged, and nothing is asked after it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -20,11 +20,12 @@ import numpy as np
 
 from ..late import torch
 from ..models import Model
+from . import Coins
 from .grid import MOST_ROWS, Store, in_memory
 from .holder import Holder, Reply, Request
 from .line import Line, RankLost
 from .protocol import Elsewhere, Parts
-from .totals import Drawn, Floats, FloatRows, Integers, IntegerTotal
+from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 STAYS = "; this run stops, and what was reserved stays charged"
 
@@ -84,10 +85,11 @@ class Lead:
         troubled = [reply for reply in replies if reply.trouble is not None]
         if not troubled:
             return [reply.value for reply in replies]
+        together = len(troubled) == len(replies) and all(reply.refused for reply in replies)
+        if self._holder.error is not None and (together or (act == "make" and replies[0].trouble is not None)):
+            raise self._holder.error
         if act == "make":
-            raise ValueError(troubled[0].trouble)
-        if len(troubled) == len(replies) and all(reply.refused for reply in replies):
-            raise ValueError(self._holder.refusal)
+            raise ValueError(f"rank {replies.index(troubled[0])}: {troubled[0].trouble}")
         self._broken = f"rank {replies.index(troubled[0])} could not answer{STAYS}"
         raise RankLost(self._broken)
 
@@ -125,7 +127,10 @@ class Lead:
         if self._stopped:
             return
         self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
-        for rank in range(1, self.ranks) if not self._owed else ():
+        if self._owed:  # who waits to be heard would not hear this: the end of the line says enough
+            self._line.close()
+            return
+        for rank in range(1, self.ranks):
             with suppress(RankLost):
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
 
@@ -133,7 +138,7 @@ class Lead:
 class Places:
     """Where records lie: pieces one after the other, which rank has each, and where there."""
 
-    def __init__(self, dealt: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]]) -> None:
+    def __init__(self, dealt: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]], most: int = MOST_ROWS) -> None:
         pieces = sum(len(numbers) for numbers in dealt)
         self.lengths, self.rank_of = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
         self._at, self._ranks = np.zeros(pieces, np.int64), len(dealt)
@@ -149,8 +154,8 @@ class Places:
             raise RankLost("a piece was dealt twice or not at all; start again")
         self._starts = np.cumsum(self.lengths) - self.lengths
         self.records = int(self.lengths.sum())
-        if self.records > MOST_ROWS:
-            raise ValueError(f"more than {MOST_ROWS} rows do not fit; pass fewer")
+        if self.records > most:
+            raise ValueError(f"more than {most} records do not fit; pass fewer")
 
     def parts(self, drawn: Drawn) -> list[Drawn]:
         """What of a batch lies at which rank, by numbers of its own."""
@@ -163,7 +168,8 @@ class Places:
     def in_order(self, parts: Sequence[Any]) -> Any:
         """Rows of every rank, as one array in the order of pieces."""
         cut = [
-            parts[rank][at : at + length] for rank, at, length in zip(self.rank_of, self._at, self.lengths, strict=True)
+            parts[rank][at : at + length]
+            for rank, at, length in zip(self.rank_of.tolist(), self._at, self.lengths, strict=True)
         ]
         return np.concatenate(cut)
 
@@ -173,9 +179,15 @@ class Spread(Elsewhere):
 
     ndim: ClassVar[int] = 2
 
-    def __init__(self, lead: Lead, places: Places, columns: int, *, send_model: bool = True) -> None:
-        self._lead, self._places, self._send = lead, places, send_model
+    def __init__(
+        self, lead: Lead, places: Places, columns: int, *, shapes: Sequence[tuple[int, ...]] | None = None
+    ) -> None:
+        """``shapes``: of one record's tensors, where records are not rows; every rank then has a model of its own."""
+        self._lead, self._places, self._shapes = lead, places, shapes
         self.shape = (places.records, columns)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter([Part((len(self), *shape)) for shape in self._shapes or ()])
 
     def __len__(self) -> int:
         return self._places.records
@@ -183,19 +195,17 @@ class Spread(Elsewhere):
     def __repr__(self) -> str:
         return "Spread(...)"
 
-    def held(self, model: Model, store: Store) -> RankRecords:
+    def held(self, model: Model, store: Store, coins: Coins | None = None) -> RankRecords:
         version = self._lead.version()
-        known = self._lead.everyone("hold", version, model if self._send else None)
-        return RankRecords(self._lead, self._places, version, known)
+        known = self._lead.everyone("hold", version, model if self._shapes is None else None)
+        return RankRecords(self._lead, self._places, version, known, coins)
 
 
-class SpreadLabels:
-    """Stands for their labels."""
+class Part:
+    """Stands for labels, or for tensors of records, that lie at all ranks: their shape."""
 
-    ndim: ClassVar[int] = 1
-
-    def __init__(self, rows: Spread) -> None:
-        self.shape = (len(rows),)
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.ndim = shape, len(shape)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -204,10 +214,12 @@ class SpreadLabels:
 class RankRecords:
     """Private rows at all ranks, behind exact integer totals: for a curator as any others."""
 
-    def __init__(self, lead: Lead, places: Places, version: int, known: Sequence[Any]) -> None:
+    def __init__(
+        self, lead: Lead, places: Places, version: int, known: Sequence[Any], coins: Coins | None = None
+    ) -> None:
         if any(each[1:] != known[0][1:] for each in known) or sum(each[0] for each in known) != places.records:
             raise RankLost(f"the ranks laid out their rows differently{STAYS}")
-        self._lead, self._places, self._version = lead, places, version
+        self._lead, self._places, self._version, self._coins = lead, places, version, coins
         _, self.columns, self.coordinates, self.arithmetic = known[0]
         weakref.finalize(self, lead.unused, version)
 
@@ -215,28 +227,31 @@ class RankRecords:
         return self._places.records
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
-        return self._total("gradients", drawn, theta, clip)  # type: ignore[no-any-return]
+        return self._total("gradients", drawn, theta, clip)
+
+    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]:
+        return self._total("layered", drawn, theta, tuple(clips))
 
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
     ) -> IntegerTotal:
-        return self._total("vectors", drawn, theta, clip, scale=scale, basis=basis)  # type: ignore[no-any-return]
+        return self._total("vectors", drawn, theta, clip, scale=scale, basis=basis)
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Floats | None) -> IntegerTotal:
-        return self._total("short", drawn, theta, threshold, **seen)  # type: ignore[no-any-return]
+        return self._total("short", drawn, theta, threshold, **seen)
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
-        return self._total("losses", drawn, tuple(thetas), bound)  # type: ignore[no-any-return]
+        return self._total("losses", drawn, tuple(thetas), bound)
 
     def row_sum(self, drawn: Drawn) -> IntegerTotal:
-        return self._total("row_sum", drawn)  # type: ignore[no-any-return]
+        return self._total("row_sum", drawn)
 
     def levels(self, drawn: Drawn, maps: Sequence[Any], levels: int) -> Integers:
-        return self._total("levels", drawn, tuple(maps), levels)  # type: ignore[no-any-return]
+        return self._total("levels", drawn, tuple(maps), levels)
 
     def summed(self, name: str, drawn: Drawn, *arguments: Any) -> Integers:
         """One of the sums over chunks of records (:func:`~noisewise.records.protocol.everywhere`), by its name."""
-        return self._total(name, drawn, *arguments)  # type: ignore[no-any-return]
+        return self._total(name, drawn, *arguments)
 
     def unit_rows(self, drawn: Drawn) -> Parts:
         raise TypeError("rows stay at their ranks; ask for a sum of them")
@@ -265,13 +280,18 @@ class RankRecords:
 
     def _total(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
         parts = self._places.parts(drawn)
-        totals = self._lead.each("total", [(self._version, name, part, arguments, options) for part in parts])
-        return _added(totals)
+        seeds = [None] * len(parts) if self._coins is None else self._coins(len(parts)).tolist()
+        requests = [
+            (self._version, name, part, arguments, options, seed) for part, seed in zip(parts, seeds, strict=True)
+        ]
+        return _added(self._lead.each("total", requests))
 
 
 def _added(totals: Sequence[Any]) -> Any:
     """The sum of all ranks' totals: integers, so that no order matters."""
     first = totals[0]
+    if isinstance(first, list):
+        return [_added(parts) for parts in zip(*totals, strict=True)]
     for other in totals[1:]:
         same = type(other) is type(first) and _stands_for(other) == _stands_for(first)
         if not same:
@@ -286,11 +306,20 @@ def _stands_for(total: Any) -> tuple[Any, ...]:
     return total.shape, total.dtype.str
 
 
-def spread_holding(lead: Lead, columns: int, pieces: int) -> tuple[Spread, SpreadLabels]:
-    """Rows that every rank holds already, by a model of its own, dealt as :meth:`Lead.deal` deals ``pieces``."""
+def spread_tensors(
+    lead: Lead, maker: str, pieces: int, shapes: Callable[[], Sequence[Sequence[tuple[int, ...]]]], most: int
+) -> tuple[Spread, tuple[Part, ...]]:
+    """Records of tensors, which every rank makes by its own ``maker``; ``shapes`` of one record's inputs and targets."""
     dealt = lead.deal(pieces)
-    rows = Spread(lead, Places(dealt, lead.everyone("lengths")), columns, send_model=False)
-    return rows, SpreadLabels(rows)
+    places = Places(dealt, lead.everyone("make", maker), most)
+    if len({*lead.everyone("stamp")}) > 1:
+        raise ValueError(
+            "the module or the data set is not the same at all ranks; make the module from the same seed, "
+            "torch.manual_seed(...), or load the same weights everywhere, and pass the whole data set to each"
+        )
+    inputs, targets = shapes()
+    rows = Spread(lead, places, 0, shapes=inputs)
+    return rows, tuple(Part((len(rows), *shape)) for shape in targets)
 
 
 def cut(records: int, length: int, rank: int, ranks: int) -> list[range]:

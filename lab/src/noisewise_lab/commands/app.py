@@ -1,16 +1,19 @@
-"""``noisewise bench``, with ``speed``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
+"""``noisewise bench``, with ``speed``, ``memory``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from noisewise.cli.main import JsonFlag, errors, print_json, table_of
 from noisewise.show.progress import bars
+
+if TYPE_CHECKING:
+    from ..peers import Peer
 
 bench = typer.Typer(help="Measure: speed against plain PyTorch, and what accounting costs.", no_args_is_help=True)
 
@@ -29,6 +32,21 @@ def watched(title: str, transient: bool = False) -> Iterator[Callable[[Any], Non
         yield report
 
 
+def listed(names: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def compared(names: str) -> list[Peer]:
+    """Other libraries that are installed; those that are not are said on standard error."""
+    from ..peers import installed
+
+    peers, missing = installed(listed(names))
+    for line in missing:
+        errors.print(f"noisewise: {line}", highlight=False, markup=False, soft_wrap=True)
+    return peers
+
+
 @bench.command()
 def speed(
     json_output: JsonFlag = False,
@@ -36,6 +54,7 @@ def speed(
     against: Annotated[
         str, typer.Option(help="Other libraries to time as well, if installed: opacus, fastdp, or opacus,fastdp.")
     ] = "",
+    only: Annotated[str, typer.Option(help="Workloads to time instead of all, as in cnn,transformer.")] = "",
 ) -> None:
     """Time private training against the same training written in plain PyTorch, one thread, and the noise by itself.
 
@@ -44,21 +63,39 @@ def speed(
 
     Example: [bold]noisewise bench speed --against opacus --json[/bold]
     """
-    from ..peers import installed
     from ..speed import second_thread, speed_rows
 
-    peers, missing = installed([name.strip() for name in against.split(",") if name.strip()])
-    for line in missing:
-        errors.print(f"noisewise: {line}", highlight=False, markup=False, soft_wrap=True)
-    rows = speed_rows(rounds=rounds, against=peers, progress=errors.is_terminal)
-    threads = second_thread(rounds=rounds)
+    rows = speed_rows(rounds=rounds, against=compared(against), only=listed(only), progress=errors.is_terminal)
+    threads = None if only else second_thread(rounds=rounds)
     if json_output:
         print_json({"rows": rows, "threads": threads})
         return
     Console().print(table_of(rows, "Processor seconds per step against plain PyTorch (ratio below 1 is faster)"))
-    typer.echo(
-        f"{threads['workload']} with a second thread: {threads['faster']:.2f} times faster by the clock on the wall"
-    )
+    if threads:
+        faster = f"{threads['faster']:.2f} times faster by the clock on the wall"
+        typer.echo(f"{threads['workload']} with a second thread: {faster}")
+
+
+@bench.command()
+def memory(
+    json_output: JsonFlag = False,
+    against: Annotated[str, typer.Option(help="Other libraries to weigh as well, if installed.")] = "",
+    only: Annotated[str, typer.Option(help="Workloads to weigh instead of all, as in cnn,transformer.")] = "",
+) -> None:
+    """What training a module adds to memory at its peak: private training against plain, each in a process of its own.
+
+    Example: [bold]noisewise bench memory --against opacus --json[/bold]
+    """
+    from ..module_memory import memory_rows
+
+    with watched("weighing", transient=True) as report:
+        rows = memory_rows(
+            against=compared(against), only=listed(only), progress=lambda done, total: report((done, total))
+        )
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of(rows, "Megabytes that training adds at its peak"))
 
 
 @bench.command()

@@ -1,0 +1,179 @@
+"""Single layers on random shapes, dropout from a secret seed, and the end of a backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from module_networks import Applied
+from torch import nn
+
+from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, probed
+
+small = st.integers(1, 4)
+shapes = settings(max_examples=12, deadline=None)
+
+
+def right(module: nn.Module, *inputs: Spec) -> Layout:
+    """A probe compares with a loop over records in double precision, and refuses what is not the same."""
+    return probed(module, inputs)
+
+
+@shapes
+@given(small, small, st.lists(small, max_size=2), st.booleans())
+def test_linear(into, out, positions, bias):
+    assert right(nn.Linear(into, out, bias), Spec((*positions, into), torch.float32)).shapes[0] == (out, into)
+
+
+@shapes
+@given(st.data(), st.integers(1, 3))
+def test_convolutions(data, dims):
+    groups, kernel = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 3))
+    options = {
+        "stride": data.draw(st.integers(1, 3)), "padding": data.draw(st.integers(0, 2)),
+        "dilation": data.draw(st.integers(1, 2)), "groups": groups, "bias": data.draw(st.booleans()),
+    }  # fmt: skip
+    kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+    channels, out = groups * data.draw(small), groups * data.draw(small)
+    sides = [data.draw(st.integers(5, 7)) for _ in range(dims)]
+    right(kind(channels, out, kernel, **options), Spec((channels, *sides), torch.float32))
+
+
+@shapes
+@given(small, st.integers(1, 6), st.lists(small, min_size=1, max_size=2), st.booleans())
+def test_embeddings(width, words, positions, padded):
+    module = nn.Embedding(words, width, padding_idx=0 if padded else None)
+    right(module, Spec(tuple(positions), torch.int64, words))
+
+
+@shapes
+@given(small, st.lists(small, max_size=2), st.booleans())
+def test_norms(width, positions, bias):
+    right(nn.LayerNorm(2 * width, bias=bias), Spec((*positions, 2 * width), torch.float32))
+    right(nn.GroupNorm(2, 2 * width), Spec((2 * width, *positions, 3), torch.float32))
+
+
+@shapes
+@given(small, small, small, st.sampled_from([nn.LSTM, nn.GRU, nn.RNN]), st.booleans(), st.booleans(), st.integers(1, 2))
+def test_recurrent_layers(into, width, length, kind, bias, both, layers):
+    module = kind(into, width, layers, bias=bias, batch_first=True, bidirectional=both)
+    right(module, Spec((length, into), torch.float32))
+
+
+@shapes
+@given(small, st.integers(1, 2), small, small, st.booleans(), st.booleans())
+def test_attention(width, heads, length, other, bias, asked):
+    own = nn.MultiheadAttention(heads * width, heads, bias=bias, batch_first=True)
+    right(
+        Applied(lambda m, x: m.own(x, x, x, need_weights=asked)[0], own=own),
+        Spec((length, heads * width), torch.float32),
+    )
+    right(
+        Applied(lambda m, x, y: m.own(x, y, y, need_weights=asked)[0], own=own),
+        *[Spec((n, heads * width), torch.float32) for n in (length, other)],
+    )
+    apart = nn.MultiheadAttention(heads * width, heads, bias=bias, batch_first=True, kdim=3, vdim=2)
+    specs = [
+        Spec((length, heads * width), torch.float32),
+        Spec((other, 3), torch.float32),
+        Spec((other, 2), torch.float32),
+    ]
+    right(Applied(lambda m, x, k, v: m.own(x, k, v)[0], own=apart), *specs)
+
+
+def test_masks_of_attention():
+    layer = nn.TransformerEncoderLayer(4, 2, 6, batch_first=True)
+    causal = nn.Transformer.generate_square_subsequent_mask(5)
+    right(
+        Applied(lambda m, x: m.layer(x, src_mask=causal.to(x.dtype), is_causal=True), layer=layer),
+        Spec((5, 4), torch.float32),
+    )
+    padded = Applied(lambda m, x, gone: m.layer(x, src_key_padding_mask=gone & (torch.arange(5) > 0)), layer=layer)
+    right(padded, Spec((5, 4), torch.float32), Spec((5,), torch.bool))
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 50), nn.Dropout(0.5), nn.Linear(50, 2))
+
+
+def test_dropout_is_drawn_from_the_seed_that_is_given_and_leaves_the_callers_numbers_alone():
+    module, x = dropping(), torch.randn(6, 8)
+    layout = right(module, Spec((8,), torch.float32))
+
+    def outputs(seed: int) -> torch.Tensor:
+        with Tape(module, layout, 6, seed=seed):
+            return module(x)
+
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    one, same, other = outputs(5), outputs(5), outputs(6)
+    assert torch.equal(one, same) and not torch.equal(one, other)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_the_end_of_every_backward_pass_is_told():
+    module, told = dropping(), []
+    layout = right(module, Spec((8,), torch.float32))
+    for count in (2, 3):
+        tape = Tape(module, layout, count)
+        tape.on_end(lambda tape: told.append(tape.squared_norms().shape))
+        x = torch.randn(count, 8)
+        with tape:
+            outputs = module(x)
+        outputs.square().mean().backward()
+    assert told == [(4, 2), (4, 3)] and all(value.grad is None for value in module.parameters())
+
+
+def test_packed_sequences_are_refused():
+    def call(m, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, [x.shape[1]] * len(x), batch_first=True)
+        return m.layer(packed)[1]
+
+    with pytest.raises(Refused, match=r"packed|mixes"):
+        right(Applied(call, layer=nn.GRU(3, 2, batch_first=True)), Spec((4, 3), torch.float32))
+
+
+def test_a_function_that_cannot_be_mapped_over_records_runs_one_by_one(monkeypatch):
+    def unmapped(*_):
+        raise RuntimeError("Batching rule not implemented")
+
+    from noisewise.engine.rules import other
+
+    monkeypatch.setattr(other, "vmap", lambda function: unmapped)
+    right(
+        Applied(lambda m, x: torch.einsum("btd,de->be", x, m.layer.weight), layer=nn.Linear(3, 3)),
+        Spec((4, 3), torch.float32),
+    )
+
+
+def test_terms_that_cancel_are_not_taken_for_a_short_gradient():
+    """Norms of inner products vanish with the terms, the product that is summed keeps what rounding leaves of them."""
+    module = Applied(lambda m, x: m.layer(x).sum(1), layer=nn.Linear(200, 200, bias=False))
+    layout = right(module, Spec((4, 200), torch.float32))
+    made = torch.Generator().manual_seed(0)
+    one, other = (1e4 * torch.randn(64, 1, 200, generator=made) for _ in range(2))
+    x = torch.cat([one, other, -one, -other], 1)
+    slopes = torch.rand(200, generator=made)
+    for row in range(64):
+        tape, own = Tape(module, layout, 1), x[row : row + 1]
+        with tape:
+            outputs = module(own)
+        tape.backward((outputs * slopes).sum())
+        (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-3))
+        assert float(total.norm()) <= 1e-3
+
+
+def test_entries_too_small_to_be_squared_still_count():
+    module = nn.Linear(10_000, 2, bias=False)
+    layout = right(nn.Linear(4, 2, bias=False), Spec((4,), torch.float32))
+    layout = replace(layout, shapes=(module.weight.shape,))
+    tape, x = Tape(module, layout, 1), torch.full((1, 10_000), 2e-23)
+    with tape:
+        outputs = module(x)
+    tape.backward((outputs * 1e18).sum())
+    (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-4))
+    assert float(total.double().norm()) <= 1e-4
