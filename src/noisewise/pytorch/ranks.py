@@ -84,7 +84,8 @@ def among_ranks(
     try:
         _refuse_restart(may_restart)
         pieces = -(-_count(dataset) // PIECE)
-        fitted = run(made[-1], *spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MOST))
+        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MOST)
+        fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))
         return fitted
     finally:
@@ -139,10 +140,12 @@ def _tensors(dataset: Any) -> tuple[Any, ...] | None:
 
 def _stamp(model: ModuleModel, records: int, rows: TensorRows) -> str:
     """SHA-256 of what must be the same at all ranks; what is trained is sent, and may differ."""
-    made = hashlib.sha256(repr((records, specs_of(rows), model.layout, model.chunk, model.bounded)).encode())
+    layout = model.layout
+    shape = (layout.names, [tuple(shape) for shape in layout.shapes], layout.frozen, layout.plain_linear, layout.terms)
+    made = hashlib.sha256(repr((records, specs_of(rows), shape, model.chunk, model.bounded)).encode())
     for part in (model.module, model.loss.call):  # type: ignore[attr-defined]
         if isinstance(part, torch.nn.Module):
             for name, tensor in part.state_dict().items():
-                if part is not model.module or name not in model.layout.names:
+                if part is not model.module or name not in layout.names:
                     made.update(name.encode() + bare(tensor).tobytes())
     return made.hexdigest()
