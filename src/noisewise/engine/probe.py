@@ -42,7 +42,7 @@ _DROPOUTS = {
 _WITH_DROPOUT = {
     F.multi_head_attention_forward: inspect.signature(F.multi_head_attention_forward),
     F.scaled_dot_product_attention: inspect.signature(
-        lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False: None
+        lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False: None
     ),
 }
 
