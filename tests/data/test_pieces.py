@@ -16,6 +16,8 @@ from noisewise.data.pieces import lengths_of, pieces_of, read_pieces
 from noisewise.data.refusal import Refusal
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import read_schema
+from noisewise.fitting.fit import Labelled
+from noisewise.fitting.labels import numbers_of_files
 from noisewise.fitting.of_files import fit_of_files
 from noisewise.fitting.of_ranks import _holder, spread_files
 from noisewise.methods import method_named
@@ -73,14 +75,13 @@ def led(ranks=3):
     return Lead(DirectLine(holders), holders[0])
 
 
-@pytest.mark.parametrize("method", ["descent", "additive"])
-def test_ranks_read_their_pieces_and_train_as_one_process(folder, method):
+@pytest.mark.parametrize(("method", "share"), [("descent", None), ("additive", None), ("descent", 0.5)])
+def test_ranks_read_their_pieces_and_train_as_one_process(folder, method, share):
+    """``share``: of rows that count, as those of persons do."""
     asked = fit(folder, method)
-    private = spread_files(led(), folder, asked)
-    whole = read_rows(folder, asked.encoder, asked.scaling)
-    from noisewise.fitting.fit import Labelled
-    from noisewise.fitting.labels import numbers_of_files
-
+    counted = None if share is None else np.random.default_rng(0).random(100) < share
+    private = spread_files(led(), folder, asked, counted=counted)
+    whole = read_rows(folder, asked.encoder, asked.scaling, counted=counted)
     alone = asked.run(Labelled(whole.X, numbers_of_files(asked.labels, asked.encoder.classes, whole.y)))
     several = asked.run(private)
     assert np.array_equal(alone.theta, several.theta) and alone.trace == several.trace

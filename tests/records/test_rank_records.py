@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import DirectLine, made_up, spread, through_the_wire
 
-from noisewise.budget import Budget, Terms, open_meter
+from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.budget.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
 from noisewise.events import Gaussian
 from noisewise.losses import Logistic, Softmax, Squared
@@ -202,6 +203,22 @@ def test_a_message_holds_plain_data_alone(foreign):
     with pytest.raises(pickle.UnpicklingError, match="has no place"):
         through_the_wire(("gradients", foreign))
     assert through_the_wire(("a", 1.5, None, Gaussian(2.0))) == ("a", 1.5, None, Gaussian(2.0))
+
+
+def test_a_private_fit_that_every_rank_would_make_for_itself_is_refused(monkeypatch, tmp_path):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "2")
+    model, method = Linear(4, Logistic()), method_named("dpsgd")
+    records = Records(*made_up(30, 4), None, 1.0)
+    with pytest.raises(RuntimeError, match="each would spend the whole budget"):
+        train(method, records, model=model, budget=BUDGET)
+    train(method, records, model=model, budget=BUDGET, seed=1)
+    rows, labels, _ = spread(*made_up(30, 4), model, 2)
+    train(method, Records(rows, labels, None, 1.0), model=model, budget=BUDGET)
+    purse = Purse(BUDGET, store=tmp_path / "spending.json")  # which all of them see
+    train(method, records, model=model, budget=BUDGET, purse=purse)
+    with pytest.raises(BudgetExhausted):
+        train(method, records, model=model, budget=BUDGET, purse=purse)
 
 
 def test_torchrun_is_known_by_what_it_tells():
