@@ -48,7 +48,13 @@ def table(tmp_path, monkeypatch):
 
 
 def environment(**also):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "NOISEWISE_KERNELS": "reference", "NOISEWISE_RANK_TIMEOUT": "120", **also}
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "NOISEWISE_KERNELS": "reference",
+        "NOISEWISE_RANK_TIMEOUT": "120",
+        **also,
+    }
 
 
 def processes(count, *command):
@@ -123,9 +129,22 @@ def test_a_cell_that_is_refused_is_told_once_and_nothing_is_reserved(table):
 
 @pytest.mark.slow  # restarts are tested above without torchrun
 def test_torchrun_restarts_and_nothing_is_spent_twice(table):
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1", "--nproc-per-node", "3")
+    torchrun = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--max-restarts",
+        "1",
+        "--nproc-per-node",
+        "3",
+    )
     told = subprocess.run(
-        [*torchrun, "mortal.py", *ASKED, "--out", "run"], env=environment(), capture_output=True, text=True, timeout=LONG
+        [*torchrun, "mortal.py", *ASKED, "--out", "run"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
     )
     assert told.returncode != 0 and told.stderr.count("Nothing is spent again") == 1
     assert [path.name for path in Path().glob("run*.json")] == ["run.spending.json"]

@@ -67,7 +67,7 @@ def curator(inputs, targets, model, seed=None):
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "bounded"])
 def test_sums_are_those_of_one_process_up_to_charged_rounding(arithmetic):
-    lead, (inputs, targets) = spread_module(3, arithmetic=arithmetic)
+    lead, (inputs, _targets) = spread_module(3, arithmetic=arithmetic)
     X, y = rows_of()
     model = model_of(3, arithmetic=arithmetic)
     alone, theta = ModuleRecords(TensorRows((X,), (y,)), model, lambda many: np.ones(many, int)), model.start().numpy()
@@ -85,11 +85,11 @@ def test_sums_are_those_of_one_process_up_to_charged_rounding(arithmetic):
 
 
 def test_what_several_ranks_round_is_charged():
-    margins = [ModuleRecords(TensorRows(*map(lambda part: (part,), rows_of())), model_of(ranks), None).margin(10**6)
+    margins = [ModuleRecords(TensorRows(*((part,) for part in rows_of())), model_of(ranks), None).margin(10**6)
                for ranks in (1, 4)]  # fmt: skip
     assert margins[1] - MARGIN == pytest.approx(4 * (margins[0] - MARGIN)) and margins[0] > MARGIN
     bounded = [
-        ModuleRecords(TensorRows(*map(lambda part: (part,), rows_of())), model_of(ranks, arithmetic="bounded"), None)
+        ModuleRecords(TensorRows(*((part,) for part in rows_of())), model_of(ranks, arithmetic="bounded"), None)
         for ranks in (1, 4)
     ]
     assert bounded[1].margin(21) > bounded[0].margin(21)
@@ -110,7 +110,7 @@ def test_modules_that_differ_between_ranks_are_refused():
     torch.manual_seed(1)
     frozen = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
     frozen[0].requires_grad_(False)
-    rows = TensorRows(*map(lambda part: (part,), rows_of()))
+    rows = TensorRows(*((part,) for part in rows_of()))
     made = {"inputs": [Spec((3,), torch.float32)], "targets": [Spec((1,), torch.float32)]}
     stamps = []
     for change in (0.0, 0.0, 1.0):

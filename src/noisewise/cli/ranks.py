@@ -55,7 +55,7 @@ def refuse_restart(out: Path, *, private: bool) -> None:
     """Refuse to train anew what torchrun restarts: what an earlier attempt spent stays spent, and would be spent again."""
     if private and (count := restarts()):
         raise ValueError(
-            f"torchrun has started this run anew (restart {count}); what the attempt before it spent is in "
+            f"torchrun has started this run anew (restart {count}); what the attempt before it spent, if anything, is in "
             f"{out.name}.spending.json beside --out, and stays charged. Nothing is spent again; to pay for another run, "
             "start it yourself"
         )
