@@ -115,8 +115,10 @@ class Journal:
                     past.pop()
                 elif "answered" in line:
                     past.append(past.pop()._replace(answer=self._answer(line), line=line["answered"]))
-                elif "finished" in line:
+                elif line == {"finished": True}:
                     finished = True
+                else:
+                    raise ValueError("a line says nothing")
         except (ValueError, LookupError, TypeError):
             raise ValueError(f"{self._place}: its journal was changed; pass another folder") from None
         return past, claim, finished

@@ -131,7 +131,9 @@ class Purse(NotCopied):
         entry = Entry(described, self._most(meter, terms))
         if number is not None and 0 <= number < len(there := self.entries):
             if there[number] != entry:
-                raise ValueError("the run's part of the purse is settled, or was reserved on other terms; start it anew")
+                raise ValueError(
+                    "the run's part of the purse is settled, or was reserved on other terms; start it anew"
+                )
             return Part(self, number, entry, meter)
         return Part(self, self._store.reserve(self._terms, entry), entry, meter)
 

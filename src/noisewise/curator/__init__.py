@@ -19,6 +19,16 @@ from .questions.layered_gradient import LayeredGradient
 from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 
 __all__ = ["Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
-__all__ += ["QUESTIONS", "Choice", "Descent", "Gradient", "GradientNorm", "LayeredGradient", "NoisyWalk", "OnePass", "PerturbedObjective"]
+__all__ += [
+    "QUESTIONS",
+    "Choice",
+    "Descent",
+    "Gradient",
+    "GradientNorm",
+    "LayeredGradient",
+    "NoisyWalk",
+    "OnePass",
+    "PerturbedObjective",
+]
 __all__ += ["Count", "CrossMoment", "FirstMoment", "MinEigenvalue", "SecondMoment", "SquaredLength"]
 __all__ += ["Correct", "ErrorMoments", "NormAtMost", "ScoreHistogram", "SquaredError"]

@@ -165,7 +165,9 @@ class Sum:
     def check(self, facts: Facts) -> None:
         """Refuse, from public facts, what cannot be asked of this model: rows of tensors, a theta of another one."""
         if facts.tensors and not self.of_tensors:
-            raise ValueError(f"{self.name} is about rows of numbers, and a module's records are tensors; ask for gradients")
+            raise ValueError(
+                f"{self.name} is about rows of numbers, and a module's records are tensors; ask for gradients"
+            )
         theta = getattr(self, "theta", None)
         if theta is not None and len(theta) != facts.dimension:
             raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")

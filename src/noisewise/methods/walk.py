@@ -17,7 +17,6 @@ from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
 
-
 MODULE_RATES = {"sgd": 0.5, "momentum": 0.1, "debiased_momentum": 0.5, "adagrad": 0.01, "adam": 1e-3, "adam_bc": 1e-3}
 
 

@@ -62,7 +62,7 @@ class ModuleLoss(Loss):
     def _refuse(self, *_: object) -> NoReturn:
         raise ValueError("the loss of a module is a function of its outputs and targets, not of one score")
 
-    value = slope = row_value = row_slope = _refuse
+    value = slope = row_value = row_slope = _refuse  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -106,6 +106,7 @@ class ModuleModel(Model):
 
     tensors: ClassVar[bool] = True
     records: ClassVar[str] = "modules"
+    loss: ModuleLoss
     ranks: int = 1  # processes that each sum over a part of the records
 
     def __init__(
@@ -122,17 +123,17 @@ class ModuleModel(Model):
     ) -> None:
         own = _copied(module).train()
         self.device = torch.device(device if device is not None else _device_of(own))
-        self.loss = ModuleLoss(_copied(loss), reduction or getattr(loss, "reduction", "mean"))
+        self.loss = ModuleLoss(_copied(loss), str(reduction or getattr(loss, "reduction", "mean")))
         self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
         self.module: Module = own.to(self.device)
         call = self.loss.call
         if isinstance(call, torch.nn.Module):
             call.to(self.device)
-        with own_settings():
+        self.path = path_of(module)
+        with _on_made_up_rows(self):
             self.layout: Layout = probed(
                 self.module, self.inputs, self.targets, call, loss_reduction=self.loss.reduction
             )
-        self.path = path_of(module)
         self.bounded = arithmetic == "bounded" or (arithmetic is None and self.layout.plain_linear)
         if self.double:
             self.module.double()
@@ -148,12 +149,13 @@ class ModuleModel(Model):
 
     def _rehearse(self) -> None:
         """Passes as private ones will be, over made-up rows: what fails for all records fails here, in its own words."""
-        for count in (1, 2, min(self.chunk, 7)):
-            rows = made_up(self, count)
-            with own_settings():
+        with _on_made_up_rows(self):
+            for count in (1, 2, min(self.chunk, 7)):
+                rows = made_up(self, count)
                 tape, _ = self.booked(rows, 1)
                 tape.sums(clip_factors(tape.squared_norms(), 1.0))
                 tape.free()
+                self.values(rows)
 
     def _refuse_unsteady(self, arithmetic: str | None) -> None:
         """Nothing is "bounded" where a made-up row has other bits in another place of a chunk."""
@@ -207,9 +209,7 @@ class ModuleModel(Model):
     def refuse_rows(self, X: Any, y: Any) -> None:
         parts, specs = (*X, *y), (*self.inputs, *self.targets)
         fits = len(parts) == len(specs) and len({len(part) for part in parts}) == 1
-        if not fits or any(
-            tuple(part.shape[1:]) != tuple(spec.shape) for part, spec in zip(parts, specs, strict=True)
-        ):
+        if not fits or any(tuple(part.shape[1:]) != tuple(spec.shape) for part, spec in zip(parts, specs, strict=True)):
             raise ValueError("records must be tensors of the shapes that the module was probed with; pass such tensors")
 
     # --- passes -------------------------------------------------------------------------------------------------------
@@ -265,9 +265,7 @@ class ModuleModel(Model):
         total, count = self._sum_and_count(theta, batch, clip, threshold)
         return total, None if threshold is None else count
 
-    def _sum_and_count(
-        self, theta: Tensor, batch: Any, clip: float, threshold: float | None
-    ) -> tuple[Tensor, Tensor]:
+    def _sum_and_count(self, theta: Tensor, batch: Any, clip: float, threshold: float | None) -> tuple[Tensor, Tensor]:
         total, count = torch.zeros(self.dimension, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
         for tape in self._passes(theta, batch):
             squared = tape.squared_norms()
@@ -349,6 +347,22 @@ def own_settings() -> Iterator[None]:
     finally:
         for mode in reversed(left):
             torch._C._push_on_torch_function_stack(mode)
+
+
+@contextmanager
+def _on_made_up_rows(model: ModuleModel) -> Iterator[None]:
+    """What fails here fails for everybody, and may be said: no private row is near."""
+    try:
+        with own_settings():
+            yield
+    except Refused:
+        raise
+    except Exception as error:
+        shapes = ", ".join(str(list(spec.shape)) for spec in (*model.inputs, *model.targets))
+        raise Refused(
+            f"{model.path} with the loss {model.loss} fails on made-up records of shapes {shapes}: {type(error).__name__}: "
+            f"{error}; mend it, or pass records as it takes them"
+        ) from None
 
 
 def _copied(thing: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .. import _validate
@@ -13,7 +13,14 @@ from ..events import FULL, Sampling
 from ..methods import Method, makes_a_promise, method_named
 from ..methods.l2p import L2P
 
-METHODS = ("adaptive_clip", "descent", "dpsgd", "dynamic", "l2p", "ppsgd")  # of the library's, that ask for gradients alone
+METHODS = (
+    "adaptive_clip",
+    "descent",
+    "dpsgd",
+    "dynamic",
+    "l2p",
+    "ppsgd",
+)  # of the library's, that ask for gradients alone
 USUAL_BATCH = 256
 MODULE_TAIL = 0.1  # share of the last steps, or of the budget, whose iterates are averaged: networks keep moving
 CLIPPINGS = ("flat", "per_layer")
@@ -58,7 +65,9 @@ def chosen(method: str | Method | None, protector: str | None) -> Method:
     if not makes_a_promise(named):
         raise ValueError("nonprivate makes no promise; train the module with torch.optim instead")
     if isinstance(method, str | None) and named.name not in METHODS:
-        raise ValueError(f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}")
+        raise ValueError(
+            f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}"
+        )
     if isinstance(method, str | None) and "tail" in _settings(named):
         return named.with_settings(tail=MODULE_TAIL)
     return named
@@ -103,10 +112,10 @@ def with_clip(method: Method, max_grad_norm: float | None, clipping: str, layers
 
 def chunk_for(method: Method, size: Size, most: int, *, padded: bool) -> int:
     """Rows of one pass; where chunks are padded, about a quarter of what a batch is expected to have, by public facts."""
-    sampling = getattr(method, "sampling", FULL)
-    if not padded or sampling[0] == "full" or size.known is None:
-        return most
-    return min(most, max(16, -(-math.ceil(sampling[1] * size.known / 4) // 16) * 16))
+    match getattr(method, "sampling", FULL):
+        case (_, float(rate)) if padded and size.known is not None:
+            return min(most, max(16, -(-math.ceil(rate * size.known / 4) // 16) * 16))
+    return most
 
 
 def digest_of(theta: Any) -> str:
@@ -116,7 +125,3 @@ def digest_of(theta: Any) -> str:
 
 def _settings(method: Method) -> set[str]:
     return {field.name for field in fields(method)}  # type: ignore[arg-type]
-
-
-__all__ = ["ARITHMETICS", "METHODS", "Size", "chosen", "chunk_for", "digest_of", "replace", "size_of", "with_batches"]
-__all__ += ["with_clip"]

@@ -121,7 +121,10 @@ def fit(
                 )
             refuse_ranges(model, shown, "public")
             known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
-        with _journal(checkpoint, said, model) as journal, _shown(progress) as report:
+        with (
+            _journal(checkpoint, {**said, "settings": _plain(how.settings())}, model) as journal,
+            _shown(progress) as report,
+        ):
             account = account_of(purse) if seed is None else None
             done = train(
                 how,

@@ -112,7 +112,9 @@ def load_module(folder: str | Path, module: Module) -> Module:
                 for name in {*own, *weights}
                 if name not in own or name not in weights or own[name] != weights[name].shape
             )
-            raise ValueError(f"its weights are of another module: {', '.join(odd[:3])} differ; make one like the trained one")
+            raise ValueError(
+                f"its weights are of another module: {', '.join(odd[:3])} differ; make one like the trained one"
+            )
         module.load_state_dict(weights)
     return module
 

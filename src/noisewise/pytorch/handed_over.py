@@ -43,10 +43,13 @@ def refuse_ranges(model: ModuleModel, rows: TensorRows, name: str = "dataset") -
     if len(rows) == 0 or not any(not part.is_floating_point() for part in (*rows.inputs, *rows.targets)):
         return
     ends = rows._each(_ends)
-    with our_words(
-        f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "
-        "module has outputs, and words below the size of the embedding"
-    ), own_settings():
+    with (
+        our_words(
+            f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "
+            "module has outputs, and words below the size of the embedding"
+        ),
+        own_settings(),
+    ):
         model.values(ends)
 
 
@@ -64,7 +67,9 @@ def _stacked(dataset: Any, name: str) -> list[Tensor]:
     if len(parts) < 2 or any(part.ndim == 0 for part in parts):
         raise Refusal(f"{name} needs inputs and a target, one entry of the first dimension for each record; {PASS}")
     if len({len(part) for part in parts}) > 1 or len(parts[0]) == 0:
-        raise Refusal(f"{name} has tensors of different or no length; pass as many entries of each as there are records")
+        raise Refusal(
+            f"{name} has tensors of different or no length; pass as many entries of each as there are records"
+        )
     return [part.clone() for part in parts]
 
 

@@ -143,7 +143,7 @@ def _stamp(model: ModuleModel, records: int, rows: TensorRows) -> str:
     layout = model.layout
     shape = (layout.names, [tuple(shape) for shape in layout.shapes], layout.frozen, layout.plain_linear, layout.terms)
     made = hashlib.sha256(repr((records, specs_of(rows), shape, model.chunk, model.bounded)).encode())
-    for part in (model.module, model.loss.call):  # type: ignore[attr-defined]
+    for part in (model.module, model.loss.call):
         if isinstance(part, torch.nn.Module):
             for name, tensor in part.state_dict().items():
                 if part is not model.module or name not in layout.names:

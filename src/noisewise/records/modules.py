@@ -188,7 +188,9 @@ class ModuleRecords:
             self._model.put(torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32)))
             for start in range(0, count, self._model.chunk):
                 length = min(self._model.chunk, count - start)
-                here = self._rows.narrow(start, length) if numbers is None else self._rows.take(numbers[start:][:length])
+                here = (
+                    self._rows.narrow(start, length) if numbers is None else self._rows.take(numbers[start:][:length])
+                )
                 for ran, alive in self._ran(here, run):
                     found.append(absent if ran is None else visit(ran, alive))
         return found

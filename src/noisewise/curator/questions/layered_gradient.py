@@ -68,7 +68,9 @@ class LayeredGradient(Sum):
         if len(self.clips) != len(facts.groups):
             raise ValueError(f"clips has {len(self.clips)} norms; pass one for each of {len(facts.groups)} layers")
         if len(self.clips) > 1 and not facts.tensors:
-            raise ValueError("clips has several norms, which needs a torch module; ask for a gradient with one clip norm")
+            raise ValueError(
+                "clips has several norms, which needs a torch module; ask for a gradient with one clip norm"
+            )
 
     @property
     def clip(self) -> float:
@@ -104,10 +106,8 @@ class LayeredGradient(Sum):
         return self.totals(records, drawn, terms)[0]
 
     def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        return [
-            released(total, std, 1.0, stream, over=terms.size, dtype=np.float32)
-            for total, std in zip(totals, self.stds(terms), strict=True)
-        ]
+        each = zip(totals, self.stds(terms), strict=True)
+        return [released(total, std, 1.0, stream, over=terms.size, dtype=np.float32) for total, std in each]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         return Answer(torch.from_numpy(np.concatenate(noisy)), self.noise_std(terms))
@@ -117,7 +117,7 @@ class LayeredGradient(Sum):
         return np.concatenate(self._evened(np.split(value, np.cumsum(facts.groups)[:-1]), terms))
 
     def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
-        return np.concatenate(self._evened([total.values * total.worth for total in totals], terms))
+        return np.concatenate(self._evened([total.values.astype(np.float64) * total.worth for total in totals], terms))
 
     def _evened(self, parts: Sequence[Floats], terms: HowAsked) -> list[Floats]:
         """Layers in units in which all of them have the noise sigma |C|."""
