@@ -14,7 +14,8 @@ double precision (u = 2^-53): a record's gradient of a layer is one such product
 throughout, and a record's factor f also keeps f sum_t |a_t||b_t| <= K C over the terms of its gradient, K = ``CAP``, so that
 terms that cancel cannot hide (for dense layers K = 1). Each chunk's sum is put into integers, which add up exactly. A chunk
 sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
-chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. Squared norms err by no more than
+chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. At several ranks (``ranks``) each has a
+last chunk of its own, which counts as one more, and where floats are taken for reals each rounds its sum to whole numbers. Squared norms err by no more than
 (d + T^2 + 16) u K^2, four times which is added, and whole numbers by sqrt(d) in each chunk. All of it is taken off the clip
 beforehand, for n_max = ``MOST`` records. That a row's own pass has the same bits in every place of a chunk is an assumption; a
 self-test before the records are handed over looks for the contrary.
@@ -153,13 +154,13 @@ class ModuleRecords:
 
     def margin(self, dimension: int) -> float:
         """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
-        whole = math.sqrt(dimension) / ONES
+        whole, ranks = math.sqrt(dimension) / ONES, self._model.ranks
         if not self._model.bounded:
-            return MARGIN + whole
+            return MARGIN + whole * ranks
         height, terms = self._model.chunk, self._model.layout.terms
-        chunks = -(-MOST // height) + 1
+        chunks = -(-MOST // height) + ranks
         cap = CAP if self._model.double else 1.0
-        sums = 2 * MOST * UNIT * height * terms * cap
+        sums = 2 * (MOST + (ranks - 1) * height) * UNIT * height * terms * cap
         norms = 4 * (dimension + terms**2 + 16) * UNIT * cap**2
         return 1 - 1 / (1 + sums + norms + whole * chunks)
 
