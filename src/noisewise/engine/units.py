@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..kernels import compiled
+
 FEW = 2**15  # numbers at a time, so that every pass over them stays in the cache
 
 
@@ -21,16 +23,25 @@ def in_units(parts: Sequence[Tensor], times: float, most: float) -> NDArray[np.i
     >>> in_units([torch.tensor([0.5, -0.25]), torch.tensor([[torch.nan], [torch.inf]])], 6.0, 100.0)
     array([  3,  -2,   0, 100])
     """
+    if compiled():
+        return _compiled(parts, times, most)
     total = torch.empty(sum(part.numel() for part in parts), dtype=torch.int64)
     room, done = torch.empty(FEW, dtype=torch.float64), 0
     for part in parts:
         for few in part.detach().reshape(-1).to("cpu").split(FEW):
             count = len(few)
-            exact = room[:count].copy_(few).mul_(times).round_()
-            if count:
-                least, largest = torch.aminmax(exact)
-                if not (float(least) >= -most and float(largest) <= most):
-                    exact.nan_to_num_(nan=0.0).clamp_(-most, most)
+            exact = room[:count].copy_(few).mul_(times).round_().nan_to_num_(nan=0.0).clamp_(-most, most)
             total[done : done + count].copy_(exact)
             done += count
     return total.numpy()
+
+
+def _compiled(parts: Sequence[Tensor], times: float, most: float) -> NDArray[np.int64]:
+    from .units_compiled import put
+
+    total, done = np.empty(sum(part.numel() for part in parts), np.int64), 0
+    for part in parts:
+        flat = part.detach().reshape(-1).to("cpu").numpy()
+        put(flat, float(times), float(most), total[done : done + len(flat)])
+        done += len(flat)
+    return total
