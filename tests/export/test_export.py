@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from blocks import programs
-from models import MAKERS, fitted, rows_for, told
+from exported_models import MAKERS, fitted, rows_for, told
+from page_programs import programs
 
 from noisewise.data.values import key
 from noisewise.export import elsewhere

@@ -28,11 +28,7 @@ class Graph:
         identity = (kind, array.shape, content)
         if identity not in self._constants:
             name = f"noisewise/constant-{len(self._constants)}"
-            made = (
-                helper.make_tensor(name, onnx.TensorProto.STRING, array.shape, [str(text).encode() for text in array])
-                if kind is str
-                else numpy_helper.from_array(array, name)
-            )
+            made = _texts(name, array) if kind is str else numpy_helper.from_array(array, name)
             self._constants[identity] = made
         return str(self._constants[identity].name)
 
@@ -79,3 +75,8 @@ class Graph:
 def value(name: str, kind: Any, *shape: Any) -> Any:
     """An input or output."""
     return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def _texts(name: str, texts: Array) -> Any:
+    content: Any = [str(text).encode() for text in texts]
+    return helper.make_tensor(name, onnx.TensorProto.STRING, texts.shape, content)
