@@ -9,6 +9,7 @@ A comment directly above a block marks it:
     <!-- before: python             what runs before it and is not shown; also: before: sh
     X, y = ...
     -->
+    <!-- file: NAME -->            a block of any language that is written to a file of that name
 
 A block without a language that follows another one directly, or follows `$ command` in its own block, is what is printed.
 """
@@ -51,6 +52,11 @@ class Block:
         return next((mark for mark in self.marks if mark.startswith(("needs data:", "not run:"))), None)
 
     @property
+    def file(self) -> str | None:
+        """The file that it is, if it is one."""
+        return next((mark.removeprefix("file:").strip() for mark in self.marks if mark.startswith("file:")), None)
+
+    @property
     def before(self) -> list[tuple[str, str]]:
         """Language and text of what runs before it."""
         told = [
@@ -77,7 +83,8 @@ def blocks(page: str, text: str | None = None) -> list[Block]:
         language, code = fence[1], fence[2]
         if language == "" and code.startswith("$ "):
             language = "console"
-        if language not in RUNS:
+        marks = marks_above(text[: fence.start()])
+        if language not in RUNS and not any(mark.startswith("file:") for mark in marks):
             continue
         after = fences[number + 1] if number + 1 < len(fences) else None
         next_to = after is not None and after[1] == "" and text[fence.end() : after.start()].strip() == ""
@@ -88,7 +95,7 @@ def blocks(page: str, text: str | None = None) -> list[Block]:
                 text.count("\n", 0, fence.start()) + 1,
                 language,
                 code,
-                marks_above(text[: fence.start()]),
+                marks,
                 after[2] if next_to else None,
             )
         )

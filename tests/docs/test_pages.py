@@ -8,6 +8,7 @@ import pytest
 from pages import Block, blocks, pages
 from running import Page, compare, literals, transcript
 
+MARKS = ("slow", "needs data:", "not run:", "output varies", "before:", "file:")
 PAGES = {page: found for page in pages() if (found := blocks(page))}
 
 
@@ -52,11 +53,7 @@ def test_what_does_not_run_says_why_and_parses(page):
         assert block.left_out is None or len(reason.strip()) > 3, f"{block}: say why, as <!-- not run: REASON -->"
         if block.left_out is not None and block.language == "python":
             ast.parse(block.code, str(block))
-        odd = [
-            mark
-            for mark in block.marks
-            if not mark.startswith(("slow", "needs data:", "not run:", "output varies", "before:"))
-        ]
+        odd = [mark for mark in block.marks if not mark.startswith(MARKS)]
         assert not odd, f"{block}: {odd[0]!r} is no mark; see tests/docs/pages.py"
 
 
