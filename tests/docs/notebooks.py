@@ -90,7 +90,7 @@ def main() -> None:
     for path in notebooks():
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             made = executed(json.loads(path.read_text(encoding="utf-8")))
-        path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
