@@ -51,7 +51,7 @@ def plain(value: object) -> object:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_thirty_lines_of_python_score_the_json(name):
+def test_some_lines_of_python_score_the_json(name):
     scope: dict[str, object] = {}
     exec(programs("python")[0], scope)
     model = json.loads(exported(fitted(name), "json"))

@@ -22,7 +22,7 @@ def export(
 ) -> None:
     """Write a model as a file that predicts without noisewise, its preparation and its statement included.
 
-    json: plain arithmetic, which some thirty lines of any language can do (docs/export.md). onnx: for onnxruntime; pip install
+    json: plain arithmetic, for which some twenty lines of any language do (docs/export.md). onnx: for onnxruntime; pip install
     'noisewise\\[export]' has what writes it. sklearn: one Python file with numpy alone, a scikit-learn estimator where that is
     installed. Costs nothing: the model is released already.
 
