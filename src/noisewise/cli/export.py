@@ -20,11 +20,13 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
-    """Write a model as a file that predicts without noisewise, its preparation and its statement included.
+    """Write a model as one file that predicts without noisewise.
+
+    Its preparation and its statement are in it. Costs nothing: the model is released already.
 
     json: plain arithmetic, for which some twenty lines of any language do (docs/export.md). onnx: for onnxruntime; pip install
     'noisewise\\[export]' has what writes it. sklearn: one Python file with numpy alone, a scikit-learn estimator where that is
-    installed. Costs nothing: the model is released already.
+    installed.
 
     Example: [bold]noisewise export run --to json --out model.json[/bold]
     """
