@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
-from .onnx_graph import Graph, value
+from .onnx_graph import BOOL, DOUBLE, INT64, STRING, Graph, value
 
 ROWS = "rows"
-KINDS = {"U": (str, TensorProto.STRING), "b": (np.bool_, TensorProto.BOOL), "i": (np.int64, TensorProto.INT64)}
+KINDS = {"U": (str, STRING), "b": (np.bool_, BOOL), "i": (np.int64, INT64)}
 BETWEEN = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus"}
 Way = tuple[str, str | None]  # rows of a table, and the share of each; None: all of it
 
@@ -45,8 +44,8 @@ class _Writer:
 
     def inputs(self) -> list[Any]:
         if not self.named:
-            return [value("X", TensorProto.DOUBLE, ROWS, len(self.columns))]
-        kinds = [TensorProto.STRING if "categories" in about else TensorProto.DOUBLE for about in self.columns]
+            return [value("X", DOUBLE, ROWS, len(self.columns))]
+        kinds = [STRING if "categories" in about else DOUBLE for about in self.columns]
         return [value(about["name"], kind, ROWS, 1) for about, kind in zip(self.columns, kinds, strict=True)]
 
     def output(self, name: str) -> str:
@@ -209,7 +208,7 @@ def _regression(writer: _Writer) -> list[Any]:
     share = graph.do("Div", graph.do("Add", bounded, graph.constant(1.0)), graph.constant(2.0))
     scaled = graph.do("Mul", share, graph.constant(high - low))
     name = graph.do("Add", scaled, graph.constant(low), called=writer.output("prediction"))
-    return [value(name, TensorProto.DOUBLE, ROWS)]
+    return [value(name, DOUBLE, ROWS)]
 
 
 def _classes(writer: _Writer) -> list[Any]:
@@ -221,7 +220,7 @@ def _classes(writer: _Writer) -> list[Any]:
         if single
         else graph.do("ArgMax", scores, axis=1, keepdims=0)
     )
-    kind, proto = KINDS.get(np.asarray(output["classes"]).dtype.kind, (np.float64, TensorProto.DOUBLE))
+    kind, proto = KINDS.get(np.asarray(output["classes"]).dtype.kind, (np.float64, DOUBLE))
     label = graph.do("Gather", graph.constant(output["classes"], kind), best, called=writer.output("label"))
     shown = graph.do("Identity", flat, called=writer.output("scores"))
     made = [value(label, proto, ROWS)]
@@ -230,8 +229,8 @@ def _classes(writer: _Writer) -> list[Any]:
         none = graph.do("Sub", odds, odds) if single else ""
         both = graph.do("Concat", none, odds, axis=1) if single else odds
         shares = graph.do("Softmax", both, axis=1, called=writer.output("probabilities"))
-        made.append(value(shares, TensorProto.DOUBLE, ROWS, len(output["classes"])))
-    return [*made, value(shown, TensorProto.DOUBLE, ROWS, *([] if single else [len(output["classes"])]))]
+        made.append(value(shares, DOUBLE, ROWS, len(output["classes"])))
+    return [*made, value(shown, DOUBLE, ROWS, *([] if single else [len(output["classes"])]))]
 
 
 def _log_odds(graph: Graph, scores: str, cut: float | None) -> str:

@@ -1,16 +1,15 @@
-"""Nodes and constants of an ONNX graph, and a few operations of several nodes."""
+"""Nodes and constants of an ONNX graph, and a few operations of several nodes. The package ``onnx`` is optional."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 
 Array = NDArray[Any]
 OPSETS = {"": 17, "ai.onnx.ml": 3}
+BOOL, DOUBLE, INT64, STRING = 9, 11, 7, 8  # as ONNX numbers its types
 IR = 8  # of the same time: what reads these opsets reads it
 
 
@@ -28,23 +27,24 @@ class Graph:
         identity = (kind, array.shape, content)
         if identity not in self._constants:
             name = f"noisewise/constant-{len(self._constants)}"
-            made = _texts(name, array) if kind is str else numpy_helper.from_array(array, name)
-            self._constants[identity] = made
+            self._constants[identity] = _tensor(name, array)
         return str(self._constants[identity].name)
 
     def do(self, kind: str, *inputs: str, domain: str = "", called: str | None = None, **attributes: Any) -> str:
         """The name of what an operation gives."""
+        from onnx import helper
+
         name = called or f"noisewise/{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [name], domain=domain, **attributes))
         return name
 
     def whole(self, value: str) -> str:
         """As a whole number: what is behind the point is cut off."""
-        return self.do("Cast", value, to=onnx.TensorProto.INT64)
+        return self.do("Cast", value, to=INT64)
 
     def double(self, value: str) -> str:
         """As a number of double precision."""
-        return self.do("Cast", value, to=onnx.TensorProto.DOUBLE)
+        return self.do("Cast", value, to=DOUBLE)
 
     def flat(self, value: str) -> str:
         """One number for each row, of a column of them."""
@@ -64,6 +64,9 @@ class Graph:
 
     def model(self, inputs: list[Any], outputs: list[Any], facts: dict[str, str]) -> bytes:
         """The file, checked."""
+        import onnx
+        from onnx import helper
+
         graph = helper.make_graph(self._nodes, "noisewise", inputs, outputs, list(self._constants.values()))
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
         made = helper.make_model(graph, opset_imports=opsets, producer_name="noisewise", ir_version=IR)
@@ -74,9 +77,15 @@ class Graph:
 
 def value(name: str, kind: Any, *shape: Any) -> Any:
     """An input or output."""
+    from onnx import helper
+
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
-def _texts(name: str, texts: Array) -> Any:
-    content: Any = [str(text).encode() for text in texts]
-    return helper.make_tensor(name, onnx.TensorProto.STRING, texts.shape, content)
+def _tensor(name: str, values: Array) -> Any:
+    from onnx import helper, numpy_helper
+
+    if values.dtype != object:
+        return numpy_helper.from_array(values, name)
+    texts: Any = [str(text).encode() for text in values]
+    return helper.make_tensor(name, STRING, values.shape, texts)
