@@ -43,7 +43,7 @@ ORDER = (
     *("data", "fitting", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
-    *("audit", "theory", "learned", "runs", "tune", "report"),
+    *("audit", "theory", "learned", "runs", "tune", "report", "export"),
     # faces
     *("estimators", "pytorch", "compare", "cli", "__main__"),
 )
