@@ -41,7 +41,7 @@ from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
 from ..losses import LOSSES
-from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, Basis, deflating, flattening, worth_buying
+from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, Basis, clear_moment, deflating, flattening, worth_buying
 from ..protect import calibration
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
@@ -52,7 +52,7 @@ BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 LEAST_ROWS = 20  # public ones, whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; beyond, no direction is flattened
-MOST_COLUMNS = 1024  # for a second moment
+MOST_COLUMNS = 2048  # for a second moment
 MOST_CLIP = 2.0  # times the usual clip norm
 USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
 
@@ -122,7 +122,7 @@ class DeflatedDescent(Method):
         """Buy the basis, move there, and start from public rows if there are any."""
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
-            if self.learning_rate is None and excess(private.facts, state) > 1:
+            if self.learning_rate is None and moment_pays(private.facts, state):
                 basis = flattened(private, basis)
                 state = self._long_steps(state, private.facts, basis.largest)
             private.change_basis(torch.from_numpy(basis.matrix))
@@ -148,7 +148,8 @@ class DeflatedDescent(Method):
         """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
         clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
         if self.max_grad_norm is None:
-            clip = min(clip * min(excess(facts, state), MOST_CLIP), max(clip, facts.lipschitz))
+            wider = min(max(excess(facts, state), 1.0), MOST_CLIP)
+            clip = min(clip * wider, max(clip, facts.lipschitz))
         stable, wanted = stable_step_size(facts, largest), wanted_step_size(facts, ratio, steps, clip)
         if self.steps is None and wanted > stable:
             steps = min(round(steps * wanted / stable), LONGEST_CLEAR)
@@ -200,6 +201,14 @@ def excess(facts: Facts, state: State) -> float:
     return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
 
 
+def moment_pays(facts: Facts, state: State) -> bool:
+    """Whether a second moment is worth its share: where steps are held back, or where wide rows have a clear one."""
+    stretched = excess(facts, state)
+    if facts.features <= USUAL_DIMENSION:
+        return stretched > 1
+    return stretched > 0 and clear_moment(facts.size or 1.0, worth(facts), facts.features)
+
+
 def usual_steps(ratio: float) -> int:
     """How many steps a run takes whose signal stands so far out of the noise."""
     return round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
@@ -213,9 +222,9 @@ def flattened(private: Curator, basis: Basis) -> Basis:
     size, features = private.facts.size or 1.0, private.facts.features
     moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
     change = basis.matrix
-    noise = 2 * math.sqrt(features) * moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
+    noise = moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
     seen = change.T @ (moment.value.double().numpy() / size) @ change
-    return basis.then(*flattening(seen, noise, flat=features <= USUAL_DIMENSION))
+    return basis.then(*flattening(seen, noise, flat=True))
 
 
 def bought_basis(private: Curator) -> Basis | None:
