@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from module_networks import Applied
 from torch import nn
 
-from noisewise.engine import Layout, Refused, Spec, Tape, probed
+from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, probed
 
 small = st.integers(1, 4)
 shapes = settings(max_examples=12, deadline=None)
@@ -146,3 +148,32 @@ def test_a_function_that_cannot_be_mapped_over_records_runs_one_by_one(monkeypat
         Applied(lambda m, x: torch.einsum("btd,de->be", x, m.layer.weight), layer=nn.Linear(3, 3)),
         Spec((4, 3), torch.float32),
     )
+
+
+def test_terms_that_cancel_are_not_taken_for_a_short_gradient():
+    """Norms of inner products vanish with the terms, the product that is summed keeps what rounding leaves of them."""
+    module = Applied(lambda m, x: m.layer(x).sum(1), layer=nn.Linear(200, 200, bias=False))
+    layout = right(module, Spec((4, 200), torch.float32))
+    made = torch.Generator().manual_seed(0)
+    one, other = (1e4 * torch.randn(64, 1, 200, generator=made) for _ in range(2))
+    x = torch.cat([one, other, -one, -other], 1)
+    slopes = torch.rand(200, generator=made)
+    for row in range(64):
+        tape, own = Tape(module, layout, 1), x[row : row + 1]
+        with tape:
+            outputs = module(own)
+        tape.backward((outputs * slopes).sum())
+        (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-3))
+        assert float(total.norm()) <= 1e-3
+
+
+def test_entries_too_small_to_be_squared_still_count():
+    module = nn.Linear(10_000, 2, bias=False)
+    layout = right(nn.Linear(4, 2, bias=False), Spec((4,), torch.float32))
+    layout = replace(layout, shapes=(module.weight.shape,))
+    tape, x = Tape(module, layout, 1), torch.full((1, 10_000), 2e-23)
+    with tape:
+        outputs = module(x)
+    tape.backward((outputs * 1e18).sum())
+    (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-4))
+    assert float(total.double().norm()) <= 1e-4

@@ -202,8 +202,8 @@ class Rows(Entry):
 
 
 def squares(values: Tensor) -> Tensor:
-    """Squared lengths along the last dimension."""
-    return torch.linalg.vecdot(values, values)
+    """Squared lengths along the last dimension, and what squares that are too small for floats could have added."""
+    return torch.linalg.vecdot(values, values) + values.shape[-1] * torch.finfo(values.dtype).tiny
 
 
 def inner(one: Entry, other: Entry) -> Tensor:
@@ -260,16 +260,22 @@ def _together(entries: Sequence[Entry], rows: slice) -> Tensor:
 
 
 def squared_norms(entries: Sequence[Entry]) -> Tensor:
-    """Of the gradient that several uses of one parameter add up to."""
-    if len(entries) == 1:
+    """Of the gradient that several uses of one parameter add up to.
+
+    Terms that cancel leave a norm of which rounding may have taken everything, while the product that is summed keeps what
+    rounding left there. So no norm is taken to be smaller than sqrt(u) times the sum of the norms of its terms, which is
+    as far as inner products can tell.
+    """
+    if len(entries) == 1 and (isinstance(entries[0], Direct) or entries[0].terms == 1):
         return entries[0].squared_norms()
     if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
         return multiplied_out(entries)
-    total = sum(entry.squared_norms() for entry in entries)
-    for at, entry in enumerate(entries):
-        for later in entries[at + 1 :]:
-            total = total + 2 * inner(entry, later)
-    return total.clamp(min=0)  # type: ignore[union-attr]
+    total, least = entries[0].squared_norms(), entries[0].term_norms()
+    for at, entry in enumerate(entries[1:], 1):
+        total, least = total + entry.squared_norms(), least + entry.term_norms()
+        for before in entries[:at]:
+            total = total + 2 * inner(before, entry)
+    return torch.maximum(total, least.square() * torch.finfo(least.dtype).eps)
 
 
 def weighted(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:

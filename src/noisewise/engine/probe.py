@@ -42,7 +42,7 @@ _DROPOUTS = {
 _WITH_DROPOUT = {
     F.multi_head_attention_forward: inspect.signature(F.multi_head_attention_forward),
     F.scaled_dot_product_attention: inspect.signature(
-        lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False: None
+        lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False: None
     ),
 }
 
@@ -285,7 +285,7 @@ def _alike(names: tuple[str, ...], found: Tensor, squared: Tensor, sums: list[Te
     """Refuse what is not the same up to rounding; numbers that are not finite say nothing."""
     size = float(squared.nan_to_num(0.0, 0.0, 0.0).sum(0).max())
     for name, one, other, total, expected in zip(names, found, squared, sums, right, strict=True):
-        near = torch.isclose(one.double(), other, rtol=1e-5, atol=1e-14 * size, equal_nan=True)
+        near = torch.isclose(one.double(), other, rtol=1e-5, atol=1e-14 * size + 1e-290, equal_nan=True)
         close = torch.isclose(total, expected, rtol=1e-5, atol=1e-7 * math.sqrt(size), equal_nan=True)
         if not bool(near.all() and close.all()):
             raise Refused(

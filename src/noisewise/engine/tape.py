@@ -156,7 +156,9 @@ class Tape(TorchFunctionMode):
         self.calls += 1
         if not self._concerned(args) and not (kwargs and self._concerned(kwargs.values())):
             if func is Tensor.view and self.layout.channels_last and not args[0].is_contiguous():
-                return args[0].contiguous().view(*args[1:], **kwargs)  # pictures may lie another way than the module thinks
+                return (
+                    args[0].contiguous().view(*args[1:], **kwargs)
+                )  # pictures may lie another way than the module thinks
             return func(*args, **kwargs)
         if not torch.is_grad_enabled():
             return func(*args, **kwargs)
