@@ -13,9 +13,11 @@ sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much
 
 A step size above 4 (or 2/M for a loss of curvature M) might run away if all rows pointed one way. Where r is so large
 that twice that is wanted, 5 % of the budget buys the second moment of the rows, and the budget is no longer what limits:
-up to 128 columns, directions that stand out of its noise are made equally long (small ones would be learned last, or
-never); steps are as long as 2/(M l), l the largest eigenvalue, on which noise errs upwards; where that is still short
-the horizon grows, to 1,000 steps at most; and the clip norm, which biases probabilities, grows to twice the usual one.
+directions that stand out of its noise are made equally long (small ones would be learned last, or never); steps are as
+long as 2/(M l), l the largest eigenvalue; where that is still short the horizon grows, to 1,000 steps at most; and the
+clip norm, which biases probabilities, grows to twice the usual one. Rows of more than 128 columns, as pictures have,
+spread over many directions of which few are long: there a second moment pays as soon as it is clear, that is when noise
+moves its eigenvalues by less than 2 % of the squared length of a row, n mu > 224 sqrt(columns).
 Losses whose slopes have no bound stay as they are: the clip would cut the long rows of flat directions.
 
 The clip makes the probabilities of a model with layers over-confident; with n mu of at least 2,000, 2 % of the budget buys
@@ -41,7 +43,16 @@ from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
 from ..losses import LOSSES
-from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, Basis, clear_moment, deflating, flattening, worth_buying
+from ..prepare.basis import (
+    BASIS_SHARE,
+    LENGTH_SHARE,
+    MOMENT_SHARE,
+    Basis,
+    clear_moment,
+    deflating,
+    flattening,
+    worth_buying,
+)
 from ..protect import calibration
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
@@ -51,7 +62,7 @@ from .nonprivate import warm_start
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 LEAST_ROWS = 20  # public ones, whose mean is worth a basis
-USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; beyond, no direction is flattened
+USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; rows beyond are wide
 MOST_COLUMNS = 2048  # for a second moment
 MOST_CLIP = 2.0  # times the usual clip norm
 USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
@@ -219,12 +230,12 @@ def flattened(private: Curator, basis: Basis) -> Basis:
 
     Asked in the old basis, where rows are not longer than 1.
     """
-    size, features = private.facts.size or 1.0, private.facts.features
+    size = private.facts.size or 1.0
     moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
     change = basis.matrix
     noise = moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
     seen = change.T @ (moment.value.double().numpy() / size) @ change
-    return basis.then(*flattening(seen, noise, flat=True))
+    return basis.then(*flattening(seen, noise))
 
 
 def bought_basis(private: Curator) -> Basis | None:

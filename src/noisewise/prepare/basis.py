@@ -86,27 +86,24 @@ def deflating(mean: NDArray[np.float64], squared_length: float, mean_noise: floa
     return matrix
 
 
-def flattening(moment: NDArray[np.float64], noise_std: float, *, flat: bool) -> tuple[NDArray[np.float64], float]:
+def flattening(moment: NDArray[np.float64], noise_std: float) -> tuple[NDArray[np.float64], float]:
     """The matrix that makes directions equally long where they stand out of the noise, and the largest eigenvalue then.
 
         x <- x V diag((l_i + noise)^(-1/2)) / c,   moment = V diag(l) V^T,   c so that E||x||^2 = 1
 
     ``noise_std``: of each entry of ``moment``; noise is what it makes of an eigenvalue that is 0, on average: noise_std
-    sqrt(columns), as root of the mean square. Not ``flat``: the matrix is the identity.
+    sqrt(columns), as root of the mean square.
     """
     seen, vectors = np.linalg.eigh(moment)
     values = np.maximum(seen, 0.0)
-    if not flat:
-        return np.eye(len(values)), _share(float(values.max()), len(values))
-    scales = 1 / (values + noise_std * math.sqrt(len(values)))
+    scales = 1 / np.maximum(values + noise_std * math.sqrt(len(values)), 1e-12)
     squared_length = weighted_length(seen, scales, noise_std)
     matrix = vectors * np.sqrt(scales / squared_length)
-    return matrix, _share(float((values * scales).max()) / squared_length, len(values))
+    largest = float((values * scales).max()) / squared_length
+    return matrix, min(max(largest, 1 / len(values)), 1.0)  # it is at least the average
 
 
-def weighted_length(
-    values: NDArray[np.float64], weights: NDArray[np.float64], noise_std: float
-) -> float:
+def weighted_length(values: NDArray[np.float64], weights: NDArray[np.float64], noise_std: float) -> float:
     """E||x||^2 in the basis of a noisy moment M + N, each direction v_i weighted by w_i = w(l_i), without the noise's part.
 
     It is tr(w(M + N) M) = sum_i w_i l_i - tr(w(M + N) N), and by Stein's lemma the last term is, on average,
@@ -121,8 +118,3 @@ def weighted_length(
     slopes = np.where(tied, 0.0, steps / np.where(tied, 1.0, apart))
     length = float(weights @ values) - noise_std**2 * float(slopes.sum())
     return max(length, float(weights.min() * max(values.sum(), 0.0)), 1e-12)
-
-
-def _share(largest: float, columns: int) -> float:
-    """An eigenvalue as a share of the squared length of rows: the largest is at least the average."""
-    return min(max(largest, 1 / columns), 1.0)
