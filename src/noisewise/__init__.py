@@ -27,15 +27,21 @@ if TYPE_CHECKING:
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
     from .estimators.search import PrivateSearchCV
     from .planning import Plan, plan
+    from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
+    from .pytorch.fit import fit
     from .runs.agreement import verify
 
 __all__ = [
+    "DPLSTM",
+    "BatchMemoryManager",
     "Budget",
     "BudgetExhausted",
     "BudgetWarning",
     "Curator",
+    "ModuleValidator",
     "OrientedGradients",
     "Plan",
+    "PrivacyEngine",
     "PrivateClassifier",
     "PrivateRegressor",
     "PrivateSearchCV",
@@ -44,7 +50,9 @@ __all__ = [
     "calibrate",
     "epsilon",
     "explain",
+    "fit",
     "load",
+    "load_module",
     "plan",
     "read_schema",
     "save",
@@ -62,6 +70,8 @@ _HOMES = {
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
     "estimators.search": ("PrivateSearchCV",),
     "planning": ("Plan", "plan"),
+    "pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),
+    "pytorch.fit": ("fit",),
     "runs.agreement": ("verify",),
 }
 

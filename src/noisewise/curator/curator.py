@@ -74,11 +74,10 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
+        coins = Stream(seed, "module").words if model.tensors else None
         with unobserved():  # a method has named its terms by now, and may have left something behind
-            columns = len(model.columns) if isinstance(model, Additive) else model.features
-            if X.ndim != 2 or X.shape[1] != columns or y.ndim != 1 or len(X) != len(y):
-                raise ValueError(f"X must be 2-d with {columns} columns and y 1-d, as long as X has rows")
-            self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
+            model.refuse_rows(X, y)
+            self.__desk = Desk(records_of(model, X, y, store, coins), meter, Stream(seed))
         self.__model = model
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
         self.__basis: Tensor | None = None
@@ -166,6 +165,7 @@ class Curator(Asking):
 
     def __ended(self, asked: Any) -> Answer:
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
+        self.__about_rows("a whole walk in the room")
         with unobserved():
             records, facts, size = self.__desk.records, self.__facts, self.__known_size()
             whole = rebuilt_walk(asked, facts.dimension)
@@ -185,6 +185,19 @@ class Curator(Asking):
         self.__facts = replace(self.__facts, size=size)
         return size
 
+    def know_size(self, size: float) -> None:
+        """Take up a size that was bought before by :meth:`release_size`; from now on sums are divided by it."""
+        self.__facts = replace(self.__facts, size=float(size))
+
+    def take_up(self, line: Released) -> None:
+        """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
+
+        *Sensitivity*: nothing is released, nothing is drawn and no record is touched.
+        """
+        with self.__desk:
+            self.__desk.meter.spend(line.event)
+            self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
+
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.
 
@@ -194,6 +207,7 @@ class Curator(Asking):
         """
         if isinstance(self.__model, Additive):
             raise TypeError("rows of a table are made by features; ask for others with prepare, not for another basis")
+        self.__about_rows("another basis")
         features, entries = self.__facts.features, plain(matrix)
         square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
         if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
@@ -241,6 +255,10 @@ class Curator(Asking):
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
+
+    def __about_rows(self, what: str) -> None:
+        if self.__facts.tensors:
+            raise ValueError(f"{what} is for rows of numbers, and a module's records are tensors; ask for gradients")
 
     def __known_size(self) -> float:
         if self.__facts.size is None:

@@ -138,9 +138,14 @@ class Tape(TorchFunctionMode):
         if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
             self.refuse("autocast is on, whose numbers are too coarse for norms that a promise rests on; switch it off")
         if self.seed is not None:
-            self._random = torch.random.fork_rng(devices=_accelerators(self.token.device), enabled=True)
+            devices = _accelerators(self.token.device)
+            self._random = torch.random.fork_rng(devices=devices, enabled=True)
             self._random.__enter__()
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(
+                self.seed
+            )  # torch.manual_seed notes where it was called from, each time
+            for device in devices:
+                torch.cuda.default_generators[device].manual_seed(self.seed)
         super().__enter__()
         return self
 

@@ -65,6 +65,7 @@ LEAST_ROWS = 20  # public ones, whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; rows beyond are wide
 MOST_COLUMNS = 2048  # for a second moment
 MOST_CLIP = 2.0  # times the usual clip norm
+MODULE_CAP = 0.2  # step size of heavy ball for a torch module
 USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
 
 
@@ -181,8 +182,12 @@ def needs_calibration(facts: Facts) -> bool:
 
 
 def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
-    """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows."""
-    return min(wanted_step_size(facts, ratio, steps, clip), USUAL_CAP, stable_step_size(facts))
+    """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
+
+    At most ``MODULE_CAP`` for a torch module, whose records need not be unit rows.
+    """
+    cap = MODULE_CAP if facts.tensors else USUAL_CAP
+    return min(wanted_step_size(facts, ratio, steps, clip), cap, stable_step_size(facts))
 
 
 def wanted_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
@@ -245,7 +250,7 @@ def bought_basis(private: Curator) -> Basis | None:
     """
     facts = private.facts
     size = facts.size or 1.0
-    if not worth_buying(size, worth(facts), facts.features):
+    if facts.tensors or not worth_buying(size, worth(facts), facts.features):
         return None
     mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
     length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(LENGTH_SHARE))
@@ -257,7 +262,7 @@ def bought_basis(private: Curator) -> Basis | None:
 
 def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
-    if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
+    if public is None or facts.tensors or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
     rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from ..late import Tensor
 from ..models import Model, RowSource
 from .grid import Store, in_memory, lay_out
+from .totals import Integers
+
+Coins = Callable[[int], Integers]
 
 
-def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
-    """Private rows of a model, laid out for exact totals by the module of this room that the model names."""
+def records_of(
+    model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory, coins: Coins | None = None
+) -> Any:
+    """Private rows of a model, laid out for exact totals by the module of this room that the model names.
+
+    ``coins``: so many secret words, for a model that draws at random in its passes.
+    """
     module = import_module(f"{__name__}.{model.records}")
+    if model.tensors:
+        return module.held_tensors(X, y, model, coins)
     if model.table:
         return module.held_table(X, y, model, store)
     return module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)

@@ -17,7 +17,7 @@ from ..entries import Direct, Entry, Outer
 from ..layout import Where, to_front
 from ..tape import Tracked, Use, rule
 
-DIRECT = 2.0  # a product may take so many times the room of what it is made of
+DIRECT = 1.0  # a product may take so many times the room of what it is made of
 
 
 class _Linear(torch.autograd.Function):
