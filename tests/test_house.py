@@ -43,9 +43,9 @@ ORDER = (
     *("data", "fitting", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
-    *("audit", "theory", "learned", "runs", "tune", "report"),
+    *("audit", "theory", "learned", "runs", "tune", "report", "export"),
     # faces
-    *("estimators", "pytorch", "compare", "cli"),
+    *("estimators", "pytorch", "compare", "cli", "__main__"),
 )
 ROOT = ""  # the package itself: names for users, imported when first used
 
@@ -210,7 +210,7 @@ def test_what_the_curator_needs_grows_no_more():
     """Not counted: accountants and losses that their rooms find, kernels, and records of models that are not linear."""
     needed = needed_by(*CURATOR)
     assert not {"accounting.calibrate", "accounting.choose", "accounting.plan", "records.perceptron"} & needed
-    assert 6000 < sum(LINES[name] for name in needed) <= 8850
+    assert 6000 < sum(LINES[name] for name in needed) <= 8920
 
 
 def test_the_curator_of_a_linear_model_loads_no_records_of_another():

@@ -222,8 +222,7 @@ class Journalled(Asking):
         """Buy the number of records, or take it from the journal."""
         event = Gaussian(noise_multiplier)
         if self.__journal.past:
-            kept = self.__again("Count", event)
-            self.__curator.know_size(float(kept.value))
+            self.__again("Count", event, size=True)
             return
 
         def bought() -> Answer:
@@ -245,11 +244,12 @@ class Journalled(Asking):
         self.__journal.answered(answer, {"clip": line.clip, "noise_std": line.noise_std, "norm": line.norm})
         return answer
 
-    def __again(self, name: str, event: Event) -> Answer:
+    def __again(self, name: str, event: Event, *, size: bool = False) -> Answer:
         kept = self.__journal.past.popleft()
         if (kept.question, kept.event) != (name, event) or kept.answer is None or kept.line is None:
             raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
-        self.__curator.take_up(Released(name, event, spent=0.0, **kept.line))
+        line = Released(name, event, spent=0.0, **kept.line)
+        self.__curator.take_up(line, float(kept.answer.value) if size else None)
         self.__pass_over_lost()
         return kept.answer
 

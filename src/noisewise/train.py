@@ -26,6 +26,8 @@ from .models import Additive, Model
 from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .records.grid import Store, in_memory
+from .records.line import started_by_torchrun
+from .records.protocol import Elsewhere
 from .tape import MOST, Recording
 from .tape import Trained as Trained
 from .units import rows_per_person
@@ -90,6 +92,7 @@ def train(
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     if seed is None:
+        _refuse_every_rank(records, source)
         private_fit_begins(purse)
     with paid(source, terms, budget, journal) as meter:  # settled whatever happens
         return _private_run(method, records, model, meter, start, public, seed, progress, journal)
@@ -133,6 +136,15 @@ def _private_run(
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
+
+
+def _refuse_every_rank(records: Records, source: Purse | Account) -> None:
+    """Refuse a run that each of several processes would make for itself, with a budget that none of the others sees."""
+    if started_by_torchrun() and not isinstance(records.X, Elsewhere) and not source.durable:
+        raise RuntimeError(
+            "this is one of several processes that torchrun started, and each would spend the whole budget; train on files "
+            "with torchrun -m noisewise train, modules with noisewise.fit, or start one process"
+        )
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:

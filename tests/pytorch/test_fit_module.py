@@ -142,6 +142,27 @@ def test_frozen_parameters_cost_nothing_and_are_named():
     )
 
 
+class Adapted(nn.Module):
+    """A frozen dense layer and a small product beside it, which trains (LoRA)."""
+
+    def __init__(self, base, rank=2):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.into = nn.Parameter(torch.ones(rank, base.in_features) / 8)
+        self.out = nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, x):
+        return self.base(x) + (x @ self.into.T) @ self.out.T
+
+
+def test_adapters_train_alone_and_losses_may_be_functions():
+    module = nn.Sequential(Adapted(nn.Linear(4, 8)), nn.ReLU(), Adapted(nn.Linear(8, 2)))
+    run = fitted(module, loss=nn.functional.cross_entropy)
+    assert run.statement.data["model"]["parameters"] == 2 * (4 + 8) + 2 * (8 + 2)
+    assert torch.equal(run.module[0].base.weight, module[0].base.weight) and bool(run.module[0].out.any())
+    assert run.statement.data["model"]["loss"] == "torch.nn.modules.loss.CrossEntropyLoss"
+
+
 def test_records_that_are_not_finite_or_huge_do_no_harm():
     X, y = records()
     X[3], X[4], X[5] = math.nan, math.inf, 1e30
@@ -160,6 +181,27 @@ def test_the_grade_is_said():
     assert any("real numbers" in line for line in other["assumptions"])
     asked = fitted(conv, (X[:, None], y), arithmetic="bounded").statement.data["arithmetic"]
     assert asked["grade"] == "bounded" and any("100,000,000" in line for line in asked["assumptions"])
+
+
+class Reader(nn.Module):
+    """Words and a number: an embedding, attention with dropout, and a dense layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.last = nn.Embedding(20, 8), nn.Linear(9, 3)
+        self.attention = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, words, number):
+        return self.last(torch.cat([self.attention(self.words(words)).mean(1), number], 1))
+
+
+def test_a_module_of_several_inputs_and_kinds_of_layers():
+    g = torch.Generator().manual_seed(0)
+    words, number = torch.randint(20, (60, 5), generator=g), torch.randn(60, 1, generator=g)
+    run = fitted(Reader(), (words, number, torch.randint(3, (60,), generator=g)), budget=Budget(2.0, 1e-3))
+    assert run.predict((words, number)).shape == (60, 3) and verify(run.statement).holds
+    with pytest.raises(ValueError, match="words below the size"):
+        fitted(Reader(), (words + 20, number, torch.zeros(60, dtype=torch.int64)), budget=Budget(2.0, 1e-3))
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -282,9 +324,9 @@ def test_nobody_looks_on_by_hooks_that_torch_has_for_everything():
 
     class Peeping(DpSgd):
         def step(self, state, private, public):
-            with torch.autograd.graph.saved_tensors_hooks(lambda x: seen.append(x) or x, lambda x: x):
-                with pytest.raises(RuntimeError, match="would see private rows"):
-                    super().step(state, private, public)
+            hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: seen.append(x) or x, lambda x: x)
+            with hooks, pytest.raises(RuntimeError, match="would see private rows"):
+                super().step(state, private, public)
             hook = torch.nn.modules.module.register_module_forward_hook(lambda *a: seen.append(a))
             try:
                 with pytest.raises(RuntimeError, match="would see private rows"):

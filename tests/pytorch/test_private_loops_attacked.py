@@ -354,3 +354,10 @@ def test_a_pass_over_an_earlier_piece():
         next(order)
         with pytest.raises(ValueError, match="earlier batch"):
             losses[1].backward()
+
+
+def test_a_loop_in_several_processes_would_spend_several_times(monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RuntimeError, match="one of several processes"):
+        Loop()

@@ -189,3 +189,19 @@ def test_public_sums_are_the_same_sums():
     assert torch.allclose(single.norm(dim=1), model.norms(model.start(), batch), rtol=1e-4)
     assert torch.allclose(single.sum(0), model.clipped_sum(model.start(), batch, math.inf), atol=1e-4)
     assert float(model.losses(model.start(), batch).mean()) == pytest.approx(LAST(net()(X), y).item(), rel=1e-5)
+
+
+def test_a_count_after_a_sum_is_that_of_the_same_batch():
+    X, y = rows(20)
+    X[4] = math.nan
+    model = model_of(net(), chunk=8)
+    records, alone = held(model, X, y), held(model, X, y)
+    at, some = model.start().numpy(), Drawn(np.arange(0, 20, 2))
+    records.gradients(some, at, CLIP)
+    assert records.short(some, at, 2.2).values.tolist() == alone.short(some, at, 2.2).values.tolist()
+    records.gradients(some, at, CLIP)  # of another batch, or at another theta, it is counted anew
+    other = Drawn(np.arange(1, 20, 2))
+    assert records.short(other, at, 2.2).values.tolist() == alone.short(other, at, 2.2).values.tolist()
+    records.gradients(some, at, CLIP)
+    assert records.short(some, 3 * at, 2.2).values.tolist() == alone.short(some, 3 * at, 2.2).values.tolist()
+    assert alone.short(some, at, 2.2).values.tolist() != alone.short(some, 3 * at, 2.2).values.tolist()

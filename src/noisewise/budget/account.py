@@ -80,6 +80,11 @@ class Account(NotCopied):
         return self._unit
 
     @property
+    def durable(self) -> bool:
+        """Whether what is spent is written down where it outlives this process."""
+        return self._purse.durable
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """The runs that took a part, refused ones and simulations not among them."""
         return self._purse.entries

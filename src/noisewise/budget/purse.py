@@ -90,6 +90,11 @@ class Purse(NotCopied):
         return self._filter is not None
 
     @property
+    def durable(self) -> bool:
+        """Whether what is spent is written down where it outlives this process."""
+        return not isinstance(self._store, Memory)
+
+    @property
     def left(self) -> tuple[Fraction, Fraction]:
         """What is neither spent nor reserved, exactly: of the epsilons or the filter's currency, and of delta."""
         return left_of(self._cap, self.entries)

@@ -185,18 +185,15 @@ class Curator(Asking):
         self.__facts = replace(self.__facts, size=size)
         return size
 
-    def know_size(self, size: float) -> None:
-        """Take up a size that was bought before by :meth:`release_size`; from now on sums are divided by it."""
-        self.__facts = replace(self.__facts, size=float(size))
-
-    def take_up(self, line: Released) -> None:
+    def take_up(self, line: Released, size: float | None = None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
 
-        *Sensitivity*: nothing is released, nothing is drawn and no record is touched.
+        ``size``: what :meth:`release_size` released then. *Sensitivity*: nothing is drawn and no record is touched.
         """
         with self.__desk:
             self.__desk.meter.spend(line.event)
             self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
+            self.__facts = self.__facts if size is None else replace(self.__facts, size=float(size))
 
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.

@@ -87,7 +87,7 @@ def read_rows(
     read = 0
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache, scaling.kept) as store:
-        for piece in _pieces(source, encoder, predict, progress):
+        for piece in cut_batches(source, encoder, predict, progress):
             here = slice(None) if counted is None else counted[read : read + piece.num_rows]
             read += piece.num_rows
             if counted is not None and read > len(counted):
@@ -107,14 +107,16 @@ def read_matrix(
     rows, labels = [], []
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)):
-        for piece in _pieces(source, encoder, predict, None):
+        for piece in cut_batches(source, encoder, predict):
             rows.append(encoder(piece, predict=predict))
             if not predict:
                 labels.append(encoder.labels(piece, clamp=clamp))
         return np.concatenate(rows), None if predict else np.concatenate(labels)
 
 
-def _pieces(source: Source, encoder: Encoder, predict: bool, progress: Share | None) -> Iterator[pa.RecordBatch]:
+def cut_batches(
+    source: Source, encoder: Encoder, predict: bool = False, progress: Share | None = None
+) -> Iterator[pa.RecordBatch]:
     """Batches cut so that the encoded matrix of each stays small, whatever the number of categories."""
     try:
         encoder.check(source.columns, predict=predict)

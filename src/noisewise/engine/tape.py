@@ -113,10 +113,19 @@ class Use:
 class Tape(TorchFunctionMode):
     """The books of one pass over a batch: ``with tape: outputs = module(*inputs)``, then a backward pass to ``tape.token``."""
 
-    def __init__(self, module: nn.Module, layout: Layout, batch: int, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        batch: int,
+        *,
+        seed: int | None = None,
+        parameters: Sequence[Tensor] | None = None,
+    ) -> None:
+        """``parameters``: what trains, in the layout's order, where the caller has checked that already."""
         super().__init__()
         self.layout, self.batch, self.seed = layout, batch, seed
-        self.parameters = layout.parameters(module)
+        self.parameters = layout.parameters(module) if parameters is None else parameters
         device = self.parameters[0].device
         self.token = torch.zeros((), device=device, requires_grad=True)
         self.scale = 1.0
@@ -140,9 +149,7 @@ class Tape(TorchFunctionMode):
             devices = _accelerators(self.token.device)
             self._random = torch.random.fork_rng(devices=devices, enabled=True)
             self._random.__enter__()
-            torch.default_generator.manual_seed(
-                self.seed
-            )  # torch.manual_seed notes where it was called from, each time
+            torch.default_generator.manual_seed(self.seed)  # torch.manual_seed notes where it is called from, each time
             for device in devices:
                 torch.cuda.default_generators[device].manual_seed(self.seed)
         super().__enter__()

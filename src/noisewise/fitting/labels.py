@@ -64,6 +64,13 @@ class Target:
 Labels = Classes | Target
 
 
+def numbers_of_files(labels: Labels, classes: Array | None, y: Array) -> Array:
+    """Labels of a file, which are positions among the schema's ``classes`` or numbers, as the loss takes them."""
+    if classes is None or not isinstance(labels, Classes):
+        return labels.numbers(y)
+    return labels.coded(y) if np.array_equal(classes, labels.values) else labels.numbers(classes[y])
+
+
 def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
     """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
     if document["classes"] is None:

@@ -16,53 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..engine import Layout, Refused, Spec, Tape, clip_factors, per_record_losses, probed
 from ..late import Tensor, torch
-from ..losses import Loss
 from .base import Model, soft_count
+from .module_loss import ModuleLoss, as_module, path_of
 from .module_selftest import steady
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
 CHUNK = 512  # rows of one pass, unless asked otherwise
-SLOPES = {"CrossEntropyLoss": math.sqrt(2), "BCEWithLogitsLoss": 1.0, "L1Loss": 1.0, "SoftMarginLoss": 1.0}
-SLOPES |= {"cross_entropy": math.sqrt(2), "binary_cross_entropy_with_logits": 1.0, "l1_loss": 1.0}
-
-
-def path_of(thing: object) -> str:
-    """Where code comes from, as text that its owner can import: of a function its own place, else that of its class."""
-    kind = thing if hasattr(thing, "__qualname__") else type(thing)
-    return f"{getattr(kind, '__module__', '?')}.{getattr(kind, '__qualname__', '?')}"
-
-
-@dataclass(frozen=True)
-class ModuleLoss(Loss):
-    """A user's loss of outputs and targets; what is known of it is its name, and of some of torch's how steep they are."""
-
-    call: Callable[..., Tensor]
-    reduction: str = "mean"
-
-    typical_norm: ClassVar[float] = 1.0  # type: ignore[misc]
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return path_of(self.call)
-
-    @property
-    def task(self) -> str:
-        return "module"
-
-    @property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        home, _, last = self.name.rpartition(".")
-        return SLOPES.get(last, math.inf) if home.startswith("torch.") else math.inf
-
-    def __str__(self) -> str:
-        return self.name
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise ValueError("the loss of a module is a function of its outputs and targets, not of one score")
-
-    value = slope = row_value = row_slope = _refuse  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,6 +68,7 @@ class ModuleModel(Model):
     tensors: ClassVar[bool] = True
     records: ClassVar[str] = "modules"
     loss: ModuleLoss
+    ranks: int = 1  # processes that each sum over a part of the records
 
     def __init__(
         self,
@@ -120,6 +82,7 @@ class ModuleModel(Model):
         chunk: int = CHUNK,
         arithmetic: str | None = None,
     ) -> None:
+        loss = as_module(loss)
         self.device = torch.device(device if device is not None else _device_of(module))
         self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
         self.path, how = path_of(module), str(reduction or getattr(loss, "reduction", "mean"))
@@ -137,6 +100,14 @@ class ModuleModel(Model):
         self.module: Module = _copied(module).train().to(self.device, kind)
         call = _copied(loss)
         self.loss = ModuleLoss(call.to(self.device, kind) if isinstance(call, torch.nn.Module) else call, how)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModuleModel:
+        """A copy with a module and a loss of its own; what was found out about them is public, frozen, and shared."""
+        own = ModuleModel.__new__(ModuleModel)
+        own.__dict__.update(self.__dict__)
+        own.module = deepcopy(self.module, memo)
+        own.loss = ModuleLoss(deepcopy(self.loss.call, memo), self.loss.reduction)
+        return own
 
     @property
     def double(self) -> bool:

@@ -23,9 +23,10 @@ from ..curator import PublicCurator
 from ..curator.question import bare
 from ..fitting.fit import seed_of
 from ..journal import Journal
-from ..late import Tensor, torch
+from ..late import Tensor
 from ..methods import Method
-from ..models.module import CHUNK, ModuleModel
+from ..models.module import CHUNK, ModuleModel, TensorRows
+from ..records.line import started_by_torchrun
 from ..records.unobserved import refuse_observers
 from ..show.progress import bar
 from ..statement import Statement, make_statement
@@ -34,6 +35,7 @@ from ..train import Progress, Records, train
 from .asked import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
+from .ranks import Ready, among_ranks, fitted_module
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -89,50 +91,61 @@ def fit(
     refuse_observers()
     _checked(budget, arithmetic, checkpoint, random_state)
     _validate.whole(max_physical_batch_size=max_physical_batch_size)
-    asked = chosen(method, protector)
-    rows = handed_over(dataset)
-    size = size_of(len(rows), budget, size_is_public=bool(size_is_public), expected_size=expected_size)
+    seed, asked = seed_of(random_state), chosen(method, protector)
     given = {"optimizer": optimizer, "learning_rate": learning_rate, **(settings or {})}
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
-    asked = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
-    make = partial(ModuleModel, module, loss, *specs_of(rows), reduction=loss_reduction, device=device)
-    model = make(
-        chunk=chunk_for(asked, size, max_physical_batch_size, padded=arithmetic != "assumed"), arithmetic=arithmetic
-    )
-    if not model.bounded:
-        model.chunk = max_physical_batch_size
-    asked = with_clip(asked, max_grad_norm, clipping, len(model.groups))
-    refuse_ranges(model, rows)
-    known = None
-    if public is not None:
-        shown = handed_over(public, "public")
-        if specs_of(shown) != specs_of(rows):
-            raise ValueError("public has records of other shapes or types than dataset; pass records of the same kind")
-        refuse_ranges(model, shown, "public")
-        known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
-    seed = seed_of(random_state)
-    said = _settings(budget, asked, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
-    with (
-        _journal(checkpoint, {**said, "settings": _plain(asked.settings())}, model) as journal,
-        _shown(progress) as report,
-    ):
-        account = account_of(purse) if seed is None else None
-        run = train(
-            asked,
-            Records(rows.inputs, rows.targets, size.public, row_bound=float("inf")),
-            model=model,
-            budget=budget,
-            public=known,
-            seed=seed,
-            progress=report,
-            purse=purse,
-            journal=journal,
+
+    def prepared(rows: TensorRows, records: int) -> Ready:
+        """All that is decided before the first question, for ``rows`` of so many ``records``."""
+        size = size_of(records, budget, size_is_public=bool(size_is_public), expected_size=expected_size)
+        how = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
+        make = partial(ModuleModel, module, loss, *specs_of(rows), reduction=loss_reduction, device=device)
+        model = make(
+            chunk=chunk_for(how, size, max_physical_batch_size, padded=arithmetic != "assumed"), arithmetic=arithmetic
         )
-    statement = _stated(run, asked, model, size, known, account)
-    trained = model.trained(torch.from_numpy(bare(run.theta)).float())
-    if model.double:
-        trained = trained.to(next(module.parameters()).dtype)
-    return FittedModule(trained, statement, run.trace, run.steps, run.facts.size, said, model.path)
+        if not model.bounded:
+            model.chunk = max_physical_batch_size
+        how = with_clip(how, max_grad_norm, clipping, len(model.groups))
+        refuse_ranges(model, rows)
+        said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
+        return Ready(how, size, model, said)
+
+    def run(ready: Ready, inputs: Any, targets: Any) -> FittedModule:
+        how, size, model, said = ready
+        known = None
+        if public is not None:
+            shown = handed_over(public, "public")
+            if specs_of(shown) != (list(model.inputs), list(model.targets)):
+                raise ValueError(
+                    "public has records of other shapes or types than dataset; pass records of the same kind"
+                )
+            refuse_ranges(model, shown, "public")
+            known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
+        with (
+            _journal(checkpoint, {**said, "settings": _plain(how.settings())}, model) as journal,
+            _shown(progress) as report,
+        ):
+            account = account_of(purse) if seed is None else None
+            done = train(
+                how,
+                Records(inputs, targets, size.public, row_bound=float("inf")),
+                model=model,
+                budget=budget,
+                public=known,
+                seed=seed,
+                progress=report,
+                purse=purse,
+                journal=journal,
+            )
+        statement = _stated(done, how, model, size, known, account)
+        return fitted_module(ready, module, bare(done.theta), statement, done.trace, done.steps, done.facts.size)
+
+    if started_by_torchrun():
+        paid_where = account_of(purse) if purse is None else purse
+        lasting = checkpoint is not None or (paid_where is not None and paid_where.durable)
+        return among_ranks(dataset, module, prepared, run, may_restart=seed is not None or lasting)
+    rows = handed_over(dataset)
+    return run(prepared(rows, len(rows)), rows.inputs, rows.targets)
 
 
 def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_state: Any) -> None:
@@ -167,10 +180,11 @@ def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> It
     if checkpoint is None:
         yield None
         return
+    free = () if model.bounded else ("max_physical_batch_size",)  # which changes nothing that is charged
     journal = Journal(
         checkpoint,
         {
-            **said,
+            **{name: value for name, value in said.items() if name not in free},
             "module": model.path,
             "loss": str(model.loss),
             "trained": [

@@ -41,9 +41,9 @@ def refuse_ranges(model: ModuleModel, rows: TensorRows, name: str = "dataset") -
 
     Made-up rows with the smallest and the largest whole numbers of the records go through: a check at the data holder.
     """
-    ends = rows._each(_ends)
-    if not any(not part.is_floating_point() for part in (*rows.inputs, *rows.targets)):
+    if len(rows) == 0 or not any(not part.is_floating_point() for part in (*rows.inputs, *rows.targets)):
         return
+    ends = rows._each(_ends)
     with (
         our_words(
             f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "

@@ -57,7 +57,7 @@ class Hooks:
         if rows is None:
             raise Refused("the module was called without a tensor of rows; call it with the batch, records first")
         self._same_parameters()
-        tape = Tape(module, self._probed(args, kwargs), rows, seed=run.words())
+        tape = Tape(module, self._probed(args, kwargs), rows, seed=run.words(), parameters=run.parameters)
         tape.scale = rows if run.mean else 1
         kept = [(each.grad, None if each.grad is None else each.grad._version) for each in run.parameters]
         tape.on_end(lambda ended: self._ended(ended, rows, ticket, kept))
@@ -118,6 +118,9 @@ def take_off(module: nn.Module) -> None:
 
 def rows_of(given: Any) -> int | None:
     """How many rows a call of the module has: the length of its first tensor."""
+    args = given[0]
+    if args and isinstance(args[0], Tensor) and args[0].dim():
+        return int(args[0].shape[0])
     return next((int(leaf.shape[0]) for leaf in tree_leaves(given) if isinstance(leaf, Tensor) and leaf.dim()), None)
 
 

@@ -25,6 +25,7 @@ from ..curator.sampling import expected_size
 from ..events import ADJACENCIES, Adjacency
 from ..late import torch
 from ..noise import Stream
+from ..records.line import started_by_torchrun
 from ..statement import Statement
 from .criterion import AsCalled, PerRecord
 from .hooks import Hooks, take_off
@@ -134,6 +135,11 @@ class PrivacyEngine:
         adjacency = self._adjacency if budget is None else budget.adjacency
         if not poisson_sampling and adjacency == "add_remove":
             raise ValueError(SHUFFLED)
+        if started_by_torchrun():
+            raise RuntimeError(
+                "this is one of several processes that torchrun started, and each would draw and spend for itself; use noisewise.fit, "
+                "which shares one budget and one noise among them, or start one process"
+            )
         if self._run is not None:
             raise RuntimeError("this engine has a run; make another engine, and let nw.spending(...) pay for both")
         self.validate(module=module, optimizer=optimizer, data_loader=data_loader)

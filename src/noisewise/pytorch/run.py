@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..budget.meters import NotCopied
 from ..curator.sampling import draw
-from ..engine import Layout, Refused, Tape, clip_factors
+from ..engine import Layout, Refused, Tape, clip_factors, in_units
 from ..late import Tensor, torch
 from ..noise import Stream
 from .ledger import Ledger
@@ -76,6 +76,7 @@ class Run(NotCopied):
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
         self._waits = 0  # how many they are
         self._groups = _together(self.parameters)
+        self._room = np.empty(max(_numbers(self.parameters[some]) for some in self._groups), np.int64)
         self.steps = 0
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -235,7 +236,7 @@ class Run(NotCopied):
         released: list[Tensor] = []
         for some in self._groups:
             total = (
-                _whole(batch.sums[some], ONES / norm)
+                in_units(batch.sums[some], ONES / norm, MOST, self._room)
                 if batch.sums
                 else np.zeros(_numbers(self.parameters[some]), np.int64)
             )
@@ -250,14 +251,6 @@ class Run(NotCopied):
             part.view(parameter.shape).to(parameter.device, parameter.dtype)
             for part, parameter in zip(parts, parameters, strict=True)
         ]
-
-
-def _whole(sums: Sequence[Tensor], units: float) -> NDArray[np.int64]:
-    """Sums in whole units, one behind the other."""
-    flat = torch.cat([part.reshape(-1) for part in sums]).to("cpu", torch.float64).mul_(units).round_()
-    if not float(torch.linalg.vector_norm(flat, math.inf)) <= MOST:  # sums of clipped numbers never are so large
-        flat = flat.nan_to_num_(nan=0.0).clamp_(-MOST, MOST)
-    return flat.to(torch.int64).numpy()
 
 
 def _numbers(parameters: Sequence[Tensor]) -> int:

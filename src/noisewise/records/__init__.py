@@ -9,18 +9,21 @@ from typing import Any
 from ..late import Tensor
 from ..models import Model, RowSource
 from .grid import Store, in_memory, lay_out
+from .protocol import Elsewhere
 from .totals import Integers
 
 Coins = Callable[[int], Integers]
 
 
 def records_of(
-    model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory, coins: Coins | None = None
+    model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor, store: Store = in_memory, coins: Coins | None = None
 ) -> Any:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names.
 
     ``coins``: so many secret words, for a model that draws at random in its passes.
     """
+    if isinstance(X, Elsewhere):
+        return X.held(model, store, coins)
     module = import_module(f"{__name__}.{model.records}")
     if model.tensors:
         return module.held_tensors(X, y, model, coins)

@@ -14,7 +14,8 @@ double precision (u = 2^-53): a record's gradient of a layer is one such product
 throughout, and a record's factor f also keeps f sum_t |a_t||b_t| <= K C over the terms of its gradient, K = ``CAP``, so that
 terms that cancel cannot hide (for dense layers K = 1). Each chunk's sum is put into integers, which add up exactly. A chunk
 sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
-chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. Squared norms err by no more than
+chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. At several ranks (``ranks``) each has a
+last chunk of its own, which counts as one more, and where floats are taken for reals each rounds its sum to whole numbers. Squared norms err by no more than
 (d + T^2 + 16) u K^2, four times which is added, and whole numbers by sqrt(d) in each chunk. All of it is taken off the clip
 beforehand, for n_max = ``MOST`` records. That a row's own pass has the same bits in every place of a chunk is an assumption; a
 self-test before the records are handed over looks for the contrary.
@@ -48,6 +49,7 @@ COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 MARGIN = 2.0**-14  # of the clip: rounding of one record's part in single precision
 CAP = 8.0  # K
 UNIT = 2.0**-53
+ENDLESS = np.array([math.inf])  # the norm of a record that a pass fails with
 NO_BITS = "AES is pseudo-random"
 ASSUMED = Arithmetic(
     "assumed",
@@ -75,11 +77,12 @@ Coins = Callable[[int], NDArray[np.int64]]
 class ModuleRecords:
     """Records as tensors, and a module of which nobody else holds the copy."""
 
-    __slots__ = ("_coins", "_model", "_rows")
+    __slots__ = ("_coins", "_model", "_rows", "_seen")
     coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: TensorRows, model: ModuleModel, coins: Coins) -> None:
         self._rows, self._model, self._coins = rows, model, coins
+        self._seen: tuple[Drawn, Floats, list[Floats]] | None = None  # the norms of the last sum: a count may follow it
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -102,15 +105,19 @@ class ModuleRecords:
         return [IntegerTotal(part, ONES, clip) for part, clip in zip(np.split(values, ends), clips, strict=True)]
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
-        """How many gradients are short, along a ramp."""
-
-        def count(tape: Tape, alive: int) -> int:
-            lengths = self._books(tape)[0].double().sum(0).sqrt()[:alive].cpu().numpy()
-            tape.free()
-            return int(ramp(lengths, np.isfinite(lengths), threshold, COUNT).sum())
-
-        total = sum(self._over(drawn, theta, self._pass, count, -COUNT))
+        """How many gradients are short, along a ramp; right after a sum over the same batch, from its norms."""
+        seen_before, self._seen = self._seen, None
+        if seen_before is not None and seen_before[0] is drawn and seen_before[1] is theta:
+            lengths = seen_before[2]
+        else:
+            lengths = self._over(drawn, theta, self._pass, self._lengths, ENDLESS)
+        total = sum(int(ramp(part, np.isfinite(part), threshold, COUNT).sum()) for part in lengths)
         return IntegerTotal(np.array([total], np.int64), COUNT, 0.5)
+
+    def _lengths(self, tape: Tape, alive: int) -> Floats:
+        squared = self._books(tape)[0]
+        tape.free()
+        return _norms(squared, alive)
 
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
         """The sum of losses cut to [0, bound] at each theta; one that is not finite counts as the bound."""
@@ -134,26 +141,28 @@ class ModuleRecords:
             used = clips * (1 - self.margin(int(sizes.sum())))
         total = torch.zeros(int(sizes.sum()), dtype=torch.int64 if bounded else torch.float64)
 
-        def add(tape: Tape, alive: int) -> None:
+        def add(tape: Tape, alive: int) -> Floats:
             squared, sums = self._books(tape)
             factors = self._factors(tape, squared, used)
             factors[..., alive:] = 0.0
             part = torch.nan_to_num(flat(sums(factors)) * (ONES / worth), posinf=0.0, neginf=0.0)
+            lengths = _norms(squared, alive)
             tape.free()
-            total.add_(part.trunc_().long() if bounded else part)
+            total.add_(part.trunc_().long() if bounded else part)  # last: what fails before it is tried again in halves
+            return lengths
 
-        self._over(drawn, theta, self._pass, add, None)
+        self._seen = drawn, theta, self._over(drawn, theta, self._pass, add, ENDLESS)
         return np.asarray((total if bounded else total.trunc_().long()).numpy())
 
     def margin(self, dimension: int) -> float:
         """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
-        whole = math.sqrt(dimension) / ONES
+        whole, ranks = math.sqrt(dimension) / ONES, self._model.ranks
         if not self._model.bounded:
-            return MARGIN + whole
+            return MARGIN + whole * ranks
         height, terms = self._model.chunk, self._model.layout.terms
-        chunks = -(-MOST // height) + 1
+        chunks = -(-MOST // height) + ranks
         cap = CAP if self._model.double else 1.0
-        sums = 2 * MOST * UNIT * height * terms * cap
+        sums = 2 * (MOST + (ranks - 1) * height) * UNIT * height * terms * cap
         norms = 4 * (dimension + terms**2 + 16) * UNIT * cap**2
         return 1 - 1 / (1 + sums + norms + whole * chunks)
 
@@ -191,10 +200,10 @@ class ModuleRecords:
                 here = (
                     self._rows.narrow(start, length) if numbers is None else self._rows.take(numbers[start:][:length])
                 )
-                found += self._seen(here, lambda rows: visit(run(self._padded(rows)), len(rows)), absent)
+                found += self._tried(here, lambda rows: visit(run(self._padded(rows)), len(rows)), absent)
         return found
 
-    def _seen(self, rows: TensorRows, see: Callable[[TensorRows], R], absent: R) -> list[R]:
+    def _tried(self, rows: TensorRows, see: Callable[[TensorRows], R], absent: R) -> list[R]:
         """What is seen of a pass; in halves where it fails, and ``absent`` for a record that it fails with."""
         with suppress(Exception):
             return [see(rows)]
@@ -202,7 +211,7 @@ class ModuleRecords:
         if not half:
             return [absent]
         parts = rows.narrow(0, half), rows.narrow(half, len(rows) - half)
-        return [one for part in parts for one in self._seen(part, see, absent)]
+        return [one for part in parts for one in self._tried(part, see, absent)]
 
     @contextmanager
     def _chances(self) -> Iterator[None]:
@@ -246,6 +255,11 @@ def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, c
 def _no_coins(many: int) -> NDArray[np.int64]:
     """For tests of modules that draw nothing."""
     return np.ones(many, np.int64)
+
+
+def _norms(squared: Tensor, alive: int) -> Floats:
+    """Of the records that count."""
+    return np.asarray(squared.double().sum(0).sqrt()[:alive].cpu().numpy())
 
 
 def in_double(entry: Any) -> Any:
