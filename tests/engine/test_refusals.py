@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from noisewise.engine import Refused, Spec, Tape, per_record_losses, probed
+from noisewise.engine.tape import too_coarse
 
 ROWS, SEQUENCE = (Spec((5,), torch.float32),), (Spec((4, 3), torch.float32),)
 CLASSES, TAGS = (Spec((), torch.int64, 3),), (Spec((4,), torch.int64, 3),)
@@ -171,6 +172,15 @@ def test_a_path_that_depends_on_records_is_refused_when_it_is_taken():
     layout = probed(module, ROWS, CLASSES, nn.CrossEntropyLoss())
     with pytest.raises(Refused, match="path"), Tape(module, layout, 2):
         module(torch.full((2, 5), 1e21))
+
+
+def test_numbers_of_an_accelerator_that_are_rounder_than_they_look(monkeypatch):
+    assert too_coarse("cpu") is None and too_coarse("meta") is None
+    assert "cudnn.allow_tf32" in too_coarse("cuda")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    assert too_coarse("cuda") is None
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    assert "matmul.allow_tf32" in too_coarse("cuda")
 
 
 def test_autocast_and_other_parameters_are_refused():

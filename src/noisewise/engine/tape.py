@@ -142,9 +142,8 @@ class Tape(TorchFunctionMode):
     # --- the forward pass ---
 
     def __enter__(self) -> Tape:
-        kind = self.token.device.type
-        if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-            self.refuse("autocast is on, whose numbers are too coarse for norms that a promise rests on; switch it off")
+        if coarse := too_coarse(self.token.device.type):
+            self.refuse(f"{coarse}, whose numbers are too coarse for norms that a promise rests on; switch it off")
         if self.seed is not None:
             devices = _accelerators(self.token.device)
             self._random = torch.random.fork_rng(devices=devices, enabled=True)
@@ -286,6 +285,17 @@ class Tape(TorchFunctionMode):
         """Forget the books."""
         self.entries, self.of_made, self._joined = [[] for _ in self.parameters], [], None
         self.made.clear()
+
+
+def too_coarse(kind: str) -> str | None:
+    """What makes products on such a device rounder than their type says, if anything does."""
+    if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
+        return "autocast is on"
+    if kind == "cuda" and torch.backends.cuda.matmul.allow_tf32:
+        return "torch.backends.cuda.matmul.allow_tf32 is on"
+    if kind == "cuda" and torch.backends.cudnn.allow_tf32:
+        return "torch.backends.cudnn.allow_tf32 is on, as it is by default"
+    return None
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
