@@ -174,13 +174,18 @@ def test_a_path_that_depends_on_records_is_refused_when_it_is_taken():
         module(torch.full((2, 5), 1e21))
 
 
-def test_numbers_of_an_accelerator_that_are_rounder_than_they_look(monkeypatch):
+def test_numbers_of_an_accelerator_that_are_rounder_than_they_look():
     assert too_coarse("cpu") is None and too_coarse("meta") is None
-    assert "cudnn.allow_tf32" in too_coarse("cuda")
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    assert too_coarse("cuda") is None
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    assert "matmul.allow_tf32" in too_coarse("cuda")
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    try:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = True, False
+        assert "cudnn.allow_tf32" in too_coarse("cuda")
+        torch.backends.cudnn.allow_tf32 = False
+        assert too_coarse("cuda") is None
+        torch.backends.cuda.matmul.allow_tf32 = True
+        assert "matmul.allow_tf32" in too_coarse("cuda")
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def test_autocast_and_other_parameters_are_refused():
