@@ -24,7 +24,7 @@ from .methods.size import size_noise
 from .models import Additive, Model
 from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
-from .records.grid import Store, in_memory
+from .records.grid import Store, in_memory, labelled
 from .tape import MOST, Recording
 from .tape import Trained as Trained
 from .units import rows_per_person
@@ -75,7 +75,7 @@ def train(
     if not private_run:
         # made anew: an object of this type may have been given a step of its own
         method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})
-        handed_over = PublicCurator(records.X, records.y, model=model, seed=seed)
+        handed_over = PublicCurator(*_with_labels(records, model), model=model, seed=seed)
         state = method.step(method.init(start, facts, None), None, handed_over)
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
@@ -125,6 +125,12 @@ def _private_run(
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
+
+
+def _with_labels(records: Records, model: Model) -> tuple[Tensor, Tensor]:
+    """Rows that have a label, for who is handed the records."""
+    there = labelled(records.y, model.classes)
+    return (records.X, records.y) if there is None else (records.X[there], records.y[there])
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:

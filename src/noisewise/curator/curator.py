@@ -23,7 +23,7 @@ from ..models import Additive, Model
 from ..noise import Stream
 from ..prepare.features import Features, even, features_anew
 from ..records import records_of
-from ..records.grid import Store, in_memory
+from ..records.grid import Store, in_memory, labelled
 from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
 from ..units import rows_per_person
@@ -42,6 +42,7 @@ class Curator(Asking):
 
     ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
     bought with :meth:`release_size`. It is never compared with the number of rows.
+    A record whose label is ``NO_LABEL`` or ``NO_CLASS`` keeps its place and is in no answer (:mod:`.desk`).
     ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
@@ -78,7 +79,7 @@ class Curator(Asking):
             columns = len(model.columns) if isinstance(model, Additive) else model.features
             if X.ndim != 2 or X.shape[1] != columns or y.ndim != 1 or len(X) != len(y):
                 raise ValueError(f"X must be 2-d with {columns} columns and y 1-d, as long as X has rows")
-            self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed))
+            self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed), labelled(y, model.classes))
         self.__model = model
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
         self.__basis: Tensor | None = None
