@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from .files import Paths, Share, Source, is_number, is_text, open_source, unusable
+from .files import Dialect, Paths, Share, Source, is_number, is_text, open_source, unusable
 from .refusal import Refusal, our_words
 from .schema import Column, Schema
 from .seen import HEAVY, MOST_CATEGORIES, Seen
@@ -29,7 +29,7 @@ def fill_from_public(
     paths: Paths,
     target: str | None = None,
     *,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     progress: Share | None = None,
 ) -> Schema:
     """Kinds, bounds and categories as PUBLIC rows have them; what the schema declares already stays.
@@ -55,7 +55,7 @@ def fill_from_public(
 
 
 def public_doubts(
-    schema: Schema, paths: Paths, *, separator: str | None = None, progress: Share | None = None
+    schema: Schema, paths: Paths, *, separator: str | Dialect | None = None, progress: Share | None = None
 ) -> dict[str, str]:
     """What PUBLIC rows say against features: an id or a constant tells a model nothing about others."""
     source = open_source(paths, separator=separator)

@@ -12,7 +12,7 @@ from ..budget.account import Account
 from ..budget.purse import Purse
 from .bought import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
-from .files import Share, Source, open_source
+from .files import Dialect, Share, Source, open_source
 from .fill import fill_from_public, public_doubts, skeleton
 from .refusal import our_words
 from .schema import Column, Gap, Schema, gaps, read_schema
@@ -82,7 +82,7 @@ def resolve(
     bounds_epsilon: float | None,
     budget: Budget,
     regression: bool,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     read_labels: bool = True,
 ) -> Resolved:
     """The schema to train by, perhaps with bounds to buy. Nothing is read from private values, except, when nothing
@@ -113,7 +113,12 @@ def resolve(
 
 
 def _declared(
-    source: Source, target: str | None, schema: Path | None, public: list[Path], regression: bool, separator: str | None
+    source: Source,
+    target: str | None,
+    schema: Path | None,
+    public: list[Path],
+    regression: bool,
+    separator: str | Dialect | None,
 ) -> tuple[Schema, str, str]:
     start = skeleton(source, target) if schema is None else read_schema(schema)
     if schema is not None and target is not None and target != start.target:
@@ -136,7 +141,9 @@ def _declared(
     )
 
 
-def _doubted(schema: Schema, declared: Path | None, public: list[Path], separator: str | None) -> tuple[str, ...]:
+def _doubted(
+    schema: Schema, declared: Path | None, public: list[Path], separator: str | Dialect | None
+) -> tuple[str, ...]:
     """Refuse a column that public rows show to be an id or constant; where a schema declares it, a note will do."""
     known = {} if declared is None else {column.name: column for column in read_schema(declared).columns}
     notes = []
@@ -155,7 +162,12 @@ def _numeric_target(schema: Schema) -> Schema:
 
 
 def _with_kinds(
-    resolved: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None, read_labels: bool
+    resolved: Resolved,
+    data: list[Path],
+    regression: bool,
+    said: bool,
+    separator: str | Dialect | None,
+    read_labels: bool,
 ) -> Resolved:
     """Columns without a kind are numbers; a target without a kind is one too for a regression, else has classes.
 
@@ -178,7 +190,7 @@ def _with_kinds(
     return replace(resolved, schema=schema)
 
 
-def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | None) -> Column:
+def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | Dialect | None) -> Column:
     """The target with the classes that its labels show."""
     others = tuple(Column(name, "ignore") for name in source.columns if name != label.name)
     only = Schema((Column(label.name), *others), label.name)
