@@ -147,11 +147,12 @@ def evaluate(
         persons = None if public_test else encoder.schema.persons
         counted = None if persons is None else persons.in_files(open_source(data, separator=separator), seed=seed)
         rows = read_rows(data, encoder, fitted.scaling, separator=separator, counted=counted)
+        rows = rows.with_labels() if public_test else rows
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
         with _paid(run, budget, seed) as purse:
             table = None if counted is None else len(counted)
-            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table)
+            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table, rows.there)
             entry = _entry(quality, data, encoder.schema.rows_per_unit)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
@@ -185,7 +186,7 @@ def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse 
 
 def _quality(
     fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None,
-    table: int | None,
+    table: int | None, there: Any,
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
@@ -200,7 +201,7 @@ def _quality(
     rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
     return private_quality(
         fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse, rows_per_unit=rows,
-        table=table,
+        table=table, there=there,
     )  # fmt: skip
 
 

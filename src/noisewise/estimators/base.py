@@ -5,10 +5,10 @@ from __future__ import annotations
 import numbers
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..budget import Budget
 from ..budget.account import Account, refuse_elsewhere, sent_from
 from ..budget.purse import Purse
-from ..data.checks import names_of, private_labels, private_rows, public_pair
+from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
 from ..data.encode import Encoder
 from ..data.files import Paths, Share, open_source
@@ -29,10 +29,9 @@ from ..data.rows import IN_MEMORY, read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
 from ..fitting.auto import AUTO, method_for
-from ..fitting.effects import Effects
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Classes, Labels
+from ..fitting.labels import Classes, Labels, numbers_with
 from ..fitting.of_files import scaling_of
 from ..methods import Method, makes_a_promise
 from ..models import Model
@@ -41,9 +40,7 @@ from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
 from .ready import Origin, Prepared, Ready
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .shown import Shown
 
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
@@ -52,7 +49,7 @@ WIDER = 16  # what rows of features take at most, typically, for each byte of th
 CHECKED = "files checked against the schema before training"
 
 
-class PrivateEstimator(BaseEstimator, ABC):
+class PrivateEstimator(Shown, BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
 
     _unit_rows: bool
@@ -94,7 +91,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         if encoder is not None:
             table = self._method(len(encoder.schema.features)).table
             cells = encoder.table(X) if table else encoder(X)
-        rows, y = fresh._checked(cells, y)
+        dropped = encoder is not None and encoder.schema.target_missing == "drop"
+        rows, y = fresh._checked(cells, y, dropped)
+        there = None
+        if dropped:
+            y, there = with_label(y, declared_labels(encoder))
         prepared = fresh._prepared(rows.shape[1], encoder)
         known = None
         if public is not None:
@@ -103,12 +104,12 @@ class PrivateEstimator(BaseEstimator, ABC):
                 public = (cells, public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
         with unobserved():
-            asked = fresh._asked(prepared, y)
+            asked = fresh._asked(prepared, y if there is None else y[there])
+            numbers = numbers_with(asked.labels, y, there)
             if counted is None:
-                private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
+                private = Labelled(_scaled(prepared.scaling, rows), numbers)
             else:
-                numbers = asked.labels.numbers(y)[counted]
-                private = Labelled(_scaled(prepared.scaling, rows[counted]), numbers, len(counted))
+                private = Labelled(_scaled(prepared.scaling, rows[counted]), numbers[counted], len(counted))
         given = None
         if known is not None:
             given = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
@@ -145,7 +146,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         asked = self.planned(origin)
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
-        known = None if public is None else read_rows(public, *made, separator=separator)
+        known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
         if asked.persons is not None and counted is None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
         rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading, counted=counted)
@@ -153,7 +154,8 @@ class PrivateEstimator(BaseEstimator, ABC):
         large = cache is not None or laid_out > IN_MEMORY
         store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
         with unobserved():
-            private = Labelled(rows.X, _numbers(asked, rows.y), None if counted is None else len(counted))
+            numbers = _numbers(asked, rows.y, rows.there)
+            private = Labelled(rows.X, numbers, None if counted is None else len(counted))
         given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
@@ -275,9 +277,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             method = method.with_settings(max_grad_norm=self.max_grad_norm)
         return method
 
-    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
-        """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
-        rows, labels = self._rows(X, reset=True), private_labels(y, numeric=isinstance(self, RegressorMixin))
+    def _checked(self, X: Any, y: Any, dropped: bool) -> tuple[Array, Array]:
+        """X and y as arrays; missing labels are refused unless a schema drops their records, features never (a bad feature
+        is the curator's matter)."""
+        rows, numeric = self._rows(X, reset=True), isinstance(self, RegressorMixin)
+        labels = private_labels(y, numeric=numeric, dropped=dropped)
         same_length(rows, labels)
         return rows, labels
 
@@ -319,64 +323,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         rows = self._scaled_rows(X)
         return self.fitted_.scores(rows)
 
-    @property
-    def coef_(self) -> Array:
-        """Coefficients of what :meth:`get_feature_names_out` names (see the guide), one row per output for several classes."""
-        check_is_fitted(self, "fitted_")
-        return self._shaped(self.fitted_.weights())[..., :-1]
-
-    @property
-    def intercept_(self) -> Any:
-        check_is_fitted(self, "fitted_")
-        return self._shaped(self.fitted_.weights())[..., -1]
-
-    @property
-    def coef_std_(self) -> Array | None:
-        """Standard deviation of the privacy noise on each coefficient; None where it is not known (docs/standard-errors.md)."""
-        return None if (errors := self._errors()) is None else errors[..., :-1]
-
-    @property
-    def intercept_std_(self) -> Any:
-        """The same for the intercept."""
-        return None if (errors := self._errors()) is None else errors[..., -1]
-
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of what the coefficients belong to: scaled columns, or knots, categories and pairs of a table."""
-        check_is_fitted(self, "fitted_")
-        return np.array(self.fitted_.features()[:-1], dtype=object)
-
-    @property
-    def effects_(self) -> pd.DataFrame:
-        """The shape of each column's effect: feature, value, effect, noise_low, noise_high, and output if there are several.
-
-        In units of the score, or of a regression's target; the band is 95 % of the privacy noise. See the guide.
-        """
-        return self._frame(lambda effects: list(effects.rows()))
-
-    @property
-    def pairs_(self) -> pd.DataFrame:
-        """What pairs of columns do beyond their effects: first, second, strength, noise, the strongest first."""
-        return self._frame(Effects.pair_rows, ("first", "second", "strength", "noise"))
-
-    def _frame(self, rows: Callable[[Effects], list[dict[str, Any]]], heads: Sequence[str] = ()) -> pd.DataFrame:
-        import pandas as pd
-
-        check_is_fitted(self, "fitted_")
-        return pd.DataFrame(rows(self.fitted_.effects()), columns=list(heads) or None)
-
-    def _errors(self) -> Array | None:
-        check_is_fitted(self, "fitted_")
-        self.fitted_.weights()
-        errors = self.fitted_.errors()
-        return None if errors is None else self._shaped(errors)
-
-    def _shaped(self, weights: Array) -> Array:
-        return weights[0] if isinstance(self, RegressorMixin) else weights
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # a missing feature of a private record may not stop anything
         return tags
+
+
+def declared_labels(encoder: Encoder | None) -> Array | None:
+    """The classes that a schema declares, if it declares any."""
+    return None if encoder is None or encoder.schema.target is None else encoder.classes
 
 
 def _names(encoder: Encoder) -> tuple[str, ...]:
@@ -388,10 +343,12 @@ def _scaled(scaling: Scaling, X: Array) -> Array:
         return scaling(X)
 
 
-def _numbers(asked: Fit, y: Array | None) -> Array:
+def _numbers(asked: Fit, y: Array | None, there: Mask | None = None) -> Array:
     """Labels of a file, which are positions among the schema's classes or numbers, as the loss takes them."""
     assert y is not None and asked.encoder is not None
     classes, labels = asked.encoder.classes, asked.labels
     if classes is None or not isinstance(labels, Classes):
-        return labels.numbers(y)
-    return labels.coded(y) if np.array_equal(classes, labels.values) else labels.numbers(classes[y])
+        return numbers_with(labels, y, there)
+    if np.array_equal(classes, labels.values):
+        return numbers_with(labels, y, there, coded=True)
+    return numbers_with(labels, classes[y], there)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..data.classes import class_codes
 from ..data.preprocess import interval
 from ..losses import loss_named
+from ..records.grid import NO_CLASS, NO_LABEL
 
 Array = NDArray[Any]
 
@@ -62,6 +63,23 @@ class Target:
 
 
 Labels = Classes | Target
+
+
+def numbers_with(labels: Labels, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
+    """Labels as the loss takes them, where not all records have one: who has none gets what the curator leaves out.
+
+    ``there``: who has a label, None for all. ``coded``: they are positions among the classes.
+    """
+
+    def numbers(some: Array) -> Array:
+        return labels.coded(some) if coded and isinstance(labels, Classes) else labels.numbers(some)
+
+    if there is None or there.all():
+        return numbers(y)
+    whole = isinstance(labels, Classes) and labels.numbered
+    found = np.full(len(there), NO_CLASS if whole else NO_LABEL, dtype=np.int64 if whole else np.float64)
+    found[there] = numbers(y[there])
+    return found
 
 
 def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
