@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..show.progress import bar
-from .main import JsonFlag, app, print_json
+from .main import Decimal, JsonFlag, app, dialect, print_json
 
 if TYPE_CHECKING:
+    from ..data.files import Dialect
     from ..data.schema import Schema
 
 schema = typer.Typer(
@@ -42,6 +43,7 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     separator: Separator = None,
+    decimal: Decimal = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Write a schema to fill in, from the names (and, for Parquet, types) of the columns; never from private values.
@@ -56,9 +58,9 @@ def init(
     if out.exists() and not force:
         raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
     if public:
-        made, top = _filled(files, target, separator), [DECLARED, FROM_PUBLIC]
+        made, top = _filled(files, target, dialect(separator, decimal)), [DECLARED, FROM_PUBLIC]
     else:
-        source = open_source(files, separator=separator)
+        source = open_source(files, separator=dialect(separator, decimal))
         typed = all(file.types is not None for file in source.files)
         made, top = skeleton(source, target), [DECLARED, TYPES if typed else NO_TYPES]
     _write(out, made.to_toml(top=top))
@@ -73,6 +75,7 @@ def check(
         typer.Argument(help="Files whose columns are compared, by name and type.", metavar="FILE"),
     ] = None,
     separator: Separator = None,
+    decimal: Decimal = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Say what a schema still lacks and, with files, whether they have its columns; no value is read.
@@ -88,7 +91,7 @@ def check(
 
     read = read_schema(path)
     idle = [reason for column in read.features if (reason := tells_nothing(column))]
-    wrong = [*idle, *(same_names(read, open_source(files, separator=separator)) if files else [])]
+    wrong = [*idle, *(same_names(read, open_source(files, separator=dialect(separator, decimal))) if files else [])]
     open_gaps = gaps(read)
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
@@ -101,7 +104,7 @@ def check(
     raise typer.Exit(1 if open_gaps or wrong else 0)
 
 
-def _filled(files: list[str], target: str | None, separator: str | None) -> Schema:
+def _filled(files: list[str], target: str | None, separator: Dialect) -> Schema:
     from ..data.fill import fill_from_public
 
     with bar("reading public rows", share=True) as report:

@@ -7,7 +7,7 @@ The two noisy histograms and what is made of them are in :mod:`noisewise.prepare
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,19 +47,22 @@ class Purchase:
         self, source: Source, purse: Purse | Account | None, *, seed: int | None = None, progress: Share | None = None
     ) -> tuple[Schema, dict[str, Any]]:
         """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
-        persons = self.schema.persons is not None
-        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=persons)
-        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
-            bought = self._bounds(source, part.meter, seed, progress)
-        return self._filled(bought), self._preparation(part.meter, bought)
-
-    def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Bounds:
         persons = self.schema.persons
         counted = None if persons is None else persons.in_files(source, seed=seed)
         pieces = partial(_pieces, source, self.schema, self.columns, progress, counted)
-        other, rows = None if seed is None else seed + OTHER_STREAM, self.schema.rows_per_unit
-        curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other, rows_per_unit=rows)
-        return bought_bounds(curator, [column.name for column in self.columns])
+        return self.paid_for(pieces, purse, seed=seed)
+
+    def paid_for(
+        self, pieces: Callable[[], Iterable[Floats]], purse: Purse | Account | None, *, seed: int | None = None
+    ) -> tuple[Schema, dict[str, Any]]:
+        """The same from matrices of these columns; rows of persons are those that count."""
+        rows = self.schema.rows_per_unit
+        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=rows is not None)
+        other = None if seed is None else seed + OTHER_STREAM
+        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
+            curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=rows)
+            bought = bought_bounds(curator, [column.name for column in self.columns])
+        return self._filled(bought), self._preparation(part.meter, bought)
 
     def _filled(self, bought: Bounds) -> Schema:
         filled = self.schema

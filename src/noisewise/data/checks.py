@@ -34,7 +34,10 @@ _ANY_SHAPE: dict[str, Any] = {
 def private_rows(X: Any) -> Array:
     """Private rows as a matrix of doubles; NaN and infinity stay, they are the curator's matter."""
     if issparse(X):
-        raise Refusal("X is a sparse matrix; pass a dense array, X.toarray()")
+        raise Refusal(
+            "X is a sparse matrix; pass a dense array, X.toarray(), with few enough columns to fit into memory"
+        )
+    _refuse_categories(X)
     with our_words(NOT_ROWS):
         rows: Array = check_array(X, dtype=np.float64, **_ANY_SHAPE)
     if rows.ndim != 2:
@@ -47,6 +50,18 @@ def private_rows(X: Any) -> Array:
     if len(rows) == 0:
         raise Refusal("X has no rows (0 samples); pass the records to train on or to predict")
     return rows
+
+
+def _refuse_categories(X: Any) -> None:
+    """A column of a DataFrame that is a category is no number, whatever its categories are."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+        if isinstance(dtype, pd.CategoricalDtype):
+            raise Refusal(
+                f"column {str(name)!r} of X is a category; bounds are for numbers. Pass schema=noisewise.Schema("
+                f"{{{str(name)!r}: ['one', 'another', ...], ...}}), which lists its categories, instead of bounds"
+            )
 
 
 def names_of(X: Any) -> Any:

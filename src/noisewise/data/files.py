@@ -66,6 +66,11 @@ class Source:
         """The names of the columns, in the order of the first file."""
         return self.files[0].columns
 
+    @property
+    def where(self) -> str:
+        """What a message names."""
+        return str(self.files[0].path)
+
     def types(self, name: str) -> list[pa.DataType | None]:
         """The type of a column in each file; None where a file has no types (CSV)."""
         return [None if file.types is None else file.types[file.columns.index(name)] for file in self.files]
@@ -166,6 +171,11 @@ class Dialect:
 
     separator: str | None = None
     decimal: str | None = None
+
+    @classmethod
+    def of(cls, separator: str | Dialect | None, decimal: str | None) -> Dialect:
+        """From what was said of both, the first perhaps for both."""
+        return separator if isinstance(separator, Dialect) else cls(separator, decimal)
 
     def __post_init__(self) -> None:
         if self.decimal not in (None, ".", ","):

@@ -21,7 +21,7 @@ from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
 from ..data.encode import Encoder
-from ..data.files import Paths, Share, open_source
+from ..data.files import Dialect, Paths, Share, open_source
 from ..data.persons import Mask, Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
@@ -39,12 +39,15 @@ from ..records.grid import Mapped, in_memory
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
+from .buying import bought_files, bought_ready, buys, refuse_to_buy
+from .pipelines import refuse_others, warn_in_pipeline
 from .ready import Origin, Prepared, Ready
 from .shown import Shown
 
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
 SETTINGS = "settings, chosen without the private rows"
+UNSAID = ("bounds", "schema", "bounds_epsilon")  # settings that preprocessing and the statement have
 WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 CHECKED = "files checked against the schema before training"
 
@@ -60,14 +63,17 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         self._progress = progress
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None) -> Self:
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None, **others: Any) -> Self:
         """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
 
         ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``); without it, from
         the account that is open (:func:`noisewise.spending`), if there is any.
         What was fitted before stays as it was when this fails.
         """
-        return self._run(self.ready(X, y, public), purse)
+        refuse_others(others, weighs=hasattr(self, "class_weight"))
+        warn_in_pipeline(self)
+        ready = bought_ready(self, X, y, public, purse) if buys(self) else self.ready(X, y, public)
+        return self._run(ready, purse)
 
     def _run(self, ready: Ready, purse: Purse | Account | None) -> Self:
         progress = getattr(self, "_progress", None)
@@ -80,6 +86,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         ``counted``: which rows of persons count, where that was chosen before.
         """
         refuse_observers()  # the method is somebody's object, made before this
+        refuse_to_buy(self)
         self._budget()
         fresh = self._fresh()
         encoder, persons = self._encoder(), self._persons()
@@ -124,14 +131,16 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
         ``reading`` is what :meth:`ready_files` takes.
         """
-        return self._run(self.ready_files(paths, **reading), purse)
+        ready = bought_files(self, paths, purse, reading) if buys(self) else self.ready_files(paths, **reading)
+        return self._run(ready, purse)
 
     def ready_files(
         self,
         paths: Paths,
         *,
         public: Paths | None = None,
-        separator: str | None = None,
+        separator: str | Dialect | None = None,
+        decimal: str | None = None,
         cache: str | Path | None = None,
         reading: Share | None = None,
         origin: Origin | None = None,
@@ -143,6 +152,8 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         mapped into memory, so that they need not fit into it. ``counted``: as in :meth:`ready`.
         """
         refuse_observers()  # the method is somebody's object, made before this
+        refuse_to_buy(self)
+        separator = Dialect.of(separator, decimal)
         asked = self.planned(origin)
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
@@ -179,18 +190,22 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     def _encoder(self) -> Encoder | None:
         """By the schema, if there is one, and whose rows these are as said here or there."""
+        schema = self._schema()
+        return None if schema is None else Encoder(schema)
+
+    def _schema(self) -> Schema | None:
         if not isinstance(self.schema, Schema):
             return None
         said, here = self.schema.persons, persons_of(self.unit, self.rows_per_unit)
         if said is not None and here is not None and said != here:
             raise ValueError("unit or rows_per_unit differ from what the schema declares; say it in one place")
         if said is not None or here is None:
-            return Encoder(self.schema)
-        return Encoder(replace(self.schema, unit=here.column, rows_per_unit=here.rows))
+            return self.schema
+        return replace(self.schema, unit=here.column, rows_per_unit=here.rows)
 
     def _persons(self) -> Persons | None:
-        encoder = self._encoder()
-        return persons_of(self.unit, self.rows_per_unit) if encoder is None else encoder.schema.persons
+        schema = self._schema()
+        return persons_of(self.unit, self.rows_per_unit) if schema is None else schema.persons
 
     def _fresh(self) -> Self:
         return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))._of(self)
@@ -251,7 +266,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
     def _settings(self, method: Method) -> dict[str, Any]:
         """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
-        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in ("bounds", "schema")}
+        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in UNSAID}
         settings["method"] = method.name
         if isinstance(self.method, str) and self.method == AUTO:
             settings["chosen_by"] = AUTO
