@@ -63,8 +63,8 @@ def init(
         source = open_source(files, separator=dialect(separator, decimal))
         typed = all(file.types is not None for file in source.files)
         made, top = skeleton(source, target), [DECLARED, TYPES if typed else NO_TYPES]
-    _write(out, made.to_toml(top=top))
-    _tell(out, made, json_output=json_output)
+    write(out, made.to_toml(top=top))
+    tell(out, made, json_output=json_output)
 
 
 @schema.command()
@@ -111,7 +111,7 @@ def _filled(files: list[str], target: str | None, separator: Dialect) -> Schema:
         return fill_from_public(None, files, target, separator=separator, progress=report)
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """All of the text or nothing."""
     from ..atomic import write_atomically
 
@@ -121,18 +121,19 @@ def _write(path: Path, text: str) -> None:
         raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _tell(out: Path, made: Schema, *, json_output: bool) -> None:
+def tell(out: Path, made: Schema, *, json_output: bool, notes: bool = True) -> None:
+    """What was written, what is noted of columns, and what is still open."""
     from ..data.schema import gaps
 
     open_gaps = gaps(made)
-    notes = [f"column {column.name!r} {column.note}" for column in made.columns if column.note]
+    noted = [f"column {column.name!r} {column.note}" for column in made.columns if column.note and notes]
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
         told = {"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing}
-        print_json({**told, "notes": notes})
+        print_json({**told, "notes": noted})
         return
     typer.echo(f"written: {out}, {len(made.columns)} columns")
-    for note in notes:
+    for note in noted:
         typer.echo(note)
     if open_gaps:
         typer.echo(f"still to fill in: {len(open_gaps)} entries; edit it, then run: noisewise schema check {out}")

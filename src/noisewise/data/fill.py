@@ -80,6 +80,22 @@ def filled_from(
     return replace(start, columns=tuple(columns))
 
 
+def with_dates(schema: Schema, paths: Paths, separator: str | Dialect | None = None) -> Schema:
+    """A schema from PUBLIC rows in which columns that look like dates or times are numbers of years or hours."""
+    dated = {
+        column.name: Column(
+            column.name, "number", unit="hours" if column.note == A_TIME or "is a time" in column.note else "years"
+        )
+        for column in schema.columns
+        if column.kind == ""
+        and (column.note in (A_DATE, A_TIME) or "is a date" in column.note or "is a time" in column.note)
+    }
+    if not dated:
+        return schema
+    columns = tuple(dated.get(column.name, column) for column in schema.columns)
+    return fill_from_public(replace(schema, columns=columns), paths, separator=separator)
+
+
 def public_doubts(
     schema: Schema, paths: Paths, *, separator: str | Dialect | None = None, progress: Share | None = None
 ) -> dict[str, str]:

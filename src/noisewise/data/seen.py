@@ -24,7 +24,7 @@ RARE = 0.002  # of the rows: a category that fewer have is rare
 AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
 A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
 HEAVY = f'has a heavy tail: scale = log? It reaches beyond {FAR:g} times its median in the public rows; scale = "log" may suit it'
-A_CODE = 'has few whole numbers: a code? If they stand for kinds of things, set kind = "category" and categories = {}'
+A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
 FEW = 3, 12  # different whole numbers that may be a code; two are as good as numbers
 
 
