@@ -17,6 +17,7 @@ from noisewise.budget.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
 from noisewise.curator.objective import PerturbedObjective
 from noisewise.curator.oneshot import Descent, OnePass
+from noisewise.curator.panel import Entrant, _sum
 from noisewise.curator.questions import HowAsked
 from noisewise.curator.questions.moments import Count
 from noisewise.data.bought import purchase
@@ -28,7 +29,7 @@ from noisewise.models import MLP, Additive, Linear
 from noisewise.noise import Stream
 from noisewise.prepare import Codes, Features, Hats, TableColumn
 from noisewise.records import records_of
-from noisewise.records.grid import NO_CLASS, NO_LABEL
+from noisewise.records.grid import NO_CLASS, NO_LABEL, in_memory
 from noisewise.records.shards import NOBODY, deal
 
 D, N = 3, 40
@@ -277,13 +278,31 @@ def test_bought_bounds_do_not_look_at_it(tmp_path):
     assert found[0] == found[1] and found[0].high <= 1.1
 
 
-def test_a_search_and_a_bought_score_do_not_look_at_it():
+@pytest.mark.parametrize("kind", ["error", "loss"])
+@pytest.mark.parametrize("name", ["logistic", "softmax", "squared", "table"])
+def test_a_panel_does_not_look_at_it(name, kind):
+    model = MODELS[name]
+    X, y = records(model)
+    null, kept = torch.tensor([0, 9]), torch.ones(N, dtype=torch.bool)
+    X[null] = HOSTILE[:2]
+    kept[null] = False
+    made = MADE if model.table else None
+    width = model.of_width(MADE.width).dimension if model.table else model.dimension
+    entrants = [
+        Entrant(model, (0.2,) * width, rows, labels, made)
+        for rows, labels in ((X, without(model, y, null)), (X[kept], y[kept]))
+    ]
+    assert _sum(entrants[0], kind, in_memory) == _sum(entrants[1], kind, in_memory)
+
+
+@pytest.mark.parametrize("how", ["selection", "exponential"])
+def test_a_search_and_a_bought_score_do_not_look_at_it(how):
     public = frame(30, seed=9).dropna()
     found = []
     for wild in (False, True):
         face = nw.PrivateClassifier(3.0, 1e-6, schema=SCHEMA, method="descent", random_state=3)
         table = frame(wild=wild)
-        search = nw.PrivateSearchCV(face, [{"max_grad_norm": 0.5}, {"max_grad_norm": 1.0}], how="selection")
+        search = nw.PrivateSearchCV(face, [{"max_grad_norm": 0.5}, {"max_grad_norm": 1.0}], how=how)
         search.fit(table[["a", "b", "c"]], table["y"], (public[["a", "b", "c"]], public["y"]))
         best = search.best_estimator_.fitted_
         there = table["y"].notna().to_numpy()
