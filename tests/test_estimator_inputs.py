@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 
 import noisewise as nw
+from noisewise.data import bought
 from noisewise.statement import verify_data
 
 RNG = np.random.default_rng(0)
@@ -91,7 +93,7 @@ def test_bounds_are_bought_from_the_budget(rows, tmp_path):
     before = paid(model)
     assert before["epsilon"] == pytest.approx(0.8) and "bounds of 2 columns" in before["what"]
     assumed = model.statement_.data["assumed"]
-    assert "bounds of the features, bought" in assumed and "bounds of the features, declared" not in assumed
+    assert not [one for one in assumed if "bounds of the features" in one]
     assert model.bounds == "buy" and model.score(rows, Y) > 0.8
     nw.save(model, tmp_path / "run")
     again = nw.load(tmp_path / "run")
@@ -105,7 +107,14 @@ def test_a_target_is_bought_along_and_a_schema_keeps_what_it_declares():
         X, Z
     )
     assert model.fitted_.labels.high > 7000 and "bounds of 3 columns" in paid(model)["what"]
-    assert "bounds of the target, bought" in model.statement_.data["assumed"]
+    assert not [one for one in model.statement_.data["assumed"] if "bounds of the target" in one]
+    half = nw.PrivateRegressor(8.0, 1e-6, bounds="buy", target_bounds=(0, 9000), random_state=0).fit(X, Z)
+    assert half.fitted_.labels.high == 9000 and "bounds of the target, declared" in half.statement_.data["assumed"]
+    table = nw.Schema(age="number", hours=(1, 99), y="number", target="y")
+    both = nw.PrivateRegressor(8.0, 1e-6, bounds="buy", schema=table, target_bounds=(0, 9000), random_state=0).fit(X, Z)
+    assert both.fitted_.labels.high == 9000 and "bounds of 1 columns" in paid(both)["what"]
+    all_of_it = nw.PrivateRegressor(8.0, 1e-6, bounds="buy", schema=table, random_state=0).fit(X, Z)
+    assert all_of_it.fitted_.labels.high > 7000 and "bounds of 2 columns" in paid(all_of_it)["what"]
     with pytest.raises(ValueError, match="target_bounds is missing"):
         nw.PrivateRegressor(8.0, 1e-6, bounds="buy", random_state=0).fit(X, Z)
     schema = nw.Schema(age=(17, 90), hours="number", y=[False, True], target="y")
@@ -120,14 +129,34 @@ def test_a_target_is_bought_along_and_a_schema_keeps_what_it_declares():
         classifier(bounds="buy", bounds_epsilon=9.0).fit(X, Y)
 
 
-def test_bought_bounds_of_files_persons_and_accounts(tmp_path):
+def test_bought_bounds_are_priced_for_persons_wherever_they_are_named(tmp_path, monkeypatch):
+    seen = []
+
+    class Spy(bought.ColumnCurator):
+        def __init__(self, pieces, columns, **settings):
+            seen.append((settings["rows_per_unit"], sum(len(piece) for piece in pieces())))
+            super().__init__(pieces, columns, **settings)
+
+    monkeypatch.setattr(bought, "ColumnCurator", Spy)
+    people = X.assign(who=np.arange(len(X)) % 1500)
+    people.assign(y=np.where(Y, "yes", "no")).to_csv(tmp_path / "d.csv", index=False)
+    schema = nw.Schema(age="number", hours="number", y=["no", "yes"], target="y")
+    theirs = {"unit": "who", "rows_per_unit": 2}
+    for model in (
+        classifier(bounds="buy", epsilon=8.0, **theirs).fit(people, Y),
+        classifier(bounds="buy", epsilon=8.0, schema=schema, **theirs).fit(people, np.where(Y, "yes", "no")),
+        classifier(bounds="buy", epsilon=8.0, schema=schema, **theirs).fit_files(tmp_path / "d.csv"),
+        classifier(bounds="buy", epsilon=8.0, schema=replace(schema, **theirs)).fit_files(tmp_path / "d.csv"),
+    ):
+        assert model.statement_.data["promise"]["unit"] == "one person, at most 2 rows"
+    assert seen == [(2, 3000)] * 4
+
+
+def test_bought_bounds_of_files_and_accounts(tmp_path):
     X.assign(y=np.where(Y, "yes", "no")).to_csv(tmp_path / "d.csv", index=False)
     schema = nw.Schema(age="number", hours="number", y=["no", "yes"], target="y")
     files = classifier(bounds="buy", schema=schema).fit_files(tmp_path / "d.csv")
     assert files.fitted_.encoder.schema["age"].high > 70 and paid(files)["epsilon"] == pytest.approx(0.4)
-    people = X.assign(who=np.arange(len(X)) % 1500)
-    model = classifier(bounds="buy", unit="who", rows_per_unit=2, epsilon=8.0).fit(people, Y)
-    assert model.statement_.data["promise"]["unit"] == "one person, at most 2 rows" and model.n_features_in_ == 2
     with nw.spending(2.0, 1e-6, dataset="patients") as account:
         real = classifier(bounds="buy", random_state=None).fit(X, Y)
         assert verify_data(real.statement_.data).holds

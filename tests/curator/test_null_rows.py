@@ -276,6 +276,10 @@ def test_bought_bounds_do_not_look_at_it(tmp_path):
         deal = purchase(schema, epsilon=1.0, budget=Budget(2.0, 1e-6))
         found.append(deal.bounds(open_source(tmp_path / "d.csv"), Purse(Budget(2.0, 1e-6)), seed=1)[0]["a"])
     assert found[0] == found[1] and found[0].high <= 1.1
+    face = nw.PrivateClassifier(3.0, 1e-6, bounds="buy", schema=schema, random_state=0, method="descent")
+    tables = [frame(2000, wild=wild) for wild in (False, True)]
+    first, second = (clone(face).fit(table[["a"]], table["y"]).fitted_ for table in tables)
+    assert first.encoder == second.encoder and first.theta.tobytes() == second.theta.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["error", "loss"])

@@ -23,6 +23,7 @@ from ..data.cells import cells_of, numbers_of
 from ..data.checks import names_of, private_labels, private_rows
 from ..data.encode import NOT_ENCODED
 from ..data.files import Dialect, Paths, open_source
+from ..data.preprocess import interval
 from ..data.refusal import our_words
 from ..data.resolve import Resolved, with_imagined_bounds
 from ..data.schema import Column, Schema, gaps
@@ -34,7 +35,7 @@ Array = NDArray[Any]
 BUY = "buy"
 SHARE = 0.2  # of epsilon, where nobody says how much
 TARGET = "target"  # what y is called where no schema names it
-DECLARED, BOUGHT = "bounds of the {}, declared", "bounds of the {}, bought"
+DECLARED = "bounds of the {}, declared"
 
 
 def buys(face: Any) -> bool:
@@ -74,11 +75,12 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
         raise ValueError(
             "schema must be a Schema with a target to train on files; it may leave bounds out where they are bought"
         )
-    deal, public = _deal(face, face.schema), reading.get("public") is not None
+    columns, public = _of_schema(face), reading.get("public") is not None  # whose rows they are may be said in both
+    deal = _deal(face, columns)
     source = open_source(paths, separator=Dialect.of(reading.get("separator"), reading.get("decimal")))
-    planned = _declared(face, with_imagined_bounds(face.schema)).planned()
+    planned = _declared(face, with_imagined_bounds(columns)).planned()
     words = f"{Origin().words}; bounds bought where nothing declares them"
-    records = Resolved(source, face.schema, words, "declared").look()
+    records = Resolved(source, columns, words, "declared").look()
     planned.before(deal.budget.epsilon, deal.budget.delta).check(public=public, records=records)
     schema, paid = deal.bounds(source, purse, seed=seed_of(face.random_state))
     return _kept(
@@ -89,29 +91,49 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
 def _columns(face: Any, X: Any) -> Schema:
     """What is declared of the columns, those without bounds being bought: a schema, or numbers of an array."""
     if isinstance(face.schema, Schema):
-        return replace(
-            face.schema,
-            unit=face.unit or face.schema.unit,
-            rows_per_unit=face.rows_per_unit or face.schema.rows_per_unit,
-        )
+        return _of_schema(face)
     if face.schema is not None:
         raise ValueError(
             "bounds='buy' goes with a noisewise.Schema that leaves bounds out, or with none; not with a dict"
         )
-    names = names_of(X)
-    width = private_rows(X if names is None else X[[n for n in X.columns if str(n) != face.unit]]).shape[1]
-    known = [f"x{i}" for i in range(width)] if names is None else [str(n) for n in names.columns if str(n) != face.unit]
-    if isinstance(face.bounds, str):
-        made = [Column(name, "number") for name in known]
-    else:
+    if not isinstance(face.bounds, str):
         raise ValueError("target_bounds='buy' goes with bounds='buy', or with a noisewise.Schema; pass one of them")
-    if isinstance(face, RegressorMixin):
-        pair = (None, None) if isinstance(face.target_bounds, str) else face.target_bounds
-        if pair is None:
-            raise ValueError("target_bounds is missing; pass (low, high) of y, or target_bounds='buy'")
-        made.append(Column(_fresh_name(known), "number", *pair))
-        return Schema(tuple(made), made[-1].name, face.unit, face.rows_per_unit)
-    return Schema(tuple(made), None, face.unit, face.rows_per_unit)
+    names = names_of(X)
+    width = private_rows(_features(X, face.unit)).shape[1]
+    known = [f"x{i}" for i in range(width)] if names is None else [str(n) for n in names.columns if str(n) != face.unit]
+    made = [Column(name, "number") for name in known]
+    if not isinstance(face, RegressorMixin):
+        return Schema(tuple(made), None, face.unit, face.rows_per_unit)
+    label = _target(face, Column(_fresh_name(known), "number"))
+    return Schema((*made, label), label.name, face.unit, face.rows_per_unit)
+
+
+def _of_schema(face: Any) -> Schema:
+    schema = face.schema
+    schema = replace(schema, unit=face.unit or schema.unit, rows_per_unit=face.rows_per_unit or schema.rows_per_unit)
+    if not isinstance(face, RegressorMixin):
+        return schema
+    if schema.target is None:
+        raise ValueError(
+            "the schema names no target, whose bounds a regression needs; set target, with kind = 'number'"
+        )
+    label = schema[schema.target]
+    said = label.low is not None or face.target_bounds is None or isinstance(face.target_bounds, str)
+    return schema if said else schema.with_column(_target(face, label))
+
+
+def _target(face: Any, label: Column) -> Column:
+    """The target with its declared bounds, or without where they are bought."""
+    if isinstance(face.target_bounds, str):
+        return label
+    if face.target_bounds is None:
+        raise ValueError("target_bounds is missing; pass (low, high), what y can be, or target_bounds='buy'")
+    low, high = interval("target_bounds", face.target_bounds)
+    return replace(label, low=low, high=high)
+
+
+def _features(X: Any, unit: str | None) -> Any:
+    return X if unit is None else X[[name for name in X.columns if str(name) != unit]]
 
 
 def _fresh_name(names: list[str]) -> str:
@@ -153,7 +175,7 @@ def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator
                 if column.name != schema.target
             }
         else:
-            rows = private_rows(X if unit is None else X[[name for name in X.columns if str(name) != unit]])
+            rows = private_rows(_features(X, unit))
             held = dict(zip([column.name for column in schema.features], rows.T, strict=True))
         if schema.target in [column.name for column in deal.columns]:
             held[str(schema.target)] = private_labels(y, numeric=True, dropped=True)
@@ -172,10 +194,9 @@ def _assumed(ready: Ready, deal: Purchase) -> tuple[str, ...]:
             f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.fit.assumed
         )
     bought = {column.name for column in deal.columns}
-    parts = {"target"} if deal.schema.target in bought else set()
-    parts |= {"features"} if bought - {deal.schema.target} else set()
-    said = {DECLARED.format(part): BOUGHT.format(part) for part in parts}
-    return tuple(said.get(one, one) for one in ready.fit.assumed)
+    gone = {DECLARED.format("target")} if deal.schema.target in bought else set()
+    gone |= {DECLARED.format("features")} if bought - {deal.schema.target} else set()
+    return tuple(one for one in ready.fit.assumed if one not in gone)
 
 
 def _kept(face: Any, ready: Ready) -> Ready:
