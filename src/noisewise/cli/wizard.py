@@ -55,6 +55,8 @@ def wizard(
 
     Example: [bold]noisewise schema wizard codebook.csv --out schema.toml[/bold]
     """
+    from ..data.schema import gaps
+
     if out.exists() and not force:
         raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
     said = {} if answers is None else _read(answers)
@@ -74,7 +76,7 @@ def wizard(
     write(out, made.to_toml(top=[DECLARED, *known.top]))
     asking.say("")
     tell(out, made, json_output=json_output, notes=answers is not None)
-    if not json_output:
+    if not json_output and not gaps(made):
         typer.echo(
             f"next: noisewise schema check {out} DATA.csv, then noisewise train DATA.csv --schema {out} --epsilon 1 .."
         )
