@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old test-browser lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old test-browser notebooks lint bench clean
 
 setup: .venv/installed
 
@@ -36,6 +36,10 @@ test-browser: setup
 	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,browser]"
 	$(BIN)/python -m pytest tests_browser
+
+# Runs docs/notebooks anew and writes down what they print.
+notebooks: setup
+	$(BIN)/python tests/docs/notebooks.py
 
 lint: setup
 	$(BIN)/ruff check .

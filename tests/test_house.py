@@ -39,14 +39,14 @@ ORDER = (
     # the trusted side
     *("losses", "prepare", "engine", "models", "records", "noise", "trace", "facts", "curator"),
     # strangers' code and the one loop
-    *("tape", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
+    *("tape", "journal", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
     # from tables to a fitted thing
     *("data", "fitting", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
-    *("audit", "theory", "learned", "runs", "tune", "report"),
+    *("audit", "theory", "learned", "runs", "tune", "report", "export"),
     # faces
-    *("estimators", "compare", "cli"),
+    *("estimators", "pytorch", "compare", "cli", "__main__"),
 )
 ROOT = ""  # the package itself: names for users, imported when first used
 
@@ -204,14 +204,14 @@ CURATOR = [name for name in MODULES if name.split(".")[0] == "curator"]
 
 def test_files_are_short():
     assert not {name: count for name, count in LINES.items() if count > 400}
-    assert sum(LINES[name] for name in CURATOR) <= 2290
+    assert sum(LINES[name] for name in CURATOR) <= 2470
 
 
 def test_what_the_curator_needs_grows_no_more():
     """Not counted: accountants and losses that their rooms find, kernels, and records of models that are not linear."""
     needed = needed_by(*CURATOR)
     assert not {"accounting.calibrate", "accounting.choose", "accounting.plan", "records.perceptron"} & needed
-    assert 6000 < sum(LINES[name] for name in needed) <= 8670
+    assert 6000 < sum(LINES[name] for name in needed) <= 8940
 
 
 def test_the_curator_of_a_linear_model_loads_no_records_of_another():

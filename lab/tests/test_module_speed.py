@@ -14,7 +14,6 @@ from torch import nn
 from noisewise_lab import module_memory, module_speed, peers, speed
 from noisewise_lab.works import ModuleWorkload, module_workloads, perceptron
 
-NAMES = ["cnn-mnist", "cnn", "transformer", "mlp-large-module", "lstm"]
 TINY = ModuleWorkload("tiny", 40, 8, perceptron(3, 4, 2), (3,), 2, 1)
 
 

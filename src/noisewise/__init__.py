@@ -28,16 +28,22 @@ if TYPE_CHECKING:
     from .estimators.pipelines import PrivacyWarning
     from .estimators.search import PrivateSearchCV
     from .planning import Plan, plan
+    from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
+    from .pytorch.fit import fit
     from .runs.agreement import verify
 
 __all__ = [
+    "DPLSTM",
+    "BatchMemoryManager",
     "Budget",
     "BudgetExhausted",
     "BudgetWarning",
     "Column",
     "Curator",
+    "ModuleValidator",
     "OrientedGradients",
     "Plan",
+    "PrivacyEngine",
     "PrivacyWarning",
     "PrivateClassifier",
     "PrivateRegressor",
@@ -47,7 +53,9 @@ __all__ = [
     "calibrate",
     "epsilon",
     "explain",
+    "fit",
     "load",
+    "load_module",
     "plan",
     "read_schema",
     "save",
@@ -66,6 +74,8 @@ _HOMES = {
     "estimators.pipelines": ("PrivacyWarning",),
     "estimators.search": ("PrivateSearchCV",),
     "planning": ("Plan", "plan"),
+    "pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),
+    "pytorch.fit": ("fit",),
     "runs.agreement": ("verify",),
 }
 

@@ -30,6 +30,7 @@ class Facts:
     groups: tuple[int, ...] = ()
     linear: bool = False  # what the model can do, and what its loss says of itself
     coordinates: bool = False
+    tensors: bool = False
     typical_clip: float = 1.0
     typical_norm: float = 1.0
     learning: float = 1.0
@@ -57,6 +58,7 @@ def facts_of(
         groups=model.groups,
         linear=model.linear,
         coordinates=model.coordinates,
+        tensors=model.tensors,
         typical_clip=model.loss.typical_clip,
         typical_norm=model.loss.typical_norm,
         learning=model.loss.learning,

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 VARIABLE = "NOISEWISE_KERNELS"
-SOURCES = ("kernels.py", "noise/*.py", "records/*.py", "plain*.py")  # of kernels and of the constants in them
+SOURCES = (
+    "kernels.py",
+    "noise/*.py",
+    "records/*.py",
+    "plain*.py",
+    "engine/units*.py",
+)  # of kernels and of the constants in them
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -17,6 +17,7 @@ from .curator import Curator, PublicCurator
 from .curator.question import bare
 from .events import FULL, FixedBatch, Poisson, leaves
 from .facts import facts_of
+from .journal import Journal, Journalled, paid
 from .late import Tensor, torch
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
@@ -24,7 +25,10 @@ from .methods.size import size_noise
 from .models import Additive, Model
 from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
-from .records.grid import Store, in_memory, labelled
+from .records import counted_of
+from .records.grid import Store, in_memory
+from .records.line import started_by_torchrun
+from .records.protocol import Elsewhere
 from .tape import MOST, Recording
 from .tape import Trained as Trained
 from .units import rows_per_person
@@ -34,10 +38,13 @@ Progress = Callable[[int, int | None, float], None]
 
 @dataclass(frozen=True)
 class Records:
-    """Validated rows of the data holder on their way to a curator; ``size`` is None when their number is private."""
+    """Validated rows of the data holder on their way to a curator; ``size`` is None when their number is private.
 
-    X: Tensor
-    y: Tensor
+    ``X`` and ``y`` are tensors, or tuples of tensors for a model of tensors.
+    """
+
+    X: Any
+    y: Any
     size: float | None
     row_bound: float
     store: Store = in_memory
@@ -58,11 +65,13 @@ def train(
     seed: int | None = None,
     progress: Progress | None = None,
     purse: Purse | Account | None = None,
+    journal: Journal | None = None,
 ) -> Trained:
     """Run ``method`` on private records under ``budget`` from ``theta`` (default: the model's public start).
 
     All of ``budget`` is reserved in ``purse`` before a record is touched, and settled at the end, whatever that is;
-    without one it comes from the account that is open (``noisewise.spending``), if there is any.
+    without one it comes from the account that is open (``noisewise.spending``), if there is any. ``journal``: where released
+    answers are written down before they are used, and read from when a run is taken up again.
     """
     private_run = makes_a_promise(method)
     rows = records.rows_per_unit
@@ -84,9 +93,10 @@ def train(
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     if seed is None:
+        _refuse_every_rank(records, source)
         private_fit_begins(purse)
-    with source.part(terms, budget, what="training") as part:  # settled whatever happens
-        return _private_run(method, records, model, part.meter, start, public, seed, progress)
+    with paid(source, terms, budget, journal) as meter:  # settled whatever happens
+        return _private_run(method, records, model, meter, start, public, seed, progress, journal)
 
 
 def _private_run(
@@ -98,6 +108,7 @@ def _private_run(
     public: PublicCurator | None,
     seed: int | None,
     progress: Progress | None,
+    journal: Journal | None = None,
 ) -> Trained:
     curator = Curator(
         records.X,
@@ -111,9 +122,10 @@ def _private_run(
         rows_per_unit=records.rows_per_unit,
         unroll=unrolled,
     )
+    asking = curator if journal is None else cast(Curator, Journalled(curator, journal))
     for event in size_noise(curator.facts):
-        curator.release_size(noise_multiplier=event.noise_multiplier)
-    private = Recording(curator, most=MOST if model.linear and not model.table else 0)
+        asking.release_size(noise_multiplier=event.noise_multiplier)
+    private = Recording(asking, most=MOST if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     features = curator.features
@@ -127,10 +139,19 @@ def _private_run(
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
 
 
-def _with_labels(records: Records, model: Model) -> tuple[Tensor, Tensor]:
+def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:
     """Rows that have a label, for who is handed the records."""
-    there = labelled(records.y, model.classes)
+    there = counted_of(model, records.X, records.y)
     return (records.X, records.y) if there is None else (records.X[there], records.y[there])
+
+
+def _refuse_every_rank(records: Records, source: Purse | Account) -> None:
+    """Refuse a run that each of several processes would make for itself, with a budget that none of the others sees."""
+    if started_by_torchrun() and not isinstance(records.X, Elsewhere) and not source.durable:
+        raise RuntimeError(
+            "this is one of several processes that torchrun started, and each would spend the whole budget; train on files "
+            "with torchrun -m noisewise train, modules with noisewise.fit, or start one process"
+        )
 
 
 def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:

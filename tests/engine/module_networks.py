@@ -175,6 +175,16 @@ def flattened() -> nn.Module:
     )
 
 
+def of_addmm() -> nn.Module:
+    """Dense layers over a flattened sequence, with weights that lie transposed."""
+
+    def call(m, x):
+        flat = torch.tanh(torch.addmm(m.shift, x.reshape(-1, 3), m.w))
+        return torch.addmm(m.more, flat, m.v).view(*x.shape[:2], 3).mean(1)
+
+    return Applied(call, w=weights(3, 4), shift=weights(4), v=weights(4, 3), more=weights(3))
+
+
 def last_layer() -> nn.Module:
     module = perceptron()
     module[0].requires_grad_(False)
@@ -245,6 +255,7 @@ NETWORKS = {
     "transposed convolution": Network(upward, pictures(2, 4, 4)),
     "learned places": Network(of_positions, WORDS),
     "flattened sequence": Network(flattened, SEQUENCE),
+    "addmm": Network(of_addmm, SEQUENCE),
     "cells": Network(of_cells, SEQUENCE),
     "bag": Network(bagged, WORDS),
     "last layer only": Network(last_layer, pictures(5)),

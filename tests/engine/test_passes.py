@@ -177,3 +177,17 @@ def test_entries_too_small_to_be_squared_still_count():
     tape.backward((outputs * 1e18).sum())
     (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-4))
     assert float(total.double().norm()) <= 1e-4
+
+
+def test_a_seed_leaves_no_trace():
+    """Seeding by torch.manual_seed would note, at every pass, what to tell devices that are not there."""
+    queued = torch.cuda._queued_calls
+    module = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    layout = probed(module, [Spec((3,), torch.float32)])
+    before, state, x = len(queued), torch.get_rng_state(), torch.ones(8, 3)
+    outputs = []
+    for seed in (1, 1, 2):
+        with Tape(module, layout, 8, seed=seed):
+            outputs.append(module(x))
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[1], outputs[2])
+    assert len(queued) == before and torch.equal(torch.get_rng_state(), state)

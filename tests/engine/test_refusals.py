@@ -135,6 +135,20 @@ def test_parameters_that_slip_by():
         assert probed(again, ROWS, CLASSES, nn.CrossEntropyLoss()).names == ("layer.weight", "layer.bias")
 
 
+def test_modules_that_make_numbers_of_a_kind_of_their_own():
+    own = Applied(
+        lambda m, x: m.head(m.layer(x, torch.zeros(1, len(x), 4))[0].sum(1)),
+        layer=nn.GRU(3, 4, batch_first=True),
+        head=nn.Linear(4, 3),
+    )
+    assert probed(own, SEQUENCE, CLASSES, nn.CrossEntropyLoss()).terms == 4
+    single = mixing(lambda m, x: m.layer(x.float() / 255))
+    assert probed(single, ROWS, CLASSES, nn.CrossEntropyLoss()).plain_linear
+    with pytest.raises(Refused, match="mixes records"):
+        probed(mixing(lambda m, x: m.layer(x.float() - x.float().mean(0))), ROWS, CLASSES, nn.CrossEntropyLoss())
+    assert torch.get_default_dtype() is torch.float32
+
+
 def test_what_has_no_rule_or_no_sense():
     limited = nn.Sequential(nn.Embedding(9, 5, max_norm=1.0), nn.Flatten(), nn.Linear(20, 3))
     with pytest.raises(Refused, match="max_norm"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,9 +21,11 @@ from noisewise.budget import Budget
 from noisewise.curator import QUESTIONS
 from noisewise.curator.facts import facts_of
 from noisewise.curator.questions import HowAsked, rebuilt
+from noisewise.engine import Spec
 from noisewise.events import BoundedRange
 from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.models import MLP, Additive, Linear
+from noisewise.models.module import ModuleModel
 from noisewise.noise import Stream
 from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.protect.learned.inside import unrolled
@@ -64,6 +67,15 @@ class CentredTable(Table):
     gain, centre = 0.5, 0.25
 
 
+def torch_module(*sizes, arithmetic):
+    """A module of dense layers, whose records are tensors, and whose last label is one that it does not have."""
+    torch.manual_seed(0)
+    parts = [torch.nn.Linear(into, out) for into, out in pairwise(sizes)]
+    module = torch.nn.Sequential(*(part for layer in parts for part in (layer, torch.nn.Tanh())))[:-1]
+    rows, label = Spec((FEATURES,), torch.float32), Spec((), torch.int64)
+    return ModuleModel(module, torch.nn.CrossEntropyLoss(), [rows], [label], chunk=16, arithmetic=arithmetic)
+
+
 MODELS = {
     "logistic": Linear(FEATURES, Logistic()),
     "hinge": Linear(FEATURES, Hinge()),
@@ -86,6 +98,8 @@ MODELS = {
     "centred table softmax": CentredTable(WIDTH, ClassWeighted(Softmax(), (1.0, 0.2, 5.0)), 3, columns=COLUMNS),
     "perceptron": MLP((FEATURES, 3, 1), Logistic(), "tanh"),
     "relu perceptron": MLP((FEATURES, 3, 3), Softmax(), "relu"),
+    "module": torch_module(FEATURES, 4, arithmetic="assumed"),
+    "layered module": torch_module(FEATURES, 16, 4, arithmetic="bounded"),
 }
 ADJACENCIES = ("add_remove", "replace_one")
 SAMPLINGS = (("full",), ("poisson", 0.5))
@@ -119,6 +133,9 @@ BASES = {
 def tensors(model, records):
     X = torch.tensor([row for row, _ in records], dtype=torch.float64).reshape(-1, FEATURES)
     labels = [label for _, label in records]
+    if model.tensors:
+        whole = [99 if abs(label) != 1 else int(label > 0) for label in labels]
+        return (X.float(),), (torch.tensor(whole, dtype=torch.int64),)
     if model.loss.task != "classes":
         return X, torch.tensor(labels, dtype=torch.float64)
     whole = [-5 if math.isnan(label) else {-1: 0, 1: model.outputs - 1}.get(label, 99) for label in labels]
@@ -171,9 +188,9 @@ def asked_of(kind, model):
     found = []
     for case in map(rebuilt, kind.cases(dimension)):
         try:
-            if kind.__name__ != "Histograms":  # which are asked of columns, before there is a model
+            if kind.__name__ != "Histograms" or model.tensors:  # which are asked of columns, before there is a model
                 case.check(facts)
-        except ValueError:  # from public facts: this model has no such question
+        except (ValueError, TypeError):  # from public facts: this model has no such question
             continue
         found.append(case)
     return found
@@ -221,7 +238,7 @@ class Neighbours:
 def neighbours(kind, model, sampling):
     """(case, neighbours) of every case and base: totals do not depend on the relation."""
     how = terms("add_remove", sampling)
-    slow = isinstance(MODELS[model], MLP) or QUESTIONS[kind].sharded
+    slow = isinstance(MODELS[model], MLP) or MODELS[model].tensors or QUESTIONS[kind].sharded
     bases = ["nobody", "one direction is free"] if slow else list(BASES)
     return [
         (case, Neighbours(case, MODELS[model], base, how))

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from noisewise.curator import PublicCurator
+from noisewise.curator import Answer, PublicCurator
 from noisewise.losses import Logistic, Softmax
 from noisewise.models import MLP, Linear
-from noisewise.protect.optimizers import OPTIMIZERS, AdaGrad, Adam, DebiasedMomentum, Momentum, Sgd
+from noisewise.protect.optimizers import OPTIMIZERS, AdaGrad, Adam, AdamBC, DebiasedMomentum, Momentum, Sgd
 
 STEPS = 20
 G = torch.Generator().manual_seed(0)
@@ -40,6 +40,7 @@ CASES = {
     DebiasedMomentum: lambda p: HandMade(p, lr=0.05),
     AdaGrad: lambda p: torch.optim.Adagrad(p, lr=0.05, eps=1e-8),
     Adam: lambda p: torch.optim.Adam(p, lr=0.05),
+    AdamBC: lambda p: torch.optim.Adam(p, lr=0.05),
 }
 
 
@@ -106,3 +107,31 @@ def test_a_optimizer_changes_neither_theta_nor_its_old_state():
         once, again = optimizer(answer, first, state)[0], optimizer(answer, first, state)[0]
         assert torch.equal(once, again)
         assert torch.equal(theta, LINEAR[0].start())
+
+
+def test_adam_takes_the_bias_of_the_noise_off_its_second_moment():
+    """Gradients of 0.1 and 0.01 under noise of 1: Adam moves both coordinates alike small steps, AdamBC tells how long each is."""
+    generator, truth, std = torch.Generator().manual_seed(0), torch.tensor([2.0, 0.5]), 1.0
+    moments = {}
+    for kind in (Adam, AdamBC):
+        optimizer = kind(0.01, beta_squared=0.999)
+        theta, state = torch.zeros(2), optimizer.init(2)
+        for _ in range(4000):
+            noisy = truth + std * torch.randn(2, generator=generator)
+            theta, state = optimizer(Answer(noisy, std), theta, state)
+        moments[kind] = state
+    whole = 1 - 0.999**4000
+    assert torch.allclose(moments[Adam].second / whole, truth**2 + std**2, rtol=0.1)
+    assert torch.allclose((moments[AdamBC].second - moments[AdamBC].noise) / whole, truth**2, rtol=0.3)
+    assert moments[AdamBC].noise / whole == pytest.approx(std**2)
+
+
+def test_adam_without_bias_never_divides_by_what_noise_has_made_of_nothing():
+    optimizer, theta = AdamBC(0.01), torch.zeros(3)
+    state = optimizer.init(3)
+    for _ in range(50):
+        before = theta
+        theta, state = optimizer(Answer(torch.zeros(3), 1.0), theta, state)
+        assert torch.equal(theta, before)
+    theta, state = optimizer(Answer(torch.tensor([1.0, -1.0, 0.0]), 1.0), theta, state)
+    assert bool(torch.isfinite(theta).all()) and float(theta.abs().max()) < 0.05

@@ -80,6 +80,11 @@ class Account(NotCopied):
         return self._unit
 
     @property
+    def durable(self) -> bool:
+        """Whether what is spent is written down where it outlives this process."""
+        return self._purse.durable
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """The runs that took a part, refused ones and simulations not among them."""
         return self._purse.entries
@@ -171,12 +176,20 @@ class Account(NotCopied):
         cost, delta = self._purse.left
         return Budget(_nearly(asked.epsilon, cost), max(_nearly(asked.delta, delta), LEAST_DELTA), own.adjacency)
 
-    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+    def part(
+        self,
+        terms: Terms,
+        budget: Budget | None = None,
+        *,
+        share: float = 1.0,
+        what: str = "run",
+        number: int | None = None,
+    ) -> Part:
         """A run on these terms, as :meth:`Purse.part` reserves it; what does not fit is refused in words for users."""
         self._check_process()
         try:
             of = PERSONS if self._unit == "person" else ""
-            return self._purse.part(terms, budget, share=share, what=f"{what}{of}")
+            return self._purse.part(terms, budget, share=share, what=f"{what}{of}", number=number)
         except BudgetExhausted:
             raise BudgetExhausted(self._shortage(budget, what)) from None
         except ValueError as error:

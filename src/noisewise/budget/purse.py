@@ -90,6 +90,11 @@ class Purse(NotCopied):
         return self._filter is not None
 
     @property
+    def durable(self) -> bool:
+        """Whether what is spent is written down where it outlives this process."""
+        return not isinstance(self._store, Memory)
+
+    @property
     def left(self) -> tuple[Fraction, Fraction]:
         """What is neither spent nor reserved, exactly: of the epsilons or the filter's currency, and of delta."""
         return left_of(self._cap, self.entries)
@@ -99,10 +104,19 @@ class Purse(NotCopied):
         """The share of the cap that is spent or reserved."""
         return 1 - float(self.left[0] / Fraction(self._cap.cost))
 
-    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+    def part(
+        self,
+        terms: Terms,
+        budget: Budget | None = None,
+        *,
+        share: float = 1.0,
+        what: str = "run",
+        number: int | None = None,
+    ) -> Part:
         """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
 
         It promises ``budget``, or ``share`` of what is left. Raises ``BudgetExhausted`` when that is not there.
+        ``number``: of a part that an earlier process of the same run has reserved and not settled, which is taken up.
         """
         self._check_process()
         _validate.share(share=share)
@@ -115,6 +129,12 @@ class Purse(NotCopied):
         meter = open_meter(promise, terms)
         described = {"what": str(what), **_promise(promise), "meter": meter.describe()}
         entry = Entry(described, self._most(meter, terms))
+        if number is not None and 0 <= number < len(there := self.entries):
+            if there[number] != entry:
+                raise ValueError(
+                    "the run's part of the purse is settled, or was reserved on other terms; start it anew"
+                )
+            return Part(self, number, entry, meter)
         return Part(self, self._store.reserve(self._terms, entry), entry, meter)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0) -> Budget:
@@ -190,6 +210,11 @@ class Part:
 
     def __init__(self, purse: Purse, number: int, entry: Entry, meter: Meter) -> None:
         self._purse, self._number, self._entry, self.meter = purse, number, entry, meter
+
+    @property
+    def number(self) -> int:
+        """Its place in the purse."""
+        return self._number
 
     def settle(self, state: str = "spent") -> None:
         """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""

@@ -77,8 +77,13 @@ def fail(message: str) -> int:
 
 def main() -> None:
     """Entry point: bad input is one line and exit code 2, Ctrl-C is exit code 130."""
+    from .ranks import ranks
+
+    code = None
     try:
-        code = app(standalone_mode=False)
+        with ranks() as here:
+            if here:
+                code = app(standalone_mode=False)
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

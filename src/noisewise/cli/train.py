@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from ..show.progress import bars
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .ranks import lead, refuse_restart
 from .spending import spending
 from .tuning import Tuning, searched, show_search, tuning_of, with_protector
 
@@ -132,6 +133,9 @@ def train(
     request = Request(budget, chosen or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_for(request.method, request.model, None)
     tuning = tuning_of(tune, candidates, jobs, size_guess)
+    refuse_restart(out, private=seed is None)
+    if tuning is not None and lead() is not None:
+        raise ValueError("--tune searches in one process; leave torchrun out, or --tune")
     _known_loss(loss)
     runs.vacant(out)
     runs.writable(out)
@@ -199,6 +203,7 @@ def _fit(
     estimator = unfitted(request, resolved.schema).watch(partial(_stepped, report))
     reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "origin": origin}
     reading["reading"] = partial(report, "reading")
+    reading["lead"] = lead()
     if tuning is not None:
         return searched(estimator, tuning, data, reading, purse, report)
     return estimator.fit_files(data, purse=purse, **reading), ""

@@ -15,9 +15,20 @@ from .questions.choice import Choice
 from .questions.finished import ErrorMoments, ScoreHistogram
 from .questions.gradient import Gradient
 from .questions.gradient_norm import GradientNorm
+from .questions.layered_gradient import LayeredGradient
 from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 
 __all__ = ["Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
-__all__ += ["QUESTIONS", "Choice", "Descent", "Gradient", "GradientNorm", "NoisyWalk", "OnePass", "PerturbedObjective"]
+__all__ += [
+    "QUESTIONS",
+    "Choice",
+    "Descent",
+    "Gradient",
+    "GradientNorm",
+    "LayeredGradient",
+    "NoisyWalk",
+    "OnePass",
+    "PerturbedObjective",
+]
 __all__ += ["Count", "CrossMoment", "FirstMoment", "MinEigenvalue", "SecondMoment", "SquaredLength"]
 __all__ += ["Correct", "ErrorMoments", "NormAtMost", "ScoreHistogram", "SquaredError"]

@@ -17,6 +17,7 @@ from .question import plain
 from .questions.choice import Choice
 from .questions.gradient import Gradient
 from .questions.gradient_norm import GradientNorm
+from .questions.layered_gradient import LayeredGradient
 
 
 class GradientOptions(TypedDict, total=False):
@@ -48,6 +49,18 @@ class Asking(ABC):
     ) -> Answer:
         """The noised mean of clipped gradients at theta: :class:`~noisewise.curator.questions.gradient.Gradient`."""
         return self.ask(Gradient.of(theta, clip, **options), noise=noise_multiplier, sampling=sampling)
+
+    def layered_gradient(
+        self,
+        theta: Tensor,
+        *,
+        clips: Sequence[float],
+        noise_multiplier: float,
+        sampling: Sampling = FULL,
+        shares: Sequence[float] | None = None,
+    ) -> Answer:
+        """The same with a clip norm for each layer: :class:`~noisewise.curator.questions.layered_gradient.LayeredGradient`."""
+        return self.ask(LayeredGradient.of(theta, clips, shares), noise=noise_multiplier, sampling=sampling)
 
     def gradient_norm(
         self, theta: Tensor, *, clip: float, noise_multiplier: float, sampling: Sampling = FULL, squared: bool = False

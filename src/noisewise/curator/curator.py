@@ -22,8 +22,8 @@ from ..late import Tensor, torch
 from ..models import Additive, Model
 from ..noise import Stream
 from ..prepare.features import Features, even, features_anew
-from ..records import records_of
-from ..records.grid import Store, in_memory, labelled
+from ..records import counted_of, records_of
+from ..records.grid import Store, in_memory
 from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
 from ..units import rows_per_person
@@ -75,11 +75,11 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
+        coins = Stream(seed, "module").words if model.tensors else None
         with unobserved():  # a method has named its terms by now, and may have left something behind
-            columns = len(model.columns) if isinstance(model, Additive) else model.features
-            if X.ndim != 2 or X.shape[1] != columns or y.ndim != 1 or len(X) != len(y):
-                raise ValueError(f"X must be 2-d with {columns} columns and y 1-d, as long as X has rows")
-            self.__desk = Desk(records_of(model, X, y, store), meter, Stream(seed), labelled(y, model.classes))
+            model.refuse_rows(X, y)
+            records = records_of(model, X, y, store, coins)
+            self.__desk = Desk(records, meter, Stream(seed), counted_of(model, X, y))
         self.__model = model
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
         self.__basis: Tensor | None = None
@@ -167,6 +167,7 @@ class Curator(Asking):
 
     def __ended(self, asked: Any) -> Answer:
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
+        self.__about_rows("a whole walk in the room")
         with unobserved():
             records, facts, size = self.__desk.records, self.__facts, self.__known_size()
             whole = rebuilt_walk(asked, facts.dimension)
@@ -186,6 +187,16 @@ class Curator(Asking):
         self.__facts = replace(self.__facts, size=size)
         return size
 
+    def take_up(self, line: Released, size: float | None = None) -> None:
+        """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
+
+        ``size``: what :meth:`release_size` released then. *Sensitivity*: nothing is drawn and no record is touched.
+        """
+        with self.__desk:
+            self.__desk.meter.spend(line.event)
+            self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
+            self.__facts = self.__facts if size is None else replace(self.__facts, size=float(size))
+
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.
 
@@ -195,6 +206,7 @@ class Curator(Asking):
         """
         if isinstance(self.__model, Additive):
             raise TypeError("rows of a table are made by features; ask for others with prepare, not for another basis")
+        self.__about_rows("another basis")
         features, entries = self.__facts.features, plain(matrix)
         square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
         if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
@@ -242,6 +254,10 @@ class Curator(Asking):
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
+
+    def __about_rows(self, what: str) -> None:
+        if self.__facts.tensors:
+            raise ValueError(f"{what} is for rows of numbers, and a module's records are tensors; ask for gradients")
 
     def __known_size(self) -> float:
         if self.__facts.size is None:

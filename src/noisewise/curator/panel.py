@@ -19,8 +19,8 @@ from ..late import Tensor
 from ..models import Model
 from ..noise import Stream
 from ..prepare.features import Features, features_anew
-from ..records import records_of
-from ..records.grid import Store, in_memory, labelled
+from ..records import counted_of, records_of
+from ..records.grid import Store, in_memory
 from ..records.linear import FINE
 from ..records.sums import right_less_wrong, squared_errors
 from ..records.totals import Drawn, IntegerTotal
@@ -91,7 +91,7 @@ def choose_best(
 def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
     """The exact sum of bounded losses over all rows, up to a constant that all entrants share. Private."""
     model = entrant.model
-    everyone = Drawn().only(labelled(entrant.y, model.classes))
+    everyone = Drawn().only(counted_of(model, entrant.X, entrant.y))
     records = records_of(model, entrant.X, entrant.y, store)
     if entrant.features is not None:
         records = records.prepared(features_anew(entrant.features), store)

@@ -157,12 +157,17 @@ class Sum:
     bounded: ClassVar[str] = ""  # what is not exact about the total, but charged for
     assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
+    of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__dict__.get("name", cls.__name__)
 
     def check(self, facts: Facts) -> None:
-        """Refuse, from public facts, what cannot be asked of this model: a theta of another one."""
+        """Refuse, from public facts, what cannot be asked of this model: rows of tensors, a theta of another one."""
+        if facts.tensors and not self.of_tensors:
+            raise ValueError(
+                f"{self.name} is about rows of numbers, and a module's records are tensors; ask for gradients"
+            )
         theta = getattr(self, "theta", None)
         if theta is not None and len(theta) != facts.dimension:
             raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")

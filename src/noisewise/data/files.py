@@ -45,6 +45,7 @@ class TableFile:
     types: tuple[pa.DataType, ...] | None
     separator: str
     decimal: str = "."
+    groups: tuple[int, ...] | None = None  # row groups of a Parquet file that are read; None: all
 
     def batches(self, columns: Sequence[str], progress: Share) -> Iterator[pa.RecordBatch]:
         """The named columns, batch by batch."""
@@ -60,6 +61,7 @@ class Source:
     """Files with the same columns, read one after the other."""
 
     files: tuple[TableFile, ...]
+    part: bool = False  # of the files that belong together, and so it may have no rows
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -110,7 +112,7 @@ class Source:
                 empty = empty and batch.num_rows == 0
                 yield batch
             before += size
-        if empty:
+        if empty and not self.part:
             raise Refusal(f"{self.files[0].path}: has column names but no rows; pass a file with records")
 
 
@@ -344,15 +346,21 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
     """Batches of a Parquet file; pages are read as they are needed, not whole row groups."""
     try:
         with pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as stored:
-            raw, total, done = stored.schema_arrow.names, max(stored.metadata.num_rows, 1), 0
+            raw, total, done = stored.schema_arrow.names, max(_rows(stored, file.groups), 1), 0
             names = [raw[i] for i in order]
-            for batch in stored.iter_batches(batch_size=BATCH, columns=names):
+            for batch in stored.iter_batches(batch_size=BATCH, columns=names, row_groups=file.groups):
                 done += batch.num_rows
                 progress(done / total)
                 _check_text(batch, file.path)
                 yield batch.select(names)
     except (pa.ArrowException, OSError):
         raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
+
+
+def _rows(stored: pq.ParquetFile, groups: Sequence[int] | None) -> int:
+    if groups is None:
+        return int(stored.metadata.num_rows)
+    return sum(int(stored.metadata.row_group(group).num_rows) for group in groups)
 
 
 def _check_text(batch: pa.RecordBatch, path: Path) -> None:

@@ -12,6 +12,7 @@ learning needs better features (or much more data).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,22 +26,31 @@ from .refusal import Refusal, our_words
 CHUNK = 2000  # pictures at a time, to keep memory low
 LANES = 64  # entries that a processor handles at once, and more
 HUGE = 1e6
+WIDER = 1.75  # how wide the second cells of a stack are
 
 
 class OrientedGradients(TransformerMixin, BaseEstimator):
     """Rows of pixels to histograms of oriented gradients; a scikit-learn transformer that learns nothing.
 
-    ``shape``: height and width of a picture. ``cell``: pixels along the side of a cell. ``directions``: of a histogram.
+    ``shape``: height and width of a picture, and channels if it has colours: (height, width, channels), as numpy reads
+    such pictures; at each pixel the channel with the steepest slope counts. ``cell``: pixels along the side of a cell.
+    ``directions``: of a histogram. ``stacked``: three histograms side by side, of cells, of cells 7/4 as wide, and of
+    cells moved by half a cell down and right: an edge that moves across the side of one cell stays inside another.
 
     >>> pictures = np.zeros((2, 64)); pictures[0, 32:] = 1.0
     >>> OrientedGradients((8, 8)).fit_transform(pictures).shape
     (2, 32)
+    >>> OrientedGradients((8, 8), stacked=True).fit_transform(pictures).shape
+    (2, 72)
     """
 
-    def __init__(self, shape: tuple[int, int] = (28, 28), *, cell: int = 4, directions: int = 8) -> None:
+    def __init__(
+        self, shape: tuple[int, ...] = (28, 28), *, cell: int = 4, directions: int = 8, stacked: bool = False
+    ) -> None:
         self.shape = shape
         self.cell = cell
         self.directions = directions
+        self.stacked = stacked
 
     def fit(self, X: Any, y: Any = None) -> OrientedGradients:
         """Nothing is learned; the settings are checked."""
@@ -52,43 +62,69 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
 
         A pixel that is not a number counts as 0, an infinite or huge one as a million: no picture may raise or warn.
         """
-        height, width = self._checked_shape()
+        shape = self._checked_shape()
+        pixels = math.prod(shape)
         with our_words(NOT_ROWS):
             given = np.asarray(X, dtype=np.float64)
         rows = np.nan_to_num(given, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
-        if rows.ndim != 2 or rows.shape[1] != height * width:
-            raise Refusal(f"X must be a table; pass rows of {height} x {width} = {height * width} pixels")
-        pictures = rows.reshape(-1, height, width)
+        if rows.ndim != 2 or rows.shape[1] != pixels:
+            raise Refusal(f"X must be a table; pass rows of {' x '.join(map(str, self.shape))} = {pixels} pixels")
+        pictures = rows.reshape(-1, *shape)
         parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, max(len(rows), 1), CHUNK)]
         return np.concatenate(parts)
 
-    def _checked_shape(self) -> tuple[int, int]:
+    def _checked_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
         shape = self.shape
-        if not isinstance(shape, tuple | list) or len(shape) != 2 or any(type(n) is not int or n < 2 for n in shape):
-            raise ValueError(f"shape is {shape!r}; pass (height, width), each of at least 2 pixels")
+        whole = isinstance(shape, tuple | list) and len(shape) in (2, 3) and all(type(n) is int for n in shape)
+        if not whole or any(n < 2 for n in shape[:2]) or any(n < 1 for n in shape[2:]):
+            raise ValueError(
+                f"shape is {shape!r}; pass (height, width), each of at least 2 pixels, or (height, width, channels)"
+            )
         _validate.whole(cell=self.cell, directions=self.directions)
-        return shape[0], shape[1]
+        if type(self.stacked) is not bool:
+            raise ValueError(f"stacked is {self.stacked!r}; pass True or False")
+        return shape[0], shape[1], shape[2] if len(shape) == 3 else 1
 
     def _histograms(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+        slopes = self._slopes(pictures)
+        if not self.stacked:
+            return _in_cells(slopes, self.cell)
+        half = self.cell // 2
+        tall, wide = (max((side - half) // self.cell, 1) * self.cell for side in slopes.shape[1:3])
+        moved = slopes[:, half : half + tall, half : half + wide]
+        parts = _in_cells(slopes, self.cell), _in_cells(slopes, round(WIDER * self.cell)), _in_cells(moved, self.cell)
+        return np.concatenate(parts, axis=1)
+
+    def _slopes(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+        """At every pixel how much slope there is in each direction: (pictures, height, width, directions)."""
         down, right = (np.asarray(slope) for slope in np.gradient(pictures, axis=(1, 2)))
+        size = _in_whole_lanes(np.hypot, down, right)
+        steepest = size.argmax(axis=3)[..., None]
+        down, right, size = (np.take_along_axis(each, steepest, 3)[..., 0] for each in (down, right, size))
         angle = _in_whole_lanes(np.arctan2, down, right) % (2 * np.pi) * (self.directions / (2 * np.pi))
         below = np.floor(angle)
-        above, size = angle - below, _in_whole_lanes(np.hypot, down, right)
-        many, height, width = pictures.shape
-        slopes = np.zeros((many, height, width, self.directions), np.float32)
+        above = angle - below
+        slopes = np.zeros((*size.shape, self.directions), np.float32)
         first = (below.astype(np.intp) % self.directions)[..., None]
         np.put_along_axis(slopes, first, (size * (1 - above))[..., None], 3)
         second = np.zeros_like(slopes)
         np.put_along_axis(second, (first + 1) % self.directions, (size * above)[..., None], 3)
         slopes += second
-        tall, wide = -(-height // self.cell), -(-width // self.cell)
-        edges = ((0, 0), (0, tall * self.cell - height), (0, wide * self.cell - width), (0, 0))
-        cells = np.pad(slopes, edges).reshape(many, tall, self.cell, wide, self.cell, self.directions)
-        total = np.zeros((many, tall, wide, self.directions), np.float32)
-        for i in range(self.cell):  # one pixel of all cells after the other, so that a picture's sums are its own
-            for j in range(self.cell):
-                total += cells[:, :, i, :, j]
-        return np.sqrt(total).reshape(many, tall * wide * self.directions)
+        return slopes
+
+
+def _in_cells(slopes: NDArray[np.float32], cell: int) -> NDArray[np.float32]:
+    """The square root of the sum of slopes over each cell; cells at the edge are filled up with nothing."""
+    many, height, width, directions = slopes.shape
+    tall, wide = -(-height // cell), -(-width // cell)
+    edges = ((0, 0), (0, tall * cell - height), (0, wide * cell - width), (0, 0))
+    cells = np.pad(slopes, edges).reshape(many, tall, cell, wide, cell, directions)
+    total = np.zeros((many, tall, wide, directions), np.float32)
+    for i in range(cell):  # one pixel of all cells after the other, so that a picture's sums are its own
+        for j in range(cell):
+            total += cells[:, :, i, :, j]
+    return np.sqrt(total).reshape(many, tall * wide * directions)
 
 
 def _in_whole_lanes(function: Any, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -97,7 +97,7 @@ def read_rows(
     read = 0
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)), RowStore(scaling.features, cache, scaling.kept) as store:
-        for piece in _pieces(source, encoder, predict, progress):
+        for piece in cut_batches(source, encoder, predict, progress):
             here = slice(None) if counted is None else counted[read : read + piece.num_rows]
             read += piece.num_rows
             if counted is not None and read > len(counted):
@@ -109,9 +109,7 @@ def read_rows(
             raise Refusal(CHANGED.format(source.files[0].path))
         if predict:
             return Rows(store.matrix(), None)
-        y = np.concatenate(labels)
-        there = labelled(y) if encoder.schema.target_missing == "drop" else None
-        return Rows(store.matrix(), y, None if there is None or there.all() else there)
+        return rows_of(store, np.concatenate(labels), encoder)
 
 
 def read_matrix(
@@ -121,7 +119,7 @@ def read_matrix(
     rows, labels = [], []
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)):
-        for piece in _pieces(source, encoder, predict, None):
+        for piece in cut_batches(source, encoder, predict):
             rows.append(encoder(piece, predict=predict))
             if not predict:
                 labels.append(encoder.labels(piece, clamp=clamp))
@@ -132,7 +130,9 @@ def read_matrix(
         return np.concatenate(rows)[there], y[there]
 
 
-def _pieces(source: Source, encoder: Encoder, predict: bool, progress: Share | None) -> Iterator[pa.RecordBatch]:
+def cut_batches(
+    source: Source, encoder: Encoder, predict: bool = False, progress: Share | None = None
+) -> Iterator[pa.RecordBatch]:
     """Batches cut so that the encoded matrix of each stays small, whatever the number of categories."""
     try:
         encoder.check(source.columns, predict=predict)
@@ -197,3 +197,9 @@ class RowStore:
     ) -> None:
         if self._file is not None:
             self._file.close()  # a mapping keeps the bytes
+
+
+def rows_of(store: RowStore, y: NDArray[Any], encoder: Encoder) -> Rows:
+    """All rows that were kept, with their labels, and who has one."""
+    there = labelled(y) if encoder.schema.target_missing == "drop" else None
+    return Rows(store.matrix(), y, None if there is None or there.all() else there)

@@ -11,6 +11,7 @@ from .clip import clip_factors, per_record_losses
 from .layout import Layout, Refused, Spec, trainable
 from .probe import probed
 from .tape import Tape
+from .units import in_units
 
-__all__ = ["Layout", "Refused", "Spec", "Tape", "clip_factors", "per_record_losses", "probed", "trainable"]
+__all__ = ["Layout", "Refused", "Spec", "Tape", "clip_factors", "in_units", "per_record_losses", "probed", "trainable"]
 assert _rules

@@ -137,6 +137,12 @@ class Outer(Entry):
         """Both with a dimension of positions."""
         return (self.a.unsqueeze(1), self.b.unsqueeze(1)) if self.a.dim() == 2 else (self.a, self.b)
 
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Squared norms by pairs of positions, and the sums of the norms of terms, which stand on the diagonals."""
+        a, b = (torch.bmm(value, value.transpose(1, 2)) for value in self.positions)
+        least = (_diagonal(a, self.a.shape[-1]) * _diagonal(b, self.b.shape[-1])).sqrt().sum(1)
+        return (a * b).sum((1, 2)), least
+
     def squared_norms(self) -> Tensor:
         if self.a.dim() == 2:
             return squares(self.a) * squares(self.b)
@@ -154,7 +160,10 @@ class Outer(Entry):
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
         a, b = alive(self.a, dead), alive(self.b, dead)
-        b = b * by_record(factors, b)
+        if a.shape[-1] < b.shape[-1]:
+            a = a * by_record(factors, a)
+        else:
+            b = b * by_record(factors, b)
         product = b.flatten(0, -2).T @ a.flatten(0, -2)
         height = self.shape[0] if self.part is None else self.part.stop - self.part.start
         return self._placed(product.view(height, *self.shape[1:]))
@@ -180,6 +189,13 @@ class Rows(Entry):
     def terms(self) -> int:
         return self.ids.shape[1]
 
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Squared norms by pairs of positions, and the sums of the norms of terms, which stand on the diagonal."""
+        b = torch.bmm(self.b, self.b.transpose(1, 2))
+        least = _diagonal(b, self.b.shape[-1]).sqrt().sum(1)
+        same = self.ids.unsqueeze(2) == self.ids.unsqueeze(1)
+        return torch.where(same, b, 0).sum((1, 2)), least
+
     def squared_norms(self) -> Tensor:
         return squares(self.b[:, 0]) if self.terms == 1 else inner(self, self).clamp(min=0)
 
@@ -204,6 +220,11 @@ class Rows(Entry):
 def squares(values: Tensor) -> Tensor:
     """Squared lengths along the last dimension, and what squares that are too small for floats could have added."""
     return torch.linalg.vecdot(values, values) + values.shape[-1] * torch.finfo(values.dtype).tiny
+
+
+def _diagonal(products: Tensor, width: int) -> Tensor:
+    """:func:`squares` of vectors of this width, from all their inner products."""
+    return products.diagonal(dim1=1, dim2=2) + width * torch.finfo(products.dtype).tiny
 
 
 def inner(one: Entry, other: Entry) -> Tensor:
@@ -266,8 +287,11 @@ def squared_norms(entries: Sequence[Entry]) -> Tensor:
     rounding left there. So no norm is taken to be smaller than sqrt(u) times the sum of the norms of its terms, which is
     as far as inner products can tell.
     """
-    if len(entries) == 1 and (isinstance(entries[0], Direct) or entries[0].terms == 1):
-        return entries[0].squared_norms()
+    if len(entries) == 1:
+        (entry,) = entries
+        if isinstance(entry, Outer | Rows) and entry.terms > 1:
+            return at_least(*entry.pairs())
+        return entry.squared_norms()
     if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
         return multiplied_out(entries)
     total, least = entries[0].squared_norms(), entries[0].term_norms()
@@ -275,7 +299,12 @@ def squared_norms(entries: Sequence[Entry]) -> Tensor:
         total, least = total + entry.squared_norms(), least + entry.term_norms()
         for before in entries[:at]:
             total = total + 2 * inner(before, entry)
-    return torch.maximum(total, least.square() * torch.finfo(least.dtype).eps)
+    return at_least(total, least)
+
+
+def at_least(squared: Tensor, terms: Tensor) -> Tensor:
+    """Squared norms as far as rounding can tell, from the sums of the norms of their terms."""
+    return torch.maximum(squared, terms.square() * torch.finfo(terms.dtype).eps)
 
 
 def weighted(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:

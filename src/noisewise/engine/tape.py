@@ -114,10 +114,19 @@ class Use:
 class Tape(TorchFunctionMode):
     """The books of one pass over a batch: ``with tape: outputs = module(*inputs)``, then a backward pass to ``tape.token``."""
 
-    def __init__(self, module: nn.Module, layout: Layout, batch: int, *, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        batch: int,
+        *,
+        seed: int | None = None,
+        parameters: Sequence[Tensor] | None = None,
+    ) -> None:
+        """``parameters``: what trains, in the layout's order, where the caller has checked that already."""
         super().__init__()
         self.layout, self.batch, self.seed = layout, batch, seed
-        self.parameters = layout.parameters(module)
+        self.parameters = layout.parameters(module) if parameters is None else parameters
         device = self.parameters[0].device
         self.token = torch.zeros((), device=device, requires_grad=True)
         self.scale = 1.0
@@ -138,9 +147,12 @@ class Tape(TorchFunctionMode):
         if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
             self.refuse("autocast is on, whose numbers are too coarse for norms that a promise rests on; switch it off")
         if self.seed is not None:
-            self._random = torch.random.fork_rng(devices=_accelerators(self.token.device), enabled=True)
+            devices = _accelerators(self.token.device)
+            self._random = torch.random.fork_rng(devices=devices, enabled=True)
             self._random.__enter__()
-            torch.manual_seed(self.seed)
+            torch.default_generator.manual_seed(self.seed)  # torch.manual_seed notes where it is called from, each time
+            for device in devices:
+                torch.cuda.default_generators[device].manual_seed(self.seed)
         super().__enter__()
         return self
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,17 +24,19 @@ from ..data.files import Dialect, Paths, Share, open_source
 from ..data.persons import Mask, Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
-from ..data.rows import IN_MEMORY, read_rows
+from ..data.rows import read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
 from ..fitting.auto import AUTO, method_for
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Classes, Labels, numbers_with
+from ..fitting.labels import Labels, numbers_of_files, numbers_with
 from ..fitting.of_files import scaling_of
+from ..fitting.of_ranks import spread_files, store_for
 from ..methods import Method, makes_a_promise
 from ..models import Model
-from ..records.grid import Mapped, in_memory
+from ..records.grid import Store, in_memory
+from ..records.ranks import Lead
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
@@ -48,7 +49,6 @@ Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
 SETTINGS = "settings, chosen without the private rows"
 UNSAID = ("bounds", "schema", "bounds_epsilon")  # settings that preprocessing and the statement have
-WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 CHECKED = "files checked against the schema before training"
 
 
@@ -145,11 +145,13 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         reading: Share | None = None,
         origin: Origin | None = None,
         counted: Mask | None = None,
+        lead: Lead | None = None,
     ) -> Ready:
         """What :meth:`fit_files` would run, read and scaled, with nothing paid and nothing of this object changed.
 
         Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
-        mapped into memory, so that they need not fit into it. ``counted``: as in :meth:`ready`.
+        mapped into memory, so that they need not fit into it. ``counted``: as in :meth:`ready`. ``lead``: the ranks that read
+        the files, each its pieces, where there are several; this is then rank 0.
         """
         refuse_observers()  # the method is somebody's object, made before this
         refuse_to_buy(self)
@@ -160,13 +162,16 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
         if asked.persons is not None and counted is None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
-        rows = read_rows(paths, *made, separator=separator, cache=cache, progress=reading, counted=counted)
-        laid_out = rows.X.nbytes * (WIDER if asked.scaling.cells else 1)
-        large = cache is not None or laid_out > IN_MEMORY
-        store = Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
-        with unobserved():
-            numbers = _numbers(asked, rows.y, rows.there)
-            private = Labelled(rows.X, numbers, None if counted is None else len(counted))
+        how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
+        store: Store = in_memory
+        if lead is not None:
+            private = spread_files(lead, paths, asked, **how)
+        else:
+            rows = read_rows(paths, *made, **how)
+            store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
+            with unobserved():
+                numbers = _numbers(asked, rows.y, rows.there)
+                private = Labelled(rows.X, numbers, None if counted is None else len(counted))
         given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
@@ -359,11 +364,5 @@ def _scaled(scaling: Scaling, X: Array) -> Array:
 
 
 def _numbers(asked: Fit, y: Array | None, there: Mask | None = None) -> Array:
-    """Labels of a file, which are positions among the schema's classes or numbers, as the loss takes them."""
     assert y is not None and asked.encoder is not None
-    classes, labels = asked.encoder.classes, asked.labels
-    if classes is None or not isinstance(labels, Classes):
-        return numbers_with(labels, y, there)
-    if np.array_equal(classes, labels.values):
-        return numbers_with(labels, y, there, coded=True)
-    return numbers_with(labels, classes[y], there)
+    return numbers_of_files(asked.labels, asked.encoder.classes, y, there)

@@ -28,6 +28,7 @@ from ..methods import Method, makes_a_promise
 from ..models import MLP, Additive, Linear, Model
 from ..prepare.features import Features
 from ..records.grid import Store, in_memory
+from ..records.protocol import Elsewhere
 from ..records.unobserved import unobserved
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
@@ -42,10 +43,10 @@ Array = NDArray[Any]
 
 
 class Labelled(NamedTuple):
-    """Scaled rows with labels as their loss takes them."""
+    """Scaled rows with labels as their loss takes them; or what stands for them where they lie at several ranks."""
 
-    X: Array
-    y: Array
+    X: Any
+    y: Any
     table: int | None = None  # rows of the table, where some of them do not count
 
 
@@ -228,6 +229,8 @@ class Fit:
         return "the number of persons, fixed by replace_one"
 
     def _tensors(self, rows: Labelled) -> tuple[torch.Tensor, torch.Tensor]:
+        if isinstance(rows.X, Elsewhere):
+            return rows.X, rows.y  # type: ignore[return-value]  # what a curator takes for tensors
         return torch.from_numpy(rows.X), as_labels(rows.y, self.model)
 
     def before(self, epsilon: float, delta: float) -> Fit:

@@ -82,6 +82,18 @@ def numbers_with(labels: Labels, y: Array, there: NDArray[np.bool_] | None, *, c
     return found
 
 
+def numbers_of_files(labels: Labels, classes: Array | None, y: Array, there: NDArray[np.bool_] | None = None) -> Array:
+    """Labels of a file, which are positions among the schema's ``classes`` or numbers, as the loss takes them.
+
+    ``there``: as in :func:`numbers_with`.
+    """
+    if classes is None or not isinstance(labels, Classes):
+        return numbers_with(labels, y, there)
+    if np.array_equal(classes, labels.values):
+        return numbers_with(labels, y, there, coded=True)
+    return numbers_with(labels, classes[y], there)
+
+
 def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:
     """The labels that a run folder describes; a folder that does not say whether classes are likely goes by the loss."""
     if document["classes"] is None:

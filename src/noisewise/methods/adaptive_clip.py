@@ -103,7 +103,7 @@ class AdaptiveClip(WalkingMethod):
             quantile_at=state.clip,
             count_noise_multiplier=sigma_count,
         )
-        walk = self.onward(state.walk, answer.value / state.clip)
+        walk = self.onward(state.walk, Answer(answer.value / state.clip, answer.noise_std / state.clip))
         state = state._replace(walk=walk, clip=self._next_clip(state.clip, answer.below))
         return state if state.scale is None else rescaled(state, answer)
 

@@ -13,9 +13,11 @@ sqrt(d) beyond 128 parameters, so that noise moves the score of a row by as much
 
 A step size above 4 (or 2/M for a loss of curvature M) might run away if all rows pointed one way. Where r is so large
 that twice that is wanted, 5 % of the budget buys the second moment of the rows, and the budget is no longer what limits:
-up to 128 columns, directions that stand out of its noise are made equally long (small ones would be learned last, or
-never); steps are as long as 2/(M l), l the largest eigenvalue, on which noise errs upwards; where that is still short
-the horizon grows, to 1,000 steps at most; and the clip norm, which biases probabilities, grows to twice the usual one.
+directions that stand out of its noise are made equally long (small ones would be learned last, or never); steps are as
+long as 2/(M l), l the largest eigenvalue; where that is still short the horizon grows, to 1,000 steps at most; and the
+clip norm, which biases probabilities, grows to twice the usual one. Rows of more than 128 columns, as pictures have,
+spread over many directions of which few are long: there a second moment pays as soon as it is clear, that is when noise
+moves its eigenvalues by less than 2 % of the squared length of a row, n mu > 224 sqrt(columns).
 Losses whose slopes have no bound stay as they are: the clip would cut the long rows of flat directions.
 
 The clip makes the probabilities of a model with layers over-confident; with n mu of at least 2,000, 2 % of the budget buys
@@ -41,7 +43,16 @@ from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
 from ..late import Tensor, torch
 from ..losses import LOSSES
-from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, MOMENT_SHARE, Basis, deflating, flattening, worth_buying
+from ..prepare.basis import (
+    BASIS_SHARE,
+    LENGTH_SHARE,
+    MOMENT_SHARE,
+    Basis,
+    clear_moment,
+    deflating,
+    flattening,
+    worth_buying,
+)
 from ..protect import calibration
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
@@ -51,9 +62,10 @@ from .nonprivate import warm_start
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away
 LEAST_ROWS = 20  # public ones, whose mean is worth a basis
-USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; beyond, no direction is flattened
-MOST_COLUMNS = 1024  # for a second moment
+USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; rows beyond are wide
+MOST_COLUMNS = 2048  # for a second moment
 MOST_CLIP = 2.0  # times the usual clip norm
+MODULE_CAP = 0.2  # step size of heavy ball for a torch module
 USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and steps where a second moment was bought
 
 
@@ -122,7 +134,7 @@ class DeflatedDescent(Method):
         """Buy the basis, move there, and start from public rows if there are any."""
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
-            if self.learning_rate is None and excess(private.facts, state) > 1:
+            if self.learning_rate is None and moment_pays(private.facts, state):
                 basis = flattened(private, basis)
                 state = self._long_steps(state, private.facts, basis.largest)
             private.change_basis(torch.from_numpy(basis.matrix))
@@ -148,7 +160,8 @@ class DeflatedDescent(Method):
         """A larger clip norm and longer steps, more of them where the largest eigenvalue forbids what noise would allow."""
         clip, steps, ratio = state.clip, state.steps, signal_to_noise(facts)
         if self.max_grad_norm is None:
-            clip = min(clip * min(excess(facts, state), MOST_CLIP), max(clip, facts.lipschitz))
+            wider = min(max(excess(facts, state), 1.0), MOST_CLIP)
+            clip = min(clip * wider, max(clip, facts.lipschitz))
         stable, wanted = stable_step_size(facts, largest), wanted_step_size(facts, ratio, steps, clip)
         if self.steps is None and wanted > stable:
             steps = min(round(steps * wanted / stable), LONGEST_CLEAR)
@@ -169,8 +182,12 @@ def needs_calibration(facts: Facts) -> bool:
 
 
 def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
-    """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows."""
-    return min(wanted_step_size(facts, ratio, steps, clip), USUAL_CAP, stable_step_size(facts))
+    """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
+
+    At most ``MODULE_CAP`` for a torch module, whose records need not be unit rows.
+    """
+    cap = MODULE_CAP if facts.tensors else USUAL_CAP
+    return min(wanted_step_size(facts, ratio, steps, clip), cap, stable_step_size(facts))
 
 
 def wanted_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
@@ -200,6 +217,14 @@ def excess(facts: Facts, state: State) -> float:
     return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
 
 
+def moment_pays(facts: Facts, state: State) -> bool:
+    """Whether a second moment is worth its share: where steps are held back, or where wide rows have a clear one."""
+    stretched = excess(facts, state)
+    if facts.features <= USUAL_DIMENSION:
+        return stretched > 1
+    return stretched > 0 and clear_moment(facts.size or 1.0, worth(facts), facts.features)
+
+
 def usual_steps(ratio: float) -> int:
     """How many steps a run takes whose signal stands so far out of the noise."""
     return round(min(LONGEST, max(50.0, 20 * math.sqrt(ratio))))
@@ -210,12 +235,12 @@ def flattened(private: Curator, basis: Basis) -> Basis:
 
     Asked in the old basis, where rows are not longer than 1.
     """
-    size, features = private.facts.size or 1.0, private.facts.features
+    size = private.facts.size or 1.0
     moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
     change = basis.matrix
-    noise = 2 * math.sqrt(features) * moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
+    noise = moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
     seen = change.T @ (moment.value.double().numpy() / size) @ change
-    return basis.then(*flattening(seen, noise, flat=features <= USUAL_DIMENSION))
+    return basis.then(*flattening(seen, noise))
 
 
 def bought_basis(private: Curator) -> Basis | None:
@@ -225,7 +250,7 @@ def bought_basis(private: Curator) -> Basis | None:
     """
     facts = private.facts
     size = facts.size or 1.0
-    if not worth_buying(size, worth(facts), facts.features):
+    if facts.tensors or not worth_buying(size, worth(facts), facts.features):
         return None
     mean = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(BASIS_SHARE))
     length = private.statistic(SquaredLength(), noise_multiplier=private.meter.noise_for(LENGTH_SHARE))
@@ -237,7 +262,7 @@ def bought_basis(private: Curator) -> Basis | None:
 
 def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
     """The same matrix from public rows, when their mean is nearer to the truth than a bought one would be."""
-    if public is None or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
+    if public is None or facts.tensors or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
     rows = public.model.rows(public.batch)[public.batch.valid]
     squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..events import FULL, Sampling
 from ..late import Tensor
@@ -30,11 +31,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DpSgd(WalkingMethod):
-    """Constant noise, any sampling, SGD, momentum, Adam and other projectors."""
+    """Constant noise, any sampling, SGD, momentum, Adam and other projectors.
+
+    ``max_grad_norm`` may be a tuple with a clip norm for each layer of a torch module: one event, with the same noise on
+    every coordinate.
+    """
 
     steps: int = 100
     sampling: Sampling = FULL
-    max_grad_norm: float = 1.0
+    max_grad_norm: float | tuple[float, ...] = 1.0
     optimizer: str = "momentum"
     learning_rate: float | None = None
     l2: float = 0.0
@@ -43,12 +48,24 @@ class DpSgd(WalkingMethod):
     name: ClassVar[str] = "dpsgd"
     summary: ClassVar[str] = "clipped gradients, constant Gaussian noise, fixed plan"
     paper: ClassVar[str] = "Abadi et al. 2016"
+    layers: ClassVar[bool] = True
+
+    def terms(self, facts: Facts) -> Terms:
+        clips = self.max_grad_norm
+        if isinstance(clips, tuple) and not (facts.tensors and len(clips) == len(facts.groups)):
+            raise ValueError(
+                f"max_grad_norm has {len(clips)} clip norms; pass one number, or for a torch module one for each of its "
+                f"{len(facts.groups)} trained parameters"
+            )
+        return super().terms(facts)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         return State(self.set_out(theta, facts, public), self.noise_multiplier(facts))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
-        answer = private.gradient(
-            state.walk.theta, clip=self.max_grad_norm, noise_multiplier=state.noise_multiplier, sampling=self.sampling
-        )
-        return state._replace(walk=self.onward(state.walk, answer.value))
+        clip, theta, sigma = self.max_grad_norm, state.walk.theta, state.noise_multiplier
+        if isinstance(clip, tuple):
+            answer = private.layered_gradient(theta, clips=clip, noise_multiplier=sigma, sampling=self.sampling)
+        else:
+            answer = private.gradient(theta, clip=clip, noise_multiplier=sigma, sampling=self.sampling)
+        return state._replace(walk=self.onward(state.walk, answer))

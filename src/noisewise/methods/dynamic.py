@@ -110,7 +110,7 @@ class Dynamic(Method):
 
     def _gamma(self, facts: Facts, public: PublicCurator | None) -> float:
         """1 - eta (least public curvature + l2), from 0.9 to 1; without public rows ``GAMMA``."""
-        if public is None or facts.dimension > LARGEST_HESSIAN:
+        if public is None or facts.tensors or facts.dimension > LARGEST_HESSIAN:
             return GAMMA
         at = warm_start(public.model.start(), public)
         return min(max(1 - self._rate(facts) * (least_curvature(public, at) + self.l2), 0.9), 1.0)

@@ -95,7 +95,7 @@ class GrowingBatch(WalkingMethod):
             noise_multiplier=event.event.noise_multiplier,
             sampling=("poisson", event.rate),
         )
-        return state._replace(walk=self.onward(state.walk, answer.value))
+        return state._replace(walk=self.onward(state.walk, answer))
 
 
 @lru_cache(maxsize=32)

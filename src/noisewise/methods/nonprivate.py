@@ -66,5 +66,8 @@ def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anc
 
 
 def warm_start(theta: Tensor, public: PublicCurator | None, l2: float = WARM_START_L2) -> Tensor:
-    """The minimum of the public loss if there are public rows, else theta; l2 keeps few rows from running away."""
-    return theta if public is None else minimise(public, theta, l2=l2, steps=50)
+    """The minimum of the public loss if there are public rows, else theta; l2 keeps few rows from running away, to zero or,
+    where the weights of a torch module mean something, to what they were."""
+    if public is None:
+        return theta
+    return minimise(public, theta, l2=l2, steps=50, anchor=theta if public.model.tensors else None)

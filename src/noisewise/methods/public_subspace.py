@@ -73,4 +73,4 @@ class PublicSubspace(WalkingMethod):
             sampling=self.sampling,
             basis=basis,
         )
-        return state._replace(walk=self.onward(walk, answer.value), basis=basis)
+        return state._replace(walk=self.onward(walk, answer), basis=basis)

@@ -17,6 +17,8 @@ from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
 
+MODULE_RATES = {"sgd": 0.5, "momentum": 0.1, "debiased_momentum": 0.5, "adagrad": 0.01, "adam": 1e-3, "adam_bc": 1e-3}
+
 
 class Walk(NamedTuple):
     step: int
@@ -35,16 +37,19 @@ class WalkingMethod(Method):
 
     steps: int
     sampling: Sampling
-    max_grad_norm: float
+    max_grad_norm: Any  # a clip norm, or several where there are ``layers``
     optimizer: str
     learning_rate: float | None
     l2: float
     tail: float
     accountant: ClassVar[str] = "auto"  # the one that asks for the least noise
+    layers: ClassVar[bool] = False  # whether max_grad_norm may be a tuple, one for each layer of a torch module
 
     def __post_init__(self) -> None:
         _validate.whole(steps=self.steps)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
+        several = self.layers and isinstance(self.max_grad_norm, tuple) and len(self.max_grad_norm) > 0
+        for clip in self.max_grad_norm if several else (self.max_grad_norm,):
+            _validate.positive(max_grad_norm=clip)
         _validate.positive_or_none(learning_rate=self.learning_rate)
         _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
         _validate.share(tail=self.tail)
@@ -70,11 +75,11 @@ class WalkingMethod(Method):
         optimizer: Optimizer[Any] = OPTIMIZERS[self.optimizer](rate)
         return Walk(0, theta, optimizer, optimizer.init(len(theta)), torch.zeros_like(theta))
 
-    def onward(self, walk: Walk, gradient: Tensor) -> Walk:
+    def onward(self, walk: Walk, answer: Answer) -> Walk:
         """One step along a released gradient; l2 is added after the noise and costs nothing."""
         if self.l2:
-            gradient = gradient + self.l2 * walk.theta
-        theta, memory = walk.optimizer(Answer(gradient, 0.0), walk.theta, walk.memory)
+            answer = answer._replace(value=answer.value + self.l2 * walk.theta)
+        theta, memory = walk.optimizer(answer, walk.theta, walk.memory)
         in_tail = walk.step + 1 > self.steps - self.tail_steps
         tail_sum = walk.tail_sum + theta if in_tail else walk.tail_sum
         return walk._replace(step=walk.step + 1, theta=theta, memory=memory, tail_sum=tail_sum)
@@ -88,7 +93,8 @@ class WalkingMethod(Method):
 
     def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
         walk: Walk = state.walk
-        return walk.tail_sum / self.tail_steps if walk.step >= self.steps else walk.theta
+        summed = walk.step - (self.steps - self.tail_steps)  # fewer where an answer was lost, and its step with it
+        return walk.tail_sum / summed if summed > 0 else walk.theta
 
 
 def default_learning_rate(optimizer: str, facts: Facts) -> float:
@@ -96,8 +102,11 @@ def default_learning_rate(optimizer: str, facts: Facts) -> float:
 
     r = n mu / sqrt(d) is the signal-to-noise ratio of one release of the whole budget (mu halves under replace_one).
     Momentum steps grow as sqrt(r), up to 2 or the 2/M that a smooth loss allows; SGD takes the ten steps that momentum
-    0.9 adds up, up to 1/M; Adam and AdaGrad move each coordinate by about their rate.
+    0.9 adds up, up to 1/M; Adam and AdaGrad move each coordinate by about their rate. Of torch modules nothing is known:
+    theirs are rates that are usual for networks (``MODULE_RATES``).
     """
+    if facts.tensors:
+        return MODULE_RATES[optimizer]
     largest = 2.0 if math.isinf(facts.smoothness) else min(2.0, 2 / facts.smoothness)
     rate = min(0.5 * math.sqrt(signal_to_noise(facts) / 30), largest)
     if optimizer == "momentum":

@@ -18,6 +18,10 @@ class Additive(Linear):
     table: ClassVar[bool] = True
     records: ClassVar[str] = "tables"
 
+    @property
+    def row_width(self) -> int:
+        return len(self.columns)
+
     def of_width(self, features: int) -> Additive:
         """The same model of rows with so many coordinates."""
         return replace(self, features=features)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..late import Tensor, torch
 from ..losses import Loss, check_weights
@@ -22,7 +22,7 @@ class Model(ABC):
     What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
     rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
     other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are
-    made. ``records`` names the module of :mod:`noisewise.records` that sums over its private rows: what holds the rows of one
+    made; ``tensors``, records are tensors of any shape, of which nothing is asked as of rows. ``records`` names the module of :mod:`noisewise.records` that sums over its private rows: what holds the rows of one
     kind of model needs nothing of another's.
     """
 
@@ -30,6 +30,7 @@ class Model(ABC):
     linear: ClassVar[bool] = False
     coordinates: ClassVar[bool] = False
     table: ClassVar[bool] = False
+    tensors: ClassVar[bool] = False
     records: ClassVar[str]
 
     if TYPE_CHECKING:  # fields here, properties there
@@ -65,6 +66,16 @@ class Model(ABC):
                 f"{self.outputs} outputs for the loss {self.loss}; pass one per class where labels are classes, else 1"
             )
         check_weights(self.loss, self.outputs)
+
+    def refuse_rows(self, X: Any, y: Any) -> None:
+        """Refuse records of another shape, by what is public of them."""
+        if X.ndim != 2 or X.shape[1] != self.row_width or y.ndim != 1 or len(X) != len(y):
+            raise ValueError(f"X must be 2-d with {self.row_width} columns and y 1-d, as long as X has rows")
+
+    @property
+    def row_width(self) -> int:
+        """Columns of the rows as they come."""
+        return self.features
 
     @abstractmethod
     def start(self) -> Tensor:

@@ -105,4 +105,50 @@ class Adam(_OfMoments):
         return torch.addcdiv(theta, first, spread, value=-rate), GradientMoments(step, first, second)
 
 
-OPTIMIZERS = {"sgd": Sgd, "momentum": Momentum, "debiased_momentum": DebiasedMomentum, "adagrad": AdaGrad, "adam": Adam}
+class NoisyMoments(NamedTuple):
+    """What an optimizer remembers of earlier gradients, and how much of their squares is noise."""
+
+    step: int
+    first: Tensor
+    second: Tensor
+    noise: float
+
+
+@dataclass(frozen=True)
+class AdamBC:
+    """Adam without the bias that privacy noise puts on its second moment (Tang, Shpilevskiy & Lecuyer 2024, DP-AdamBC).
+
+    Every squared entry of a noised gradient is too large by s^2 on average, s the known deviation of the noise, so Adam
+    divides all coordinates by about s and moves like SGD. Here theta - eta m / (sqrt(max(v - s^2, share s^2)) + floor):
+    v and s^2 are averages over the same steps, debiased; ``share`` is what v errs by when the gradient is all noise.
+    """
+
+    learning_rate: float
+    beta: float = 0.9
+    beta_squared: float = 0.999
+    floor: float = 1e-8
+    share: float = 0.05
+
+    def init(self, dimension: int) -> NoisyMoments:
+        return NoisyMoments(0, torch.zeros(dimension), torch.zeros(dimension), 0.0)
+
+    def __call__(self, answer: Answer, theta: Tensor, state: NoisyMoments) -> tuple[Tensor, NoisyMoments]:
+        step = state.step + 1
+        first = torch.lerp(answer.value, state.first, self.beta)
+        second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
+        noise = self.beta_squared * state.noise + (1 - self.beta_squared) * answer.noise_std**2
+        whole = 1 - self.beta_squared**step
+        signal = torch.clamp((second - noise) / whole, min=self.share * noise / whole)
+        rate = self.learning_rate / (1 - self.beta**step)
+        moved = torch.addcdiv(theta, first, signal.sqrt_().add_(self.floor), value=-rate)
+        return moved, NoisyMoments(step, first, second, noise)
+
+
+OPTIMIZERS = {
+    "sgd": Sgd,
+    "momentum": Momentum,
+    "debiased_momentum": DebiasedMomentum,
+    "adagrad": AdaGrad,
+    "adam": Adam,
+    "adam_bc": AdamBC,
+}

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..late import Tensor
 from ..models import Model, RowSource
-from .grid import Store, in_memory, lay_out
+from .grid import Store, in_memory, labelled, lay_out
+from .protocol import Elsewhere
+from .totals import Integers
+
+Coins = Callable[[int], Integers]
 
 
-def records_of(model: Model, X: Tensor | RowSource, y: Tensor, store: Store = in_memory) -> Any:
-    """Private rows of a model, laid out for exact totals by the module of this room that the model names."""
+def records_of(
+    model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor, store: Store = in_memory, coins: Coins | None = None
+) -> Any:
+    """Private rows of a model, laid out for exact totals by the module of this room that the model names.
+
+    ``coins``: so many secret words, for a model that draws at random in its passes.
+    """
+    if isinstance(X, Elsewhere):
+        return X.held(model, store, coins)
     module = import_module(f"{__name__}.{model.records}")
+    if model.tensors:
+        return module.held_tensors(X, y, model, coins)
     if model.table:
         return module.held_table(X, y, model, store)
     return module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)
+
+
+def counted_of(model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor) -> NDArray[np.bool_] | None:
+    """Which records have a label, in the order of their places; None where all have one, as all records of tensors do."""
+    if model.tensors:
+        return None
+    return X.counted(model.classes) if isinstance(X, Elsewhere) else labelled(y, model.classes)

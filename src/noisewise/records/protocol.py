@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,30 @@ from numpy.typing import NDArray
 from .totals import Drawn, Floats, IntegerTotal
 
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
+F = TypeVar("F", bound=Callable[..., Any])
+SUMS: dict[str, Callable[..., Any]] = {}  # by name: what is asked of records at other ranks
+
+
+class Elsewhere:
+    """Stands for rows that are not here."""
+
+    def held(self, model: Any, store: Any, coins: Any) -> Any:
+        """The records, laid out where they are."""
+
+    def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
+        """Which of them have a label (:func:`~noisewise.records.grid.labelled`); None where all have one."""
+
+
+def everywhere(total: F) -> F:
+    """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up."""
+    SUMS[total.__name__] = total
+
+    @wraps(total)
+    def asked(records: Any, drawn: Drawn, *arguments: Any) -> Any:
+        ranks = getattr(records, "summed", None)
+        return total(records, drawn, *arguments) if ranks is None else ranks(total.__name__, drawn, *arguments)
+
+    return asked  # type: ignore[return-value]
 
 
 class HeldRecords(Protocol):
@@ -22,6 +47,7 @@ class HeldRecords(Protocol):
     def coordinates(self) -> bool: ...
     def __len__(self) -> int: ...
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
+    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]: ...
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
     ) -> IntegerTotal: ...

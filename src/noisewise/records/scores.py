@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import plain
 from .linear import FINE
-from .protocol import HeldRecords
+from .protocol import HeldRecords, everywhere
 from .totals import Drawn, Floats, Integers
 
 Flags = NDArray[np.bool_]
@@ -25,6 +25,7 @@ def cells(bins: int, classes: int) -> int:
     return 2 * bins if classes == 2 else (classes + 1) * bins * 2 + classes * classes
 
 
+@everywhere
 def score_counts(records: HeldRecords, drawn: Drawn, theta: Floats, edges: Floats, classes: int) -> Integers:
     """How many records are in each cell; bin b has the scores above edge b - 1, up to edge b and with it.
 
@@ -70,6 +71,7 @@ def _placed(values: Floats, true: Flags, usable: Flags, edges: Floats) -> Intege
 MOMENTS = 5
 
 
+@everywhere
 def error_moments(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sums of a, a^2, a^4, (y + 1)/2 and y^2, each less 1/2, in units of 1/(2 FINE); a = |score - y| / 2.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .linear import FINE, LABEL
-from .protocol import HeldRecords
+from .protocol import HeldRecords, everywhere
 from .totals import Drawn, Floats, Integers
 
 
+@everywhere
 def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of ||x||^2, in units of 1/ROW^2."""
     total = np.zeros(1, np.int64)
@@ -17,6 +18,7 @@ def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     return total
 
 
+@everywhere
 def second_moment_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of x x^T, in units of 1/ROW^2: a chunk's products are integers below 2^53 in all."""
     total = np.zeros((records.columns, records.columns), np.int64)
@@ -25,6 +27,7 @@ def second_moment_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     return total
 
 
+@everywhere
 def cross_moment_sum(records: HeldRecords, drawn: Drawn, bound: float) -> Integers:
     """Sum of x y, y within [-bound, bound], in units of bound/(ROW LABEL)."""
     total = np.zeros(records.columns, np.int64)
@@ -34,6 +37,7 @@ def cross_moment_sum(records: HeldRecords, drawn: Drawn, bound: float) -> Intege
     return total
 
 
+@everywhere
 def right_less_wrong(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of 1 for a right answer and -1 for a wrong one; what is not finite is wrong."""
     count = 0
@@ -44,6 +48,7 @@ def right_less_wrong(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integ
     return np.array([count])
 
 
+@everywhere
 def squared_errors(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of (clamp(score) - clamp(y))^2 / 4 - 1/2, both clamped to [-1, 1], in units of 1/(2 FINE); not finite: 1/2."""
     total = 0

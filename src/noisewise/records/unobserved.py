@@ -8,11 +8,22 @@ import numpy as np
 
 from ..late import torch
 
+GLOBAL_HOOKS = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+
 
 def refuse_observers() -> None:
     """Refuse to touch rows while torch would tell somebody about them."""
     if torch._C._len_torch_dispatch_stack():
         raise RuntimeError("a dispatch mode of torch is on, which would see private rows; leave it before asking")
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise RuntimeError("hooks on saved tensors are on, which would see private rows; leave them before asking")
+    if any(getattr(torch.nn.modules.module, name) for name in GLOBAL_HOOKS):
+        raise RuntimeError("hooks on all modules are on, which would see private rows; remove them before asking")
     if torch._C._autograd._profiler_enabled():
         raise RuntimeError("a profiler of torch is on, which would see how many records there are; stop it first")
 

@@ -35,6 +35,7 @@ QUESTIONS = {
     "NormAtMost": "how many gradients are short",
     "OnePass": "one pass over the records",
     "PerturbedObjective": "the minimum of a perturbed objective",
+    "lost": "an answer that was paid for and lost when the run was interrupted",
     **{name: name for name in ("Correct", "Descent", "SquaredError", "histograms")},
 }
 

@@ -54,6 +54,7 @@ MECHANISMS = {
 }
 ITS_OWN = (  # questions whose unit depends on what only they know
     *("Correct", "CrossMoment", "NormAtMost", "SquaredError", "histograms", "Descent", "OnePass", "PerturbedObjective"),
+    "lost",  # an answer that was charged and never written down
 )
 RANKS, MOST_LEVELS = Ranks.questions[0], 20
 UNITS = {  # of statistics whose unit is a number: added or removed, and half of what a replaced record moves

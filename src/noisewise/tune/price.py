@@ -46,7 +46,15 @@ class AgreedPurse(Purse):
         super().__init__(agreed.promise)
         self._agreed, self._given = agreed, False
 
-    def part(self, terms: Terms, budget: Budget | None = None, *, share: float = 1.0, what: str = "run") -> Part:
+    def part(
+        self,
+        terms: Terms,
+        budget: Budget | None = None,
+        *,
+        share: float = 1.0,
+        what: str = "run",
+        number: int | None = None,
+    ) -> Part:
         if self._given or rebuilt_terms(terms) != self._agreed.terms or (budget or self.budget) != self._agreed.promise:
             raise ValueError(
                 "the method names other terms than those its candidate was priced by; it must name the same"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import app, expected, figures, large, private_tables, protector_share, studies, tables, tuning
+from . import app, expected, figures, large, pictures, private_tables, protector_share, studies, tables, tuning
 from .app import bench
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "expected",
     "figures",
     "large",
+    "pictures",
     "private_tables",
     "protector_share",
     "studies",

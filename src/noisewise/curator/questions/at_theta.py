@@ -35,6 +35,7 @@ class NormAtMost(AtTheta, Sum):
     threshold: float
     theta: tuple[float, ...]
     words: ClassVar[str] = "how many gradients are short"
+    of_tensors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

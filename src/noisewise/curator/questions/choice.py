@@ -35,6 +35,7 @@ class Choice(Sum):
     clip: float
     name: ClassVar[str] = "choose"
     words: ClassVar[str] = "the best of several candidates"
+    of_tensors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if type(self.thetas) is not tuple or not self.thetas:

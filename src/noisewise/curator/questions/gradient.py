@@ -62,6 +62,7 @@ class Gradient(Sum):
     count_noise_multiplier: float | None = None
     name: ClassVar[str] = "gradient"
     words: ClassVar[str] = "the mean gradient"
+    of_tensors: ClassVar[bool] = True
     mean: ClassVar[bool] = True
 
     @classmethod

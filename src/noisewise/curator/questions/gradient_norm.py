@@ -38,6 +38,7 @@ class GradientNorm(Sum):
     squared: bool = False
     name: ClassVar[str] = "gradient_norm"
     words: ClassVar[str] = "the norm of the mean gradient"
+    of_tensors: ClassVar[bool] = True
     mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

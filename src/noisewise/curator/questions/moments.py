@@ -24,6 +24,7 @@ class Count(Sum):
     """How many records there are. *Sensitivity*: 1 added or removed, and 1 replaced, by one without a label or of one."""
 
     words: ClassVar[str] = "the number of records"
+    of_tensors: ClassVar[bool] = True
     moves = always(1.0, 1.0)
     cases = classmethod(itself)
 

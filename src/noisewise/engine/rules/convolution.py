@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..entries import ROOM, Direct, Entry, Outer, alive, by_record
+from ..entries import ROOM, Direct, Entry, Outer, alive, at_least, by_record
 from ..layout import Where
 from ..tape import Tracked, Use, rule
 
@@ -103,7 +103,7 @@ class Windowed(Entry):
             else:
                 entry = Direct(self.per_record(rows), self.shape)
             found.append(entry.squared_norms())
-        return torch.cat(found)
+        return at_least(torch.cat(found), self.term_norms())
 
     def term_norms(self) -> Tensor:
         return term_norms(self.x, self.b, self.shape, self.how)

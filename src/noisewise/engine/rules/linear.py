@@ -17,7 +17,7 @@ from ..entries import Direct, Entry, Outer
 from ..layout import Where, to_front
 from ..tape import Tracked, Use, rule
 
-DIRECT = 2.0  # a product may take so many times the room of what it is made of
+DIRECT = 1.0  # a product may take so many times the room of what it is made of
 
 
 class _Linear(torch.autograd.Function):
@@ -106,3 +106,16 @@ def matmul(use: Use) -> Any:
     if key is None or where is None or weight.dim() != 2 or x.dim() < 2 or where.dim == x.dim() - 1:
         return use.tape.otherwise(use)
     return booked_linear(use, x, weight.T, None, keys=(key, None), where=where, turned=True)
+
+
+@rule(torch.addmm, Tensor.addmm)
+def addmm(use: Use) -> Any:
+    """bias + x @ weight, as written by those who keep weights transposed."""
+    if len(use.args) != 3 or use.kwargs or use.function is not torch.addmm:
+        return use.tape.otherwise(use)
+    bias, x, weight = use.args
+    where, keys = use.where(x), (use.tracked(weight), use.tracked(bias))
+    usual = where == Where(0) and use.where(weight) is None and use.where(bias) is None and bias.dim() == 1
+    if not usual or where is None or x.dim() != 2 or weight.dim() != 2:
+        return use.tape.otherwise(use)
+    return booked_linear(use, x, weight.T, bias, keys=keys, where=where, turned=True)

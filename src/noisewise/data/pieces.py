@@ -1,0 +1,118 @@
+"""Files as pieces that different processes read: row groups of Parquet files, whole CSV files; none is ever cut.
+
+Pieces are numbered in the order in which one process would read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from .encode import Encoder
+from .files import Dialect, Share, Source, TableFile, open_source
+from .preprocess import Scaling
+from .refusal import Refusal, our_words
+from .rows import CHANGED, NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
+
+Mask = NDArray[np.bool_]
+
+
+class FilePiece(NamedTuple):
+    """A row group of a Parquet file, or a whole CSV file."""
+
+    path: Path
+    group: int | None
+
+
+def pieces_of(source: Source) -> tuple[FilePiece, ...]:
+    """The pieces of files, in their order; nothing but what stands in the files' own tables of contents is read."""
+    found: list[FilePiece] = []
+    for file in source.files:
+        if file.types is None:
+            found.append(FilePiece(file.path, None))
+        else:
+            found += [FilePiece(file.path, group) for group in range(len(_groups(file)))]
+    if not found:
+        raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
+    return tuple(found)
+
+
+def lengths_of(source: Source, pieces: Sequence[FilePiece], column: str) -> list[int]:
+    """How many rows each piece has; of a CSV, ``column`` is read to count them. Private."""
+    files = {file.path: file for file in source.files}
+    groups = {file.path: _groups(file) for file in source.files if file.types is not None}
+    return [_count(files[path], column) if group is None else groups[path][group] for path, group in pieces]
+
+
+def read_pieces(
+    pieces: Sequence[FilePiece],
+    encoder: Encoder,
+    scaling: Scaling,
+    *,
+    separator: str | Dialect | None = None,
+    cache: str | Path | None = None,
+    progress: Share | None = None,
+    counted: Sequence[Mask] | None = None,
+) -> tuple[Rows, list[int]]:
+    """Read, encode and scale pieces, one after the other, as ``read_rows`` does with whole files; rows of each that count.
+
+    ``counted``: for each piece, which of its rows count.
+    """
+    lengths: list[int] = []
+    labels: list[NDArray[Any]] = [encoder.labels(_nobody(encoder))]
+    with RowStore(scaling.features, cache, scaling.kept) as store:
+        store.append(np.empty((0, scaling.features), scaling.kept))
+        opened: dict[Path, TableFile] = {}
+        for number, piece in enumerate(pieces):
+            with our_words(NOT_READ.format(piece.path)):
+                source = _source(piece, opened, separator)
+                mask, read, kept = None if counted is None else counted[number], 0, 0
+                for batch in cut_batches(source, encoder):
+                    here = slice(None) if mask is None else mask[read : read + batch.num_rows]
+                    read += batch.num_rows
+                    if mask is not None and read > len(mask):
+                        raise Refusal(CHANGED.format(piece.path))
+                    rows = single_rows(encoder, scaling, batch)[here]
+                    store.append(rows)
+                    labels.append(encoder.labels(batch)[here])
+                    kept += len(rows)
+                if mask is not None and read < len(mask):
+                    raise Refusal(CHANGED.format(piece.path))
+            lengths.append(kept)
+            if progress is not None:
+                progress((number + 1) / len(pieces))
+        with our_words("the rows find no place; check memory and the folder for rows"):
+            return rows_of(store, np.concatenate(labels), encoder), lengths
+
+
+def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | Dialect | None) -> Source:
+    if piece.path not in opened:
+        opened[piece.path] = open_source(piece.path, separator=separator).files[0]
+    groups = None if piece.group is None else (piece.group,)
+    return Source((replace(opened[piece.path], groups=groups),), part=True)
+
+
+def _nobody(encoder: Encoder) -> pa.RecordBatch:
+    """A batch without rows, so that a rank without any has labels of the right type."""
+    empty = pa.array([], pa.string())
+    return pa.RecordBatch.from_arrays([empty] * len(encoder.columns), names=list(encoder.columns))
+
+
+def _groups(file: TableFile) -> list[int]:
+    """The lengths of a Parquet file's row groups."""
+    try:
+        with pq.ParquetFile(file.path) as stored:
+            return [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
+    except (pa.ArrowException, OSError):
+        raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
+
+
+def _count(file: TableFile, column: str) -> int:
+    return sum(batch.num_rows for batch in Source((file,), part=True).batches([column]))

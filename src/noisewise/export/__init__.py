@@ -1,0 +1,1 @@
+"""A model that predicts elsewhere, without noisewise: JSON, ONNX, or one Python file, its preparation and statement included."""

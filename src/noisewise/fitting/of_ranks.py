@@ -1,0 +1,119 @@
+"""Files that several processes (ranks) read, each its own pieces, for one fit: rank 0 deals, all read, rank 0 trains."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.encode import Encoder
+from ..data.files import Dialect, Paths, Share, Source, open_source
+from ..data.persons import Mask
+from ..data.pieces import FilePiece, lengths_of, pieces_of, read_pieces
+from ..data.preprocess import Scaling
+from ..data.refusal import Refusal, our_words
+from ..data.rows import IN_MEMORY
+from ..data.schema import Schema
+from ..late import torch
+from ..methods import makes_a_promise
+from ..records.grid import Mapped, Store, in_memory
+from ..records.holder import Holder, Holding, serve
+from ..records.line import Line
+from ..records.ranks import Lead, Part, Places, Spread
+from ..records.unobserved import unobserved
+from .fit import Fit, Labelled
+from .labels import Labels, numbers_of_files
+
+WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
+
+
+def lead_files(line: Line) -> Lead:
+    """Rank 0 of ranks that hold pieces of files."""
+    return Lead(line, _holder())
+
+
+def serve_files(line: Line) -> Any:
+    """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
+    return serve(line, _holder())
+
+
+def _holder() -> Holder:
+    return Holder({"files": _hold_files}, said=(Refusal,))
+
+
+def spread_files(
+    lead: Lead,
+    paths: Paths,
+    asked: Fit,
+    *,
+    separator: str | Dialect | None = None,
+    cache: str | Path | None = None,
+    progress: Share | None = None,
+    counted: Mask | None = None,
+) -> Labelled:
+    """Rows of files at all ranks, read and checked; what is not fit for the schema is refused here, in our words.
+
+    ``progress`` hears when all have read.
+    """
+    if not makes_a_promise(asked.method):
+        raise ValueError(f"{asked.method.name} sees plain rows, which lie at several ranks; run it in one process")
+    assert asked.encoder is not None
+    source = open_source(paths, separator=separator)
+    pieces = pieces_of(source)
+    dealt = lead.deal(len(pieces))
+    masks = None if counted is None else _masks(source, pieces, asked.encoder, counted)
+    schema, integers = asked.encoder.schema, asked.model.loss.task == "classes"
+    lengths = lead.each(
+        "make",
+        [
+            ("files", numbers, [pieces[number] for number in numbers], schema, asked.scaling, asked.labels, integers,
+             separator, cache, None if masks is None else [masks[number] for number in numbers])
+            for numbers in dealt
+        ],
+    )  # fmt: skip
+    places = Places(dealt, lengths)
+    if places.records == 0 and counted is None:
+        raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
+    if progress is not None:
+        progress(1.0)
+    rows = Spread(lead, places, asked.scaling.features)
+    return Labelled(rows, Part((len(rows),)), None if counted is None else len(counted))
+
+
+def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:
+    """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
+    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
+    return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
+
+
+def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, counted: Mask) -> list[Mask]:
+    """Which rows of each piece count."""
+    with our_words(f"{source.files[0].path}: cannot be read; write it anew"):
+        ends = np.cumsum(lengths_of(source, pieces, encoder.columns[0]))
+    if ends[-1] != len(counted):
+        raise Refusal(f"{source.files[0].path}: has changed while it was read; try again")
+    return np.split(counted, ends[:-1])
+
+
+def _hold_files(
+    numbers: tuple[int, ...],
+    pieces: list[FilePiece],
+    schema: Schema,
+    scaling: Scaling,
+    labels: Labels,
+    integers: bool,
+    separator: str | Dialect | None,
+    cache: str | Path | None,
+    counted: list[Mask] | None,
+) -> Holding:
+    """A rank's pieces of files as rows that a curator takes."""
+    encoder = Encoder(schema)
+    rows, lengths = read_pieces(pieces, encoder, scaling, separator=separator, cache=cache, counted=counted)
+    assert rows.y is not None
+    with unobserved():
+        y = numbers_of_files(labels, encoder.classes, rows.y, rows.there)
+        kind = torch.int64 if integers else torch.float32
+        store = store_for(rows.X.nbytes, cells=scaling.cells, cache=cache)
+        return Holding(tuple(numbers), tuple(lengths), torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind), store)

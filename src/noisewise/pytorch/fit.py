@@ -1,0 +1,264 @@
+"""Train any torch module privately by handing the data set over: the curator's way.
+
+The module and the loss are copied, the data set is read once, and from then on no code of the caller's sees a private batch:
+a method asks the curator, and each answer is paid for before the records are touched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _validate
+from .._version import __version__
+from ..budget import Budget
+from ..budget.account import Account, account_of
+from ..budget.purse import Purse
+from ..curator import PublicCurator
+from ..curator.question import bare
+from ..fitting.fit import seed_of
+from ..journal import Journal
+from ..late import Tensor
+from ..methods import Method
+from ..models.module import CHUNK, ModuleModel, TensorRows
+from ..records.line import started_by_torchrun
+from ..records.unobserved import refuse_observers
+from ..show.progress import bar
+from ..statement import Statement, make_statement
+from ..tape import Trained
+from ..train import Progress, Records, train
+from .asked import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
+from .fitted import FittedModule
+from .handed_over import handed_over, refuse_ranges, specs_of
+from .ranks import Ready, among_ranks, fitted_module
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+SHOWN = 8  # names of parameters that a statement lists
+
+
+def fit(
+    module: Module,
+    loss: Callable[..., Tensor],
+    dataset: Any,
+    *,
+    budget: Budget,
+    method: str | Method | None = None,
+    protector: str | None = None,
+    public: Any = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    batch_size: float | None = None,
+    size_is_public: bool = False,
+    expected_size: float | None = None,
+    max_grad_norm: float | None = None,
+    clipping: str = "flat",
+    optimizer: str | None = None,
+    learning_rate: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+    loss_reduction: str | None = None,
+    max_physical_batch_size: int = CHUNK,
+    arithmetic: str | None = None,
+    device: Any = None,
+    purse: Purse | Account | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    random_state: Any = None,
+    progress: Progress | bool | None = None,
+) -> FittedModule:
+    """Train a copy of ``module`` on private records under ``budget``; what trains is what requires a gradient.
+
+    module, loss : copied; the loss takes (outputs, target) and gives the mean or sum over records (``loss_reduction``), or a
+        number for each. Both are trusted code, tried on made-up rows first: what mixes records is refused.
+    dataset : a TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
+    public : records of the same kind that are public, for methods that use some, beside the private ones.
+    method : "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method; ``protector`` a learned one.
+    steps | epochs, batch_size : how long; batches are Poisson, of rate batch_size / size. Without them all records, every step.
+    size_is_public : whether the number of records may be known. If not, a noisy count is bought, and ``expected_size``, a
+        public guess, stands in where the rate of batches is fixed beforehand.
+    max_grad_norm, clipping : the clip norm of a record's whole gradient; "per_layer" clips each parameter to its even part.
+    optimizer, learning_rate, settings : of the method; settings is a dict of any others.
+    max_physical_batch_size : rows of one pass: bounds memory, and changes nothing else.
+    arithmetic : "assumed" or "bounded": how the rounding of sums is treated; None: the better one that is not slow.
+    purse, checkpoint : where the budget comes from, and a folder from which a run that was interrupted goes on.
+    random_state : makes the run a simulation, which is not private. progress : False for no bar, or progress(step, steps, spent).
+    """
+    refuse_observers()
+    _checked(budget, arithmetic, checkpoint, random_state)
+    _validate.whole(max_physical_batch_size=max_physical_batch_size)
+    seed, asked = seed_of(random_state), chosen(method, protector)
+    given = {"optimizer": optimizer, "learning_rate": learning_rate, **(settings or {})}
+    asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
+
+    def prepared(rows: TensorRows, records: int) -> Ready:
+        """All that is decided before the first question, for ``rows`` of so many ``records``."""
+        size = size_of(records, budget, size_is_public=bool(size_is_public), expected_size=expected_size)
+        how = with_batches(asked, size, steps=steps, epochs=epochs, batch_size=batch_size)
+        make = partial(ModuleModel, module, loss, *specs_of(rows), reduction=loss_reduction, device=device)
+        model = make(
+            chunk=chunk_for(how, size, max_physical_batch_size, padded=arithmetic != "assumed"), arithmetic=arithmetic
+        )
+        if not model.bounded:
+            model.chunk = max_physical_batch_size
+        how = with_clip(how, max_grad_norm, clipping, len(model.groups))
+        refuse_ranges(model, rows)
+        said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
+        return Ready(how, size, model, said)
+
+    def run(ready: Ready, inputs: Any, targets: Any) -> FittedModule:
+        how, size, model, said = ready
+        known = None
+        if public is not None:
+            shown = handed_over(public, "public")
+            if specs_of(shown) != (list(model.inputs), list(model.targets)):
+                raise ValueError(
+                    "public has records of other shapes or types than dataset; pass records of the same kind"
+                )
+            refuse_ranges(model, shown, "public")
+            known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
+        with (
+            _journal(checkpoint, {**said, "settings": _plain(how.settings())}, model) as journal,
+            _shown(progress) as report,
+        ):
+            account = account_of(purse) if seed is None else None
+            done = train(
+                how,
+                Records(inputs, targets, size.public, row_bound=float("inf")),
+                model=model,
+                budget=budget,
+                public=known,
+                seed=seed,
+                progress=report,
+                purse=purse,
+                journal=journal,
+            )
+        statement = _stated(done, how, model, size, known, account)
+        return fitted_module(ready, module, bare(done.theta), statement, done.trace, done.steps, done.facts.size)
+
+    if started_by_torchrun():
+        paid_where = account_of(purse) if purse is None else purse
+        lasting = checkpoint is not None or (paid_where is not None and paid_where.durable)
+        return among_ranks(dataset, module, prepared, run, may_restart=seed is not None or lasting)
+    rows = handed_over(dataset)
+    return run(prepared(rows, len(rows)), rows.inputs, rows.targets)
+
+
+def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_state: Any) -> None:
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget is a {type(budget).__name__}; pass noisewise.Budget(epsilon, delta)")
+    if arithmetic is not None:
+        _validate.one_of(ARITHMETICS, arithmetic=arithmetic)
+    if checkpoint is not None and random_state is not None:
+        raise ValueError("checkpoint is for private runs: noise of a seeded one would repeat; leave random_state out")
+
+
+def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **also: Any) -> dict[str, Any]:
+    """What was asked for, as plain data: public facts alone."""
+    clip = method.settings().get("max_grad_norm")
+    return {
+        "model": "module",
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "adjacency": budget.adjacency,
+        "method": method.name,
+        "size_is_public": size.public is not None,
+        "expected_size": size.expected,
+        "max_grad_norm": clip if isinstance(clip, float | int | None) else None,
+        "arithmetic": "bounded" if model.bounded else "assumed",
+        "max_physical_batch_size": model.chunk,
+        **also,
+    }
+
+
+@contextmanager
+def _journal(checkpoint: Any, said: Mapping[str, Any], model: ModuleModel) -> Iterator[Journal | None]:
+    if checkpoint is None:
+        yield None
+        return
+    free = () if model.bounded else ("max_physical_batch_size",)  # which changes nothing that is charged
+    journal = Journal(
+        checkpoint,
+        {
+            **{name: value for name, value in said.items() if name not in free},
+            "module": model.path,
+            "loss": str(model.loss),
+            "trained": [
+                [name, list(shape)] for name, shape in zip(model.layout.names, model.layout.shapes, strict=True)
+            ],
+            "start": digest_of(model.start()),
+            "noisewise": __version__,
+        },
+    )
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@contextmanager
+def _shown(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """Released facts as they come: a bar on a terminal, the caller's own function, or nothing."""
+    if callable(progress):
+        yield progress
+    elif progress is False:
+        yield None
+    else:
+        with bar("training") as report:
+            yield lambda step, steps, spent: report(step, steps, news=f"{spent:.0%} of the budget")
+
+
+def _stated(
+    run: Trained, method: Method, model: ModuleModel, size: Size, public: PublicCurator | None, account: Account | None
+) -> Statement:
+    layout = model.layout
+    shapes = ", ".join(
+        f"{spec.dtype} {list(spec.shape)}".removeprefix("torch.") for spec in (*model.inputs, *model.targets)
+    )
+    assumed = [
+        f"the weights that the module started from (public, or paid for elsewhere); {_listed(layout.names)} were trained",
+        f"shapes and types of the records' tensors: {shapes}",
+        "records were checked by their holder before training: same shapes, whole numbers within what the module takes",
+        "settings, chosen without the private records",
+    ]
+    if layout.frozen:
+        assumed.insert(1, f"frozen parameters (public, or paid for elsewhere): {_listed(layout.frozen)}")
+    if size.public is not None:
+        relation = run.facts.budget.adjacency == "replace_one"
+        assumed.append("the number of records, " + ("fixed by replace_one" if relation else "declared public"))
+    elif size.expected is not None:
+        assumed.append(f"a guess of the number of records, {size.expected:g}, made without looking at them")
+    if public is not None:
+        assumed.append(f"{public.size} public records, disjoint from the private ones")
+    return make_statement(
+        method=method.name,
+        settings=_plain(method.settings()),
+        run=run,
+        model={
+            "kind": model.path,
+            "shape": [*model.shape],
+            "loss": str(model.loss),
+            "parameters": model.dimension,
+        },
+        assumed=assumed,
+        arithmetic=run.arithmetic,
+        account=None if account is None else account.describe(),
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _plain(value: Any) -> Any:
+    """Settings as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,152 @@
+"""``noisewise train`` in several processes, as torchrun starts them: same bits, failures, restarts. Processes are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from desk import SCHEMA, people
+
+HERE = Path(__file__).parent
+ASKED = ("train", "data", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--method", "dpsgd")
+LONG = 240  # seconds; far more than it takes
+MORTAL = """
+import os, signal, sys
+from noisewise.records.holder import Holder
+asked, answered = Holder.reply, []
+def reply(self, request):
+    answered.extend([1] * (request.act == "total"))
+    if len(answered) == 5 and os.environ["RANK"] == "1" and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return asked(self, request)
+Holder.reply = reply
+from noisewise.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A folder of two Parquet files in several row groups and a CSV, and its schema."""
+    monkeypatch.chdir(tmp_path)
+    rows, data = people(240), tmp_path / "data"
+    data.mkdir()
+    for number in range(2):
+        part = pa.Table.from_pandas(rows[number * 80 : (number + 1) * 80], preserve_index=False)
+        pq.write_table(part, data / f"{number}.parquet", row_group_size=30)
+    rows[160:].to_csv(data / "2.csv", index=False)
+    Path("schema.toml").write_text(SCHEMA)
+    Path("mortal.py").write_text(MORTAL)
+    return tmp_path
+
+
+def environment(**also):
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "NOISEWISE_KERNELS": "reference",
+        "NOISEWISE_RANK_TIMEOUT": "120",
+        **also,
+    }
+
+
+def processes(count, *command):
+    """Exit codes, outputs and errors of as many ranks, in their order."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    started = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            env=environment(RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        told = [process.communicate(timeout=LONG) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [(process.returncode, *words) for process, words in zip(started, told, strict=True)]
+
+
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_several_processes_give_the_bits_of_one(count, table, shell):
+    assert shell(*ASKED, "--seed", "1", "--out", "one").code == 0
+    first, *others = processes(count, "-m", "noisewise", *ASKED, "--seed", "1", "--out", "several")
+    assert first[0] == 0 and "Written to several" in first[1]
+    assert all(told == (0, "", "") for told in others)
+    for name in ("model.safetensors", "trace.json", "statement.json"):
+        assert Path("one", name).read_bytes() == Path("several", name).read_bytes()
+
+
+def test_a_rank_that_is_killed_stops_all_and_what_was_spent_is_written(table):
+    first, second = processes(2, "mortal.py", *ASKED, "--out", "run")
+    assert first[0] == 2 and second[0] == -9
+    assert "rank 1 is gone" in first[2] and "what was spent is written to run.spending.json" in first[2]
+    assert first[2].count("\n") == 2 and not Path("run").exists()
+    (entry,) = json.loads(Path("run.spending.json").read_text())["entries"]
+    assert entry["state"] == "failed" and entry["spent"]["cost"] == 2.0 and entry["spent"]["events"]
+
+
+def test_what_torchrun_starts_anew_spends_nothing(table, shell, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    told = shell(*ASKED, "--out", "run")
+    assert told.code == 2 and "Nothing is spent again" in told.err and told.err.count("\n") == 1
+    assert not list(Path().glob("run*"))
+    assert shell(*ASKED, "--seed", "1", "--out", "run").code == 0  # a simulation may be repeated
+
+
+def test_a_search_is_for_one_process(table, shell, monkeypatch):
+    from noisewise.cli import train
+
+    Path("settings.toml").write_text("[[candidate]]\nmax_grad_norm = 0.5\n")
+    monkeypatch.setattr(train, "lead", lambda: object())
+    told = shell(*ASKED, "--tune", "selection", "--candidates", "settings.toml", "--out", "run")
+    assert told.code == 2 and "--tune searches in one process" in told.err
+
+
+@pytest.mark.slow  # the same line and the same holders are tested above, and in tests/data/test_pieces.py
+def test_a_cell_that_is_refused_is_told_once_and_nothing_is_reserved(table):
+    bad = people(20)
+    bad["job"] = bad["job"].astype(object)
+    bad.loc[3, "job"] = "SECRET"
+    bad.to_csv("data/9.csv", index=False)
+    first, *others = processes(3, "-m", "noisewise", *ASKED, "--out", "run")
+    assert first[0] == 2 and first[2].count("\n") == 1 and "job" in first[2] and "SECRET" not in first[2]
+    assert all(told == (0, "", "") for told in others) and not list(Path().glob("run*"))
+
+
+@pytest.mark.slow  # restarts are tested above without torchrun
+def test_torchrun_restarts_and_nothing_is_spent_twice(table):
+    torchrun = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--max-restarts",
+        "1",
+        "--nproc-per-node",
+        "3",
+    )
+    told = subprocess.run(
+        [*torchrun, "mortal.py", *ASKED, "--out", "run"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert told.returncode != 0 and told.stderr.count("Nothing is spent again") == 1
+    assert [path.name for path in Path().glob("run*.json")] == ["run.spending.json"]
+    (entry,) = json.loads(Path("run.spending.json").read_text())["entries"]
+    assert entry["state"] in ("failed", "reserved") and entry["reserved"]["cost"] == 2.0

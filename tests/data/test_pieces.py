@@ -1,0 +1,108 @@
+"""Pieces of files: whole row groups and whole CSV files, read as one process reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from desk import SCHEMA, people
+from ranks import DirectLine
+
+from noisewise.budget import Budget
+from noisewise.data.encode import Encoder
+from noisewise.data.files import open_source
+from noisewise.data.pieces import lengths_of, pieces_of, read_pieces
+from noisewise.data.refusal import Refusal
+from noisewise.data.rows import read_rows
+from noisewise.data.schema import read_schema
+from noisewise.fitting.fit import Labelled
+from noisewise.fitting.labels import numbers_of_files
+from noisewise.fitting.of_files import fit_of_files
+from noisewise.fitting.of_ranks import _holder, spread_files
+from noisewise.methods import method_named
+from noisewise.records.ranks import Lead
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two Parquet files of several row groups, an empty one, and a CSV; with a schema beside."""
+    table, data = people(100), tmp_path / "data"
+    data.mkdir()
+    for number, part in enumerate((table[:37], table[37:60])):
+        pq.write_table(pa.Table.from_pandas(part, preserve_index=False), data / f"b{number}.parquet", row_group_size=10)
+    pq.write_table(pa.Table.from_pandas(table[:0], preserve_index=False), data / "b2.parquet")
+    table[60:].to_csv(data / "c.csv", index=False)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return data
+
+
+def fit(folder, method="descent"):
+    schema = read_schema(folder.parent / "schema.toml")
+    budget = Budget(2.0, 1e-6)
+    return fit_of_files(schema, budget, method_named(method), loss="auto", model="linear", size_is_public=False, seed=1)
+
+
+def test_pieces_are_read_as_one_process_reads_them(folder):
+    asked, source = fit(folder), open_source(folder)
+    pieces = pieces_of(source)
+    assert [piece.group for piece in pieces if piece.path.name != "b2.parquet"] == [0, 1, 2, 3, 0, 1, 2, None]
+    encoder = Encoder(asked.encoder.schema)
+    whole = read_rows(folder, encoder, asked.scaling)
+    rows, lengths = read_pieces(pieces, encoder, asked.scaling)
+    assert np.array_equal(rows.X, whole.X) and np.array_equal(rows.y, whole.y)
+    assert lengths == lengths_of(source, pieces, "age") and sum(lengths) == 100
+    some = [pieces[5], pieces[1]]
+    rows, lengths = read_pieces(some, encoder, asked.scaling)
+    assert lengths == [10, 10] and np.array_equal(rows.X, np.concatenate([whole.X[47:57], whole.X[10:20]]))
+
+
+def test_rows_that_do_not_count_are_left_out(folder):
+    asked, pieces = fit(folder), pieces_of(open_source(folder))
+    counted = np.random.default_rng(0).random(100) < 0.5
+    ends = np.cumsum(lengths_of(open_source(folder), pieces, "age"))
+    masks = np.split(counted, ends[:-1])
+    rows, lengths = read_pieces(pieces, asked.encoder, asked.scaling, counted=masks)
+    assert np.array_equal(rows.X, read_rows(folder, asked.encoder, asked.scaling).X[counted])
+    assert sum(lengths) == counted.sum()
+    masks[0] = masks[0][:-1]
+    with pytest.raises(Refusal, match="has changed"):
+        read_pieces(pieces, asked.encoder, asked.scaling, counted=masks)
+
+
+def led(ranks=3):
+    holders = [_holder() for _ in range(ranks)]
+    return Lead(DirectLine(holders), holders[0])
+
+
+@pytest.mark.parametrize(("method", "share"), [("descent", None), ("additive", None), ("descent", 0.5)])
+def test_ranks_read_their_pieces_and_train_as_one_process(folder, method, share):
+    """``share``: of rows that count, as those of persons do."""
+    asked = fit(folder, method)
+    counted = None if share is None else np.random.default_rng(0).random(100) < share
+    private = spread_files(led(), folder, asked, counted=counted)
+    whole = read_rows(folder, asked.encoder, asked.scaling, counted=counted)
+    alone = asked.run(Labelled(whole.X, numbers_of_files(asked.labels, asked.encoder.classes, whole.y)))
+    several = asked.run(private)
+    assert np.array_equal(alone.theta, several.theta) and alone.trace == several.trace
+
+
+def test_a_cell_that_one_rank_cannot_read_is_told_once_in_our_words(folder):
+    table = people(20)
+    table["job"] = table["job"].astype(object)
+    table.loc[3, "job"] = "SECRET"
+    table.to_csv(folder / "d.csv", index=False)
+    lead = led()
+    with pytest.raises(ValueError, match=r"d\.csv|job") as refused:
+        spread_files(lead, folder, fit(folder))
+    assert "SECRET" not in str(refused.value) and not lead.broken
+
+
+def test_folders_without_rows_and_methods_without_privacy_are_refused(folder):
+    for path in folder.iterdir():
+        if path.name != "b2.parquet":
+            path.unlink()
+    with pytest.raises(Refusal, match="no rows"):
+        spread_files(led(), folder, fit(folder))
+    with pytest.raises(ValueError, match="one process"):
+        spread_files(led(), folder, fit(folder, "nonprivate"))
