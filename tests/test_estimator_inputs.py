@@ -173,6 +173,20 @@ def test_nothing_is_paid_for_rows_that_cannot_be_trained_on_and_a_search_does_no
         nw.PrivateSearchCV(classifier(bounds="buy"), [{"max_grad_norm": 1.0}], how="none").fit(X, Y)
 
 
+def test_bounds_are_not_bought_once_by_every_process_that_torchrun_started(tmp_path, monkeypatch):
+    X.assign(y=np.where(Y, "yes", "no")).to_csv(tmp_path / "d.csv", index=False)
+    schema = nw.Schema(age="number", hours="number", y=["no", "yes"], target="y")
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with nw.spending(2.0, 1e-6, dataset="patients") as account:
+        with pytest.raises(RuntimeError, match="each would spend the whole budget"):
+            classifier(bounds="buy", random_state=None).fit(X, Y)
+        with pytest.raises(RuntimeError, match="each would spend the whole budget"):
+            classifier(bounds="buy", random_state=None, schema=schema).fit_files(tmp_path / "d.csv")
+    assert account.spent.cost == 0
+    assert classifier(bounds="buy").fit(X, Y).fitted_.statement is not None  # a simulation
+
+
 # --- pipelines --------------------------------------------------------------------------------------------------------
 
 

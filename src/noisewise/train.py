@@ -93,7 +93,8 @@ def train(
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     if seed is None:
-        _refuse_every_rank(records, source)
+        if not isinstance(records.X, Elsewhere):
+            refuse_every_rank(source)
         private_fit_begins(purse)
     with paid(source, terms, budget, journal) as meter:  # settled whatever happens
         return _private_run(method, records, model, meter, start, public, seed, progress, journal)
@@ -145,9 +146,9 @@ def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:
     return (records.X, records.y) if there is None else (records.X[there], records.y[there])
 
 
-def _refuse_every_rank(records: Records, source: Purse | Account) -> None:
+def refuse_every_rank(source: Purse | Account | None) -> None:
     """Refuse a run that each of several processes would make for itself, with a budget that none of the others sees."""
-    if started_by_torchrun() and not isinstance(records.X, Elsewhere) and not source.durable:
+    if started_by_torchrun() and (source is None or not source.durable):
         raise RuntimeError(
             "this is one of several processes that torchrun started, and each would spend the whole budget; train on files "
             "with torchrun -m noisewise train, modules with noisewise.fit, or start one process"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from ..budget.account import Account
+from ..budget.account import Account, account_of
 from ..budget.purse import Purse
 from ..data.bought import Purchase, purchase
 from ..data.cells import cells_of, numbers_of
@@ -29,6 +29,7 @@ from ..data.resolve import Resolved, with_imagined_bounds
 from ..data.schema import Column, Schema, gaps
 from ..fitting.fit import seed_of
 from ..records.grid import NO_CLASS, NO_LABEL
+from ..train import refuse_every_rank
 from .ready import Origin, Ready
 
 Array = NDArray[Any]
@@ -57,6 +58,7 @@ def refuse_to_buy(face: Any) -> None:
 
 def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Ready:
     """What ``fit`` runs, once bounds are bought."""
+    _refuse_every_rank(face, purse)
     columns = _columns(face, X)
     deal = _deal(face, columns)
     imagined = _declared(face, with_imagined_bounds(columns)).ready(X, y, public)
@@ -75,6 +77,7 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
         raise ValueError(
             "schema must be a Schema with a target to train on files; it may leave bounds out where they are bought"
         )
+    _refuse_every_rank(face, purse)
     columns, public = _of_schema(face), reading.get("public") is not None  # whose rows they are may be said in both
     deal = _deal(face, columns)
     source = open_source(paths, separator=Dialect.of(reading.get("separator"), reading.get("decimal")))
@@ -86,6 +89,12 @@ def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading
     return _kept(
         face, _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
     )
+
+
+def _refuse_every_rank(face: Any, purse: Purse | Account | None) -> None:
+    """Bounds are paid for before training is, which refuses the same."""
+    if seed_of(face.random_state) is None:
+        refuse_every_rank(account_of(purse) or purse)
 
 
 def _columns(face: Any, X: Any) -> Schema:
