@@ -100,7 +100,9 @@ def test_a_regression_does_not_call_bought_bounds_declared(tmp_path):
     fitted = PrivateRegressor(3.0, 1e-6, schema=schema, method="dpsgd").fit_files(tmp_path / "n.csv", origin=origin)
     assert "bounds of the target, declared" not in fitted.statement_.data["assumed"]
     assert verify(fitted.statement_).holds
-    plain = PrivateRegressor(3.0, 1e-6, bounds=(0, 9), method="dpsgd").fit(frame[["a"]], frame["y"])
+    plain = PrivateRegressor(3.0, 1e-6, bounds=(0, 9), target_bounds=(0, 9), method="dpsgd").fit(
+        frame[["a"]], frame["y"]
+    )
     assert "bounds of the target, declared" in plain.statement_.data["assumed"]
 
 

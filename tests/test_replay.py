@@ -208,9 +208,9 @@ def test_estimators_have_standard_errors_in_the_shape_of_their_coefficients():
     three = nw.PrivateClassifier(2.0, 1e-5, method="dpsgd", bounds=(-1, 1), random_state=0).fit(X, y)
     assert three.coef_std_.shape == three.coef_.shape == (3, 3)
     assert three.intercept_std_.shape == three.intercept_.shape
-    line = nw.PrivateRegressor(2.0, 1e-5, method="sufficient_statistics", bounds=(-1, 1), random_state=0).fit(
-        X, X[:, 0]
-    )
+    line = nw.PrivateRegressor(
+        2.0, 1e-5, method="sufficient_statistics", bounds=(-1, 1), target_bounds=(-1, 1), random_state=0
+    ).fit(X, X[:, 0])
     assert line.coef_std_.shape == line.coef_.shape == (3,)
     assert (line.coef_std_ > 0).all()
     assert line.intercept_std_ > 0

@@ -68,7 +68,9 @@ MADE = {
     "booleans": lambda: (PrivateClassifier(9.0, 1e-6, bounds=(0, 9)).fit(A.to_numpy(), FRAME["a"] > 4), A.to_numpy()),
     "regressor": lambda: (PrivateRegressor(9.0, 1e-6, bounds=(0, 9), target_bounds=(0, 20)).fit(A, 2 * FRAME["a"]), A),
     "moments": lambda: (
-        PrivateRegressor(9.0, 1e-6, bounds=(0, 9), method="sufficient_statistics").fit(A, FRAME["a"]),
+        PrivateRegressor(9.0, 1e-6, bounds=(0, 9), target_bounds=(0, 9), method="sufficient_statistics").fit(
+            A, FRAME["a"]
+        ),
         A,
     ),
 }

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from .budget.account import BudgetWarning, spending
     from .curator import Curator, PublicCurator
     from .data.pictures import OrientedGradients
-    from .data.schema import Schema, read_schema
+    from .data.schema import Column, Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
+    from .estimators.pipelines import PrivacyWarning
     from .estimators.search import PrivateSearchCV
     from .planning import Plan, plan
     from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
@@ -37,11 +38,13 @@ __all__ = [
     "Budget",
     "BudgetExhausted",
     "BudgetWarning",
+    "Column",
     "Curator",
     "ModuleValidator",
     "OrientedGradients",
     "Plan",
     "PrivacyEngine",
+    "PrivacyWarning",
     "PrivateClassifier",
     "PrivateRegressor",
     "PrivateSearchCV",
@@ -66,8 +69,9 @@ _HOMES = {
     "budget.account": ("BudgetWarning", "spending"),
     "curator": ("Curator", "PublicCurator"),
     "data.pictures": ("OrientedGradients",),
-    "data.schema": ("Schema", "read_schema"),
+    "data.schema": ("Column", "Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
+    "estimators.pipelines": ("PrivacyWarning",),
     "estimators.search": ("PrivateSearchCV",),
     "planning": ("Plan", "plan"),
     "pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),

@@ -22,7 +22,7 @@ from .data.preprocess import Cells
 from .events import Repeated, to_dict
 from .fitting.fit import as_labels
 from .fitting.fitted import Fitted
-from .fitting.labels import Classes, Target
+from .fitting.labels import Classes, Target, numbers_with
 from .losses import Logistic, Loss, Softmax, Squared
 from .models import MLP, Additive, Linear, Model
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
@@ -45,6 +45,7 @@ def private_quality(
     purse: Purse | Account | None = None,
     rows_per_unit: int | None = None,
     table: int | None = None,
+    there: NDArray[np.bool_] | None = None,
 ) -> Quality:
     """The figures on private rows, bought with ``budget``; intervals cover the noise and the choice of the rows.
 
@@ -52,6 +53,7 @@ def private_quality(
     and targets, clamped to the target's bounds) and, when it is private, the number of records. Bins are chosen from
     public or released facts before the histogram is asked for; all figures are made of these answers.
     ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here, out of ``table`` rows.
+    ``there``: who has a label, where not all have one; the others count for nothing and keep their places.
     """
     model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
     sorts = isinstance(fitted.labels, Classes)
@@ -65,7 +67,7 @@ def private_quality(
     with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
             torch.from_numpy(X),
-            as_labels(fitted.labels.numbers(y), model),
+            as_labels(numbers_with(fitted.labels, y, there), model),
             model=model,
             meter=part.meter,
             size=float(known) if public_size else None,

@@ -25,6 +25,7 @@ from .methods.size import size_noise
 from .models import Additive, Model
 from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
+from .records import counted_of
 from .records.grid import Store, in_memory
 from .records.line import started_by_torchrun
 from .records.protocol import Elsewhere
@@ -83,7 +84,7 @@ def train(
     if not private_run:
         # made anew: an object of this type may have been given a step of its own
         method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})
-        handed_over = PublicCurator(records.X, records.y, model=model, seed=seed)
+        handed_over = PublicCurator(*_with_labels(records, model), model=model, seed=seed)
         state = method.step(method.init(start, facts, None), None, handed_over)
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
@@ -92,7 +93,8 @@ def train(
     if method.needs_public and public is None:
         raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
     if seed is None:
-        _refuse_every_rank(records, source)
+        if not isinstance(records.X, Elsewhere):
+            refuse_every_rank(source)
         private_fit_begins(purse)
     with paid(source, terms, budget, journal) as meter:  # settled whatever happens
         return _private_run(method, records, model, meter, start, public, seed, progress, journal)
@@ -138,9 +140,15 @@ def _private_run(
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
 
 
-def _refuse_every_rank(records: Records, source: Purse | Account) -> None:
+def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:
+    """Rows that have a label, for who is handed the records."""
+    there = counted_of(model, records.X, records.y)
+    return (records.X, records.y) if there is None else (records.X[there], records.y[there])
+
+
+def refuse_every_rank(source: Purse | Account | None) -> None:
     """Refuse a run that each of several processes would make for itself, with a budget that none of the others sees."""
-    if started_by_torchrun() and not isinstance(records.X, Elsewhere) and not source.durable:
+    if started_by_torchrun() and (source is None or not source.durable):
         raise RuntimeError(
             "this is one of several processes that torchrun started, and each would spend the whole budget; train on files "
             "with torchrun -m noisewise train, modules with noisewise.fit, or start one process"

@@ -229,7 +229,7 @@ def test_a_regression_is_attacked_by_its_errors(attack):
     X, y = rng.uniform(-1, 1, (120, 3)), rng.uniform(-1, 1, 120)
     found = membership_game(DecisionTreeRegressor(), X, y, attacks=(attack,), targets=2, shadows=8)
     assert found[attack].auc > (0.8 if attack == "lira_offline" else 0.9)  # it does not know how small errors get
-    linear = PrivateRegressor(epsilon=1.0, delta=1e-5, bounds=(-1, 1))
+    linear = PrivateRegressor(epsilon=1.0, delta=1e-5, bounds=(-1, 1), target_bounds=(-1, 1))
     found = membership_game(linear, X, y, attacks=(attack,), targets=2, shadows=4)
     assert not found[attack].violates and found[attack].advantage.low < 0.2
 

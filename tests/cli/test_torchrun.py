@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -85,6 +87,30 @@ def test_several_processes_give_the_bits_of_one(count, table, shell):
     assert shell(*ASKED, "--seed", "1", "--out", "one").code == 0
     first, *others = processes(count, "-m", "noisewise", *ASKED, "--seed", "1", "--out", "several")
     assert first[0] == 0 and "Written to several" in first[1]
+    assert all(told == (0, "", "") for told in others)
+    for name in ("model.safetensors", "trace.json", "statement.json"):
+        assert Path("one", name).read_bytes() == Path("several", name).read_bytes()
+
+
+def test_dates_and_records_without_a_label_are_the_same_in_several_processes(table, shell):
+    for path in [*Path("data").glob("*.parquet")]:
+        rows = pq.read_table(path).to_pandas()
+        rows["born"] = pd.to_datetime("1950-01-01") + pd.to_timedelta(np.arange(len(rows)) * 100, "D")
+        rows.loc[::6, "income"] = None
+        pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), path, row_group_size=30)
+    rows = pd.read_csv("data/2.csv")
+    rows["born"], rows["age"] = "1990-02-03", rows["age"] + 0.5
+    rows.loc[::5, "income"] = None
+    rows.to_csv("data/2.csv", index=False, sep=";", decimal=",")
+    born = '\n[columns.born]\nkind = "number"\nunit = "days"\nsince = 1950-01-01\nlow = 1940-01-01\nhigh = 2010-01-01\n'
+    target = 'target = "income"\n'
+    assert target in SCHEMA
+    Path("schema.toml").write_text(SCHEMA.replace(target, f'{target}target_missing = "drop"\n') + born)
+    asked = (*ASKED, "--separator", ";", "--decimal", ",", "--seed", "1")
+    told = shell(*asked, "--out", "one")
+    assert told.code == 0, told.err
+    first, *others = processes(2, "-m", "noisewise", *asked, "--out", "several")
+    assert first[0] == 0, first[2]
     assert all(told == (0, "", "") for told in others)
     for name in ("model.safetensors", "trace.json", "statement.json"):
         assert Path("one", name).read_bytes() == Path("several", name).read_bytes()

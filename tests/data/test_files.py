@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisewise.data import files
+from noisewise.data.encode import Encoder
 from noisewise.data.files import find_files, open_source, unusable
+from noisewise.data.schema import Column, Schema
 
 
 def written(folder, name, content):
@@ -167,8 +169,9 @@ def test_parquet(tmp_path):
     source = open_source(tmp_path / "d.parquet")
     assert source.columns == ("a", "a.b", "z", "born")
     assert everything(tmp_path / "d.parquet", ["z", "a", "a.b"]) == {"z": [True, None], "a": [1, 2], "a.b": ["x", None]}
-    with pytest.raises(ValueError, match="column 'born' is a date; turn it into a number such as an age in years"):
-        list(source.batches())
+    born = Schema((Column("born", "number", 0, 9),))
+    with pytest.raises(ValueError, match="column 'born' is a date; turn it into a number in the schema"):
+        Encoder(born)(next(source.batches(["born"])))
 
 
 def test_bad_parquet(tmp_path):

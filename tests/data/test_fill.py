@@ -41,7 +41,7 @@ def test_the_skeleton_of_a_parquet_file_holds_types(tmp_path):
         "n": "number", "f": "number", "s": "category", "b": "category", "d": "", "l": "", "c": "category", "y": "", "void": "",
     }  # fmt: skip
     assert made["b"].categories == (False, True) and made["s"].categories == () and made["n"].low is None
-    assert "age in years" in made["d"].note and "age in years" in made.to_toml()
+    assert 'unit = "years"' in made["d"].note and 'unit = "years"' in made.to_toml()
     with pytest.raises(ValueError, match="no column 'z'"):
         skeleton(open_source(tmp_path / "d.parquet"), "z")
 

@@ -110,8 +110,14 @@ def test_a_regression_buys_bounds_of_its_target():
 
 def test_what_money_cannot_buy():
     pd.read_csv("private.csv").to_parquet("typed.parquet")
-    with pytest.raises(ValueError, match=r"column 'b' lacks categories.*Three ways out"):
+    with pytest.raises(
+        ValueError, match=r"column 'b' lacks categories.*Two ways out.*buying bounds does not help with 'b'"
+    ):
         found("typed.parquet", target="y", bounds_epsilon=0.5)
+    with pytest.raises(ValueError, match=r"buying bounds \(--bounds-epsilon\) would not help with 'b'"):
+        found("typed.parquet", target="y")
+    with pytest.raises(ValueError, match=r"Three ways out.*that helps if all of these columns are numbers"):
+        found(target="y")
     pd.read_csv("private.csv").assign(b=pd.Timestamp("2020-01-01")).to_parquet("dates.parquet")
     with pytest.raises(ValueError, match="'b' is a date"):
         found("dates.parquet", target="y", bounds_epsilon=0.5)

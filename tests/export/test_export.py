@@ -15,8 +15,11 @@ import pytest
 from exported_models import MAKERS, fitted, rows_for, told
 from page_programs import programs
 
+import noisewise as nw
+from noisewise.data.schema import Column, Schema
 from noisewise.data.values import key
 from noisewise.export import elsewhere
+from noisewise.export.plain_model import plain_model
 from noisewise.export.write import exported
 
 ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
@@ -218,3 +221,13 @@ def test_onnx_says_nothing_of_a_category_that_is_refused():
     rows = rows_for("additive").assign(job=["king", *["nurse"] * 149])
     scores = session.run(["scores"], feeds("additive", rows))[0]
     assert np.isnan(scores[0]) and np.isfinite(scores[1:]).all()
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "auto"])
+def test_a_column_of_dates_is_refused_by_name(method):
+    """An exported model reads numbers: it would take days for years."""
+    columns = (Column("age", "number", 0, 90), Column("born", "number", "1920-01-01", "2010-01-01", unit="years"))
+    X = pd.DataFrame({"age": np.arange(60.0), "born": pd.date_range("1930-01-01", periods=60, freq="400D")})
+    model = nw.PrivateClassifier(4.0, 1e-6, random_state=1, schema=Schema(columns), method=method).fit(X, X.age > 30)
+    with pytest.raises(ValueError, match=r"'born' is a date or a time, .*\(years\).*noisewise predict"):
+        plain_model(model.fitted_)  # of which every format is made

@@ -25,7 +25,9 @@ def test_a_regressor_learns_out_of_the_box():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 6))
     y = X @ [0.5, -0.25, 0.1, 0.0, 0.3, -0.1]
-    model = nw.PrivateRegressor(epsilon=0.5, delta=1e-6, method="l2p", bounds=(-1, 1), random_state=0).fit(X, y)
+    model = nw.PrivateRegressor(
+        epsilon=0.5, delta=1e-6, method="l2p", bounds=(-1, 1), target_bounds=(-1, 1), random_state=0
+    ).fit(X, y)
     assert model.score(X, y) > 0.95
 
 

@@ -148,6 +148,8 @@ def test_the_faces_reach_them():
             X, y, public=(X[:200], y[:200])
         )
         assert clf.score(X, y) > 0.85, name
-    reg = PrivateRegressor(8.0, 1e-5, method="output_perturbation", bounds=(-1, 1), random_state=0).fit(X, X[:, 0])
+    reg = PrivateRegressor(
+        8.0, 1e-5, method="output_perturbation", bounds=(-1, 1), target_bounds=(-1, 1), random_state=0
+    ).fit(X, X[:, 0])
     assert reg.score(X, X[:, 0]) > 0.2
     assert math.isfinite(reg.intercept_)

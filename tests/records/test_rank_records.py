@@ -19,6 +19,7 @@ from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import method_named
 from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
+from noisewise.records.grid import NO_CLASS, NO_LABEL
 from noisewise.records.line import RankLost, restarts, started_by_torchrun
 from noisewise.records.ranks import Places, cut
 from noisewise.records.totals import Drawn
@@ -61,16 +62,49 @@ def test_any_number_of_ranks_gives_the_bits_of_one_process(name):
         assert len([request for request in asked if request.act in ("total", "rows")]) >= 1
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_records_without_a_label_are_left_out_at_every_rank(name):
+    model, method, classes = RUNS[name]
+    X, y = made_up(90, 3 if name == "table" else 4, classes=classes)
+    null = torch.arange(90) % 7 == 3
+    null[14:28] = True  # two whole pieces
+    y = torch.where(null, torch.tensor(NO_LABEL if classes is None else NO_CLASS, dtype=y.dtype), y)
+
+    def trained(rows, labels):
+        return train(method, Records(rows, labels, None, 1.0), model=model, budget=BUDGET, seed=5)
+
+    alone = trained(X, y)
+    for ranks in (2, 5):
+        rows, labels, _ = spread(X, y, model, ranks)
+        assert np.array_equal(rows.counted(model.classes), ~null.numpy())
+        run = trained(rows, labels)
+        assert run.theta.equal(alone.theta) and run.trace == alone.trace
+    where = torch.full_like(y, 1 if classes is None else 0)
+    assert not trained(X, torch.where(null, where, y)).theta.equal(alone.theta)
+
+
+def test_labels_that_do_not_go_with_the_rows_stop_the_run():
+    X, y = made_up(40, 4)
+    y[3] = NO_LABEL
+    rows, labels, lead = spread(X, y, Linear(4, Logistic()), 2)
+    lead._holder._counted = lambda classes: np.ones(3, bool)
+    with pytest.raises(RankLost, match="other labels"):
+        curator(rows, labels, Linear(4, Logistic()))
+
+
 MODELS = (Linear(3, Logistic()), Linear(3, Softmax(), 3), MLP((3, 2, 1), Logistic()), Linear(3, Squared()))
 OF_OTHERS = {"Histograms", "MetaGradient"}  # asked of columns and of shards
 
 
+@pytest.mark.parametrize("null", [False, True])
 @pytest.mark.parametrize("name", sorted(QUESTIONS))
-def test_every_question_is_answered_alike(name):
+def test_every_question_is_answered_alike(name, null):
     """A new question, or a sum over rows that no rank is asked for, is found here."""
     answered, noise = 0, 0.05 if name == "Choice" else 30.0
     for model in (*MODELS, Additive(1, Logistic(), columns=COLUMNS)):
         X, y = made_up(40, 3, classes=3 if model.outputs == 3 else None)
+        if null:
+            y[5:25:4] = NO_CLASS if model.outputs == 3 else NO_LABEL
         rows, labels, _ = spread(X, y, model, 3)
         here, there = curator(X, y, model), curator(rows, labels, model)
         for case in QUESTIONS[name].cases(model.dimension):

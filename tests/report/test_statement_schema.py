@@ -40,7 +40,9 @@ def for_persons() -> dict[str, Any]:
 
 
 def regression() -> dict[str, Any]:
-    reg = nw.PrivateRegressor(1.0, 1e-6, bounds=(-1, 1), method="sufficient_statistics").fit(X, X[:, 0])
+    reg = nw.PrivateRegressor(1.0, 1e-6, bounds=(-1, 1), target_bounds=(-1, 1), method="sufficient_statistics").fit(
+        X, X[:, 0]
+    )
     data: dict[str, Any] = json.loads(reg.statement_.to_json())
     return data
 

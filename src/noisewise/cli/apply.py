@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .main import JsonFlag, app, errors, print_json
+from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 from .spending import spending
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def predict(
         Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
     ] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    decimal: Decimal = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
@@ -52,7 +53,7 @@ def predict(
 
     vacant_file(out, force=force)
     fitted = runs.load(run)
-    rows = read_rows(data, _encoder(fitted, run), fitted.scaling, separator=separator, predict=True)
+    rows = read_rows(data, _encoder(fitted, run), fitted.scaling, separator=dialect(separator, decimal), predict=True)
     table = _predictions(fitted, rows.X)
     if out is not None:
         write_table(table, out)
@@ -118,6 +119,7 @@ def evaluate(
     size_is_public: Annotated[bool, typer.Option("--size-is-public", help="The number of rows may be known.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    decimal: Decimal = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Score a model on public rows for free, or on private rows for a budget of its own.
@@ -145,13 +147,18 @@ def evaluate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a library says may depend on private values
         persons = None if public_test else encoder.schema.persons
-        counted = None if persons is None else persons.in_files(open_source(data, separator=separator), seed=seed)
-        rows = read_rows(data, encoder, fitted.scaling, separator=separator, counted=counted)
+        counted = (
+            None
+            if persons is None
+            else persons.in_files(open_source(data, separator=dialect(separator, decimal)), seed=seed)
+        )
+        rows = read_rows(data, encoder, fitted.scaling, separator=dialect(separator, decimal), counted=counted)
+        rows = rows.with_labels() if public_test else rows
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
         with _paid(run, budget, seed) as purse:
             table = None if counted is None else len(counted)
-            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table)
+            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table, rows.there)
             entry = _entry(quality, data, encoder.schema.rows_per_unit)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
@@ -185,7 +192,7 @@ def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse 
 
 def _quality(
     fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None,
-    table: int | None,
+    table: int | None, there: Any,
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
@@ -200,7 +207,7 @@ def _quality(
     rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
     return private_quality(
         fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse, rows_per_unit=rows,
-        table=table,
+        table=table, there=there,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..show.progress import bar
-from .main import JsonFlag, app, errors, print_json
+from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 
 if TYPE_CHECKING:
     from ..comparison import Row
@@ -52,6 +52,7 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and simulations.")] = 0,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    decimal: Decimal = None,
     out: Annotated[Path, typer.Option(help="Folder for comparison.json and comparison.png.")] = Path(
         "noisewise-comparison"
     ),
@@ -75,7 +76,7 @@ def compare(
 
         runs.check_seal(run)
     names = _names(methods)
-    table = read_public(data, target=target, schema=schema, separator=separator)
+    table = read_public(data, target=target, schema=schema, separator=dialect(separator, decimal))
     known: dict[str, Any] = {"bounds": table.bounds, "classes": table.classes, "target_bounds": table.target_bounds}
     same: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": size}
     same |= {"task": table.task, "model": model, "loss": loss, "repeats": repeats, "seed": seed}
@@ -109,9 +110,7 @@ def compare(
     errors.print(f"Written to {'; '.join(written)}", highlight=False, soft_wrap=True)
 
 
-def read_public(
-    paths: list[Path], *, target: str | None, schema: Path | None, separator: str | None = None
-) -> PublicTable:
+def read_public(paths: list[Path], *, target: str | None, schema: Path | None, separator: Any = None) -> PublicTable:
     """Public files as numbers; what the schema leaves open is taken from the rows, which is fine for public ones."""
     import numpy as np
 

@@ -28,6 +28,18 @@ JsonFlag = Annotated[
 ]
 
 
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal sign of the numbers in a CSV: . or ,", show_default="a point")
+]
+
+
+def dialect(separator: str | None, decimal: str | None) -> Any:
+    """How a CSV is written, as its reader takes it."""
+    from ..data.files import Dialect
+
+    return Dialect(separator, decimal)
+
+
 def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 

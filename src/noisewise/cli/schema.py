@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..show.progress import bar
-from .main import JsonFlag, app, print_json
+from .main import Decimal, JsonFlag, app, dialect, print_json
 
 if TYPE_CHECKING:
+    from ..data.files import Dialect
     from ..data.schema import Schema
 
 schema = typer.Typer(
@@ -42,6 +43,7 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     separator: Separator = None,
+    decimal: Decimal = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Write a schema to fill in, from the names (and, for Parquet, types) of the columns; never from private values.
@@ -56,13 +58,13 @@ def init(
     if out.exists() and not force:
         raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
     if public:
-        made, top = _filled(files, target, separator), [DECLARED, FROM_PUBLIC]
+        made, top = _filled(files, target, dialect(separator, decimal)), [DECLARED, FROM_PUBLIC]
     else:
-        source = open_source(files, separator=separator)
+        source = open_source(files, separator=dialect(separator, decimal))
         typed = all(file.types is not None for file in source.files)
         made, top = skeleton(source, target), [DECLARED, TYPES if typed else NO_TYPES]
-    _write(out, made.to_toml(top=top))
-    _tell(out, made, json_output=json_output)
+    write(out, made.to_toml(top=top))
+    tell(out, made, json_output=json_output)
 
 
 @schema.command()
@@ -73,6 +75,7 @@ def check(
         typer.Argument(help="Files whose columns are compared, by name and type.", metavar="FILE"),
     ] = None,
     separator: Separator = None,
+    decimal: Decimal = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Say what a schema still lacks and, with files, whether they have its columns; no value is read.
@@ -88,7 +91,7 @@ def check(
 
     read = read_schema(path)
     idle = [reason for column in read.features if (reason := tells_nothing(column))]
-    wrong = [*idle, *(same_names(read, open_source(files, separator=separator)) if files else [])]
+    wrong = [*idle, *(same_names(read, open_source(files, separator=dialect(separator, decimal))) if files else [])]
     open_gaps = gaps(read)
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
@@ -101,14 +104,14 @@ def check(
     raise typer.Exit(1 if open_gaps or wrong else 0)
 
 
-def _filled(files: list[str], target: str | None, separator: str | None) -> Schema:
+def _filled(files: list[str], target: str | None, separator: Dialect) -> Schema:
     from ..data.fill import fill_from_public
 
     with bar("reading public rows", share=True) as report:
         return fill_from_public(None, files, target, separator=separator, progress=report)
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """All of the text or nothing."""
     from ..atomic import write_atomically
 
@@ -118,18 +121,19 @@ def _write(path: Path, text: str) -> None:
         raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _tell(out: Path, made: Schema, *, json_output: bool) -> None:
+def tell(out: Path, made: Schema, *, json_output: bool, notes: bool = True) -> None:
+    """What was written, what is noted of columns, and what is still open."""
     from ..data.schema import gaps
 
     open_gaps = gaps(made)
-    notes = [f"column {column.name!r} {column.note}" for column in made.columns if column.note]
+    noted = [f"column {column.name!r} {column.note}" for column in made.columns if column.note and notes]
     if json_output:
         missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
         told = {"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing}
-        print_json({**told, "notes": notes})
+        print_json({**told, "notes": noted})
         return
     typer.echo(f"written: {out}, {len(made.columns)} columns")
-    for note in notes:
+    for note in noted:
         typer.echo(note)
     if open_gaps:
         typer.echo(f"still to fill in: {len(open_gaps)} entries; edit it, then run: noisewise schema check {out}")

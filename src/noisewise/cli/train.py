@@ -17,7 +17,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from ..show.progress import bars
-from .main import JsonFlag, app, errors, print_json
+from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 from .ranks import lead, refuse_restart
 from .spending import spending
 from .tuning import Tuning, searched, show_search, tuning_of, with_protector
@@ -25,6 +25,7 @@ from .tuning import Tuning, searched, show_search, tuning_of, with_protector
 if TYPE_CHECKING:
     from ..budget import Budget
     from ..budget.purse import Purse
+    from ..data.files import Dialect
     from ..data.resolve import Resolved
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
@@ -104,6 +105,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: reproducible, NOT private.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    decimal: Decimal = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for decoded rows that do not fit into memory; nothing stays there.")
     ] = None,
@@ -140,9 +142,10 @@ def train(
     if cache is not None and not cache.is_dir():
         raise ValueError(f"--cache is {str(cache)!r}; pass an existing folder")
     _disjoint(data, public or [])
+    written = dialect(separator, decimal)
     resolved = resolve(
         data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=request.budget,
-        regression=_for_numbers(loss), separator=separator, read_labels=not dry_run,
+        regression=_for_numbers(loss), separator=written, read_labels=not dry_run,
     )  # fmt: skip
     planned(request, resolved).check(public=bool(public))
     if dry_run:
@@ -158,7 +161,7 @@ def train(
                     resolved = resolved.bought(spent.purse, seed=seed, progress=partial(report, "buying bounds"))
                 room = cache or _roomy(out, data)
                 estimator, words = _fit(
-                    request, resolved, data, public or [], separator, room, report, spent.purse, tuning
+                    request, resolved, data, public or [], written, room, report, spent.purse, tuning
                 )
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
@@ -190,7 +193,7 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 
 def _fit(
-    request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: str | None, cache: Path | None,
+    request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: Dialect, cache: Path | None,
     report: Callable[..., None], purse: Purse, tuning: Tuning | None,
 ) -> tuple[Estimator, str]:  # fmt: skip
     """The fitted estimator, and in words how its settings were found, if they were searched."""

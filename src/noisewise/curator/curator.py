@@ -22,7 +22,7 @@ from ..late import Tensor, torch
 from ..models import Additive, Model
 from ..noise import Stream
 from ..prepare.features import Features, even, features_anew
-from ..records import records_of
+from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
 from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
@@ -42,6 +42,7 @@ class Curator(Asking):
 
     ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
     bought with :meth:`release_size`. It is never compared with the number of rows.
+    A record whose label is ``NO_LABEL`` or ``NO_CLASS`` keeps its place and is in no answer (:mod:`.desk`).
     ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
     ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
     ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
@@ -77,7 +78,8 @@ class Curator(Asking):
         coins = Stream(seed, "module").words if model.tensors else None
         with unobserved():  # a method has named its terms by now, and may have left something behind
             model.refuse_rows(X, y)
-            self.__desk = Desk(records_of(model, X, y, store, coins), meter, Stream(seed))
+            records = records_of(model, X, y, store, coins)
+            self.__desk = Desk(records, meter, Stream(seed), counted_of(model, X, y))
         self.__model = model
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
         self.__basis: Tensor | None = None

@@ -1,4 +1,10 @@
-"""Where every question is answered: spend, total, noise, log, in this order and nowhere else."""
+"""Where every question is answered: spend, total, noise, log, in this order and nowhere else.
+
+*A record without a label* keeps its place and is in no answer: batches are drawn, and shards dealt, of all places, and
+it is taken out of what was drawn before a question sees it. Its part of every total is zero, of counts too. So losing a
+label moves a total by the record's own part, as taking it out does, which no unit is below, and nobody else is drawn or
+dealt otherwise. In whole walks it is a row of zeros, whose slope is zero, and takes its step.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..budget import AdditiveMeter, MeterView, PlanMeter
 from ..events import Event, rebuilt, sampled
@@ -25,10 +32,13 @@ _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noi
 class Desk:
     """Records, the meter that pays for what is asked of them, the stream of noise, and what was released."""
 
-    __slots__ = ("_lock", "_unobserved", "_within", "meter", "records", "stream", "trace", "view")
+    __slots__ = ("_lock", "_unobserved", "_within", "counted", "meter", "records", "stream", "trace", "view")
 
-    def __init__(self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream) -> None:
+    def __init__(
+        self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream, counted: NDArray[np.bool_] | None = None
+    ) -> None:
         self.records, self.meter, self.stream = records, meter, stream
+        self.counted = counted  # None: every record
         self.view = MeterView(meter)
         self._lock, self._within, self._unobserved = threading.RLock(), 0, unobserved()
         self.trace: list[Released] = []
@@ -43,8 +53,8 @@ class Desk:
         event = _sampled(how.sampling, asked.event(how.noise))
         with self:
             self.pay(event, records)
-            drawn = Drawn(draw(how.sampling, records, self.stream), how.size)
-            totals = asked.totals(records if shards is None else shards.over(records), drawn, how)
+            drawn = Drawn(draw(how.sampling, records, self.stream), how.size).only(self.counted)
+            totals = asked.totals(records if shards is None else shards.over(records, self.counted), drawn, how)
             answer: Answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
             self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
         return answer

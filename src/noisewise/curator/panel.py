@@ -19,7 +19,7 @@ from ..late import Tensor
 from ..models import Model
 from ..noise import Stream
 from ..prepare.features import Features, features_anew
-from ..records import records_of
+from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
 from ..records.linear import FINE
 from ..records.sums import right_less_wrong, squared_errors
@@ -66,7 +66,7 @@ def choose_best(
     exp(-S_i epsilon/(2B)) under replace_one, is BoundedRange(epsilon) (:class:`~noisewise.curator.questions.choice.Choice`
     has the same proof). A person with k rows: k times B. Bounds that differ: generalized scores, of sensitivity 1 in either
     direction, exp(-s_i epsilon/2) under both relations; D_i is k B_i, the most that S_i moves by added, removed or replaced.
-    A row that is not finite counts as the largest loss.
+    A row that is not finite counts as the largest loss, one without a label for nothing.
     """
     meter, rows = checked_meter(meter), rows_per_person(rows_per_unit)
     _validate.one_of(SCORINGS, scoring=scoring)
@@ -90,7 +90,8 @@ def choose_best(
 
 def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
     """The exact sum of bounded losses over all rows, up to a constant that all entrants share. Private."""
-    model, everyone = entrant.model, Drawn()
+    model = entrant.model
+    everyone = Drawn().only(counted_of(model, entrant.X, entrant.y))
     records = records_of(model, entrant.X, entrant.y, store)
     if entrant.features is not None:
         records = records.prepared(features_anew(entrant.features), store)

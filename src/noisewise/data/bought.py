@@ -7,7 +7,7 @@ The two noisy histograms and what is made of them are in :mod:`noisewise.prepare
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,8 @@ from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
 from ..events import Repeated, to_dict
 from ..prepare.bounds import Bounds, bought_bounds
-from .encode import NOT_ENCODED, numbers_of
+from .cells import MISSING, cells_of, codes_of, numbers_of
+from .encode import NOT_ENCODED
 from .files import Share, Source
 from .persons import Mask
 from .refusal import our_words
@@ -46,19 +47,22 @@ class Purchase:
         self, source: Source, purse: Purse | Account | None, *, seed: int | None = None, progress: Share | None = None
     ) -> tuple[Schema, dict[str, Any]]:
         """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
-        persons = self.schema.persons is not None
-        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=persons)
-        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
-            bought = self._bounds(source, part.meter, seed, progress)
-        return self._filled(bought), self._preparation(part.meter, bought)
-
-    def _bounds(self, source: Source, meter: Meter, seed: int | None, progress: Share | None) -> Bounds:
         persons = self.schema.persons
         counted = None if persons is None else persons.in_files(source, seed=seed)
-        pieces = partial(_pieces, source, self.columns, progress, counted)
-        other, rows = None if seed is None else seed + OTHER_STREAM, self.schema.rows_per_unit
-        curator = ColumnCurator(pieces, len(self.columns), meter=meter, seed=other, rows_per_unit=rows)
-        return bought_bounds(curator, [column.name for column in self.columns])
+        pieces = partial(_pieces, source, self.schema, self.columns, progress, counted)
+        return self.paid_for(pieces, purse, seed=seed)
+
+    def paid_for(
+        self, pieces: Callable[[], Iterable[Floats]], purse: Purse | Account | None, *, seed: int | None = None
+    ) -> tuple[Schema, dict[str, Any]]:
+        """The same from matrices of these columns; rows of persons are those that count."""
+        rows = self.schema.rows_per_unit
+        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=rows is not None)
+        other = None if seed is None else seed + OTHER_STREAM
+        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
+            curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=rows)
+            bought = bought_bounds(curator, [column.name for column in self.columns])
+        return self._filled(bought), self._preparation(part.meter, bought)
 
     def _filled(self, bought: Bounds) -> Schema:
         filled = self.schema
@@ -104,13 +108,23 @@ def with_bounds(column: Column, low: float, high: float) -> Column:
 
 
 def _pieces(
-    source: Source, columns: tuple[Column, ...], progress: Share | None, counted: Mask | None = None
+    source: Source,
+    schema: Schema,
+    columns: tuple[Column, ...],
+    progress: Share | None,
+    counted: Mask | None = None,
 ) -> Iterator[Floats]:
-    read = 0
-    for batch in source.batches([column.name for column in columns], progress=progress):
+    """The columns, of rows that count: NaN, which is in no bin, for records without a label that a schema drops."""
+    read, names = 0, [column.name for column in columns]
+    drops = [] if schema.target_missing == "refuse" or schema.target in names else [str(schema.target)]
+    for batch in source.batches([*names, *drops], progress=progress):
         with our_words(NOT_ENCODED.format("a column")):
-            pairs = zip(batch.columns, columns, strict=True)
-            piece = np.column_stack([numbers_of(_plain(cells), column) for cells, column in pairs])
+            piece = np.column_stack(
+                [numbers_of(cells_of(batch, place, column), column) for place, column in enumerate(columns)]
+            )
+            if schema.target_missing == "drop":
+                place = [*names, *drops].index(str(schema.target))
+                piece[~_there(cells_of(batch, place, schema[str(schema.target)]), schema[str(schema.target)])] = np.nan
         if counted is not None:
             here = counted[read : read + len(piece)]
             read += len(piece)
@@ -118,5 +132,6 @@ def _pieces(
         yield piece
 
 
-def _plain(cells: pa.Array) -> pa.Array:
-    return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+def _there(cells: pa.Array, target: Column) -> Mask:
+    """Which cells of the target hold a label."""
+    return ~np.isnan(numbers_of(cells, target)) if target.kind == "number" else codes_of(cells, target) != MISSING

@@ -17,6 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array
 
 from .refusal import Refusal, our_words
+from .values import is_missing_word, key
 
 Array = NDArray[Any]
 CORRECT = "correct those labels or leave their records out before fit"
@@ -33,7 +34,10 @@ _ANY_SHAPE: dict[str, Any] = {
 def private_rows(X: Any) -> Array:
     """Private rows as a matrix of doubles; NaN and infinity stay, they are the curator's matter."""
     if issparse(X):
-        raise Refusal("X is a sparse matrix; pass a dense array, X.toarray()")
+        raise Refusal(
+            "X is a sparse matrix; pass a dense array, X.toarray(), with few enough columns to fit into memory"
+        )
+    _refuse_categories(X)
     with our_words(NOT_ROWS):
         rows: Array = check_array(X, dtype=np.float64, **_ANY_SHAPE)
     if rows.ndim != 2:
@@ -48,6 +52,18 @@ def private_rows(X: Any) -> Array:
     return rows
 
 
+def _refuse_categories(X: Any) -> None:
+    """A column of a DataFrame that is a category is no number, whatever its categories are."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+        if isinstance(dtype, pd.CategoricalDtype):
+            raise Refusal(
+                f"column {str(name)!r} of X is a category; bounds are for numbers. Pass schema=noisewise.Schema("
+                f"{{{str(name)!r}: ['one', 'another', ...], ...}}), which lists its categories, instead of bounds"
+            )
+
+
 def names_of(X: Any) -> Any:
     """A table with the names of the columns of X and without any row, for a library that checks names; None if it has none."""
     with our_words("the names of the columns of X cannot be read; pass a DataFrame or an array"):
@@ -56,8 +72,11 @@ def names_of(X: Any) -> Any:
         return None if names is None else pd.DataFrame(columns=pd.Index(list(names), dtype=object, tupleize_cols=False))
 
 
-def private_labels(y: Any, *, numeric: bool) -> Array:
-    """Private labels as a vector; missing ones are refused. ``numeric``: as doubles where they are not numbers yet."""
+def private_labels(y: Any, *, numeric: bool, dropped: bool = False) -> Array:
+    """Private labels as a vector. ``numeric``: as doubles where they are not numbers yet.
+
+    Missing ones are refused, unless their records are ``dropped``: then they stay, as NaN or None.
+    """
     if y is None:
         raise Refusal("fit requires y to be passed, but the target y is None; pass one label for each row of X")
     with our_words(NOT_LABELS):
@@ -68,11 +87,12 @@ def private_labels(y: Any, *, numeric: bool) -> Array:
         labels = np.ravel(labels)
         if labels.dtype.kind not in "biufOUT":
             raise Refusal(NOT_LABELS)
-        if pd.isna(labels).any():
+        missing = pd.isna(labels)
+        if missing.any() and not dropped:
             raise Refusal(f"y contains NaN or None, which are missing labels; {CORRECT}")
         if numeric and labels.dtype.kind == "O":
-            labels = labels.astype(np.float64)
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            labels = np.where(missing, np.nan, labels).astype(np.float64)
+        if labels.dtype.kind == "f" and np.isinf(labels).any():
             raise Refusal(f"y contains infinity; {CORRECT}")
     if column:
         warnings.warn(
@@ -81,6 +101,23 @@ def private_labels(y: Any, *, numeric: bool) -> Array:
             stacklevel=2,
         )
     return labels
+
+
+def with_label(y: Array, classes: Array | None) -> tuple[Array, NDArray[np.bool_]]:
+    """Labels of one kind, and who has one; the others get one that nobody looks at. ``classes``: the declared ones.
+
+    A text that stands for a missing value is none, unless it is a declared class.
+    """
+    with our_words(NOT_LABELS):
+        there: NDArray[np.bool_] = ~pd.isna(y)
+        if y.dtype.kind in "OUT":
+            known = set() if classes is None else {key(label) for label in classes.tolist()}
+            words = [isinstance(one, str) and is_missing_word(one) and key(one) not in known for one in y.tolist()]
+            there &= ~np.array(words, dtype=np.bool_)
+        some = np.array(y[there].tolist())
+        labels = np.zeros(len(y), dtype=some.dtype)
+        labels[there] = some
+    return labels, there
 
 
 def public_pair(public: Any, names: Sequence[str] | None, columns: int) -> tuple[Array, Array]:

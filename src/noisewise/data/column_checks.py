@@ -6,6 +6,10 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..spelling import did_you_mean
+from .moments import FORMS, UNITS, in_unit
 from .values import key
 
 if TYPE_CHECKING:
@@ -17,7 +21,34 @@ UNKNOWN = ("refuse", "missing")
 SCALES = ("linear", "log")
 
 
+def end_from(column: Column, end: str) -> float:
+    """A bound as a number: where a unit makes numbers of dates and times, it may be one."""
+    value = getattr(column, end)
+    if not column.unit or isinstance(value, int | float | np.number):
+        return number_from(column.name, end, value)
+    number = in_unit(value, column.unit, column.since)
+    if number is None:
+        raise ValueError(f"column {column.name!r}: {end} must be a number of {column.unit}, or as in {FORMS}")
+    return number
+
+
+def since_from(name: str, unit: Any, since: Any) -> str:
+    """The date that a unit counts from, as a text; both are checked."""
+    who = f"column {name!r}"
+    if unit not in ("", *UNITS):
+        raise ValueError(f"{who}: unit is {unit!r}; pass one of {', '.join(UNITS)}{did_you_mean(unit, UNITS)}")
+    if since == "":
+        return ""
+    if not unit:
+        raise ValueError(f"{who}: since is for dates and times; set a unit, e.g. years, or remove it")
+    text = since if isinstance(since, str) else getattr(since, "isoformat", str)()
+    if in_unit(text, "seconds", "") is None or ":" in text[:3]:
+        raise ValueError(f"{who}: since must be a date such as 2000-01-01")
+    return str(text)
+
+
 def number_from(name: str, end: str, value: Any) -> float:
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"column {name!r}: {end} must be a number")
     try:
@@ -31,6 +62,7 @@ def number_from(name: str, end: str, value: Any) -> float:
 
 def plain_value(name: str, value: Any) -> Scalar:
     """A category as it is kept: whole numbers as int."""
+    value = _plain(value)
     if not isinstance(value, str | bool | int | float):
         raise ValueError(f"column {name!r}: categories must be texts, numbers or booleans")
     if isinstance(value, float):
@@ -41,6 +73,13 @@ def plain_value(name: str, value: Any) -> Scalar:
         encodable(value, f"a category of column {name!r}")
         return str(value)
     return value
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's own; 0.1 in single precision means 0.1."""
+    if isinstance(value, np.floating) and value.dtype != np.float64:
+        return float(str(value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def encodable(text: str, who: str) -> None:
@@ -54,7 +93,9 @@ def check_column(column: Column) -> None:
     who = f"column {column.name!r}"
     encodable(column.name, "the name of a column")
     if column.kind not in ("", *KINDS):
-        raise ValueError(f"{who}: kind is {column.kind!r}; pass one of {', '.join(KINDS)}")
+        raise ValueError(
+            f"{who}: kind is {column.kind!r}; pass one of {', '.join(KINDS)}{did_you_mean(column.kind, KINDS)}"
+        )
     if column.unknown not in UNKNOWN:
         raise ValueError(f'{who}: unknown is {column.unknown!r}; pass "refuse" or "missing"')
     if column.kind == "number" and (column.categories or column.unknown != "refuse"):
@@ -80,6 +121,8 @@ def _check_shape(column: Column, who: str) -> None:
         raise ValueError(f"{who}: scale is {column.scale!r}; pass one of {', '.join(SCALES)}")
     if column.kind != "number" and (column.scale != "linear" or column.knots):
         raise ValueError(f"{who}: scale and knots are for numbers, remove them")
+    if column.kind not in ("", "number") and column.unit:
+        raise ValueError(f'{who}: unit makes numbers of dates and times; set kind = "number", or remove it')
     if column.kind != "category" and column.rare:
         raise ValueError(f"{who}: rare is for categories, remove it")
     if column.scale == "log" and column.low is not None and column.low <= 0:

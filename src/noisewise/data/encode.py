@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .files import is_number, unusable
+from ..spelling import did_you_mean
+from .cells import MISSING, UNKNOWN, Codes, Floats, cells_of, codes_of
+from .cells import numbers_of as numbers_of
 from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema, gaps
-from .values import MISSING_WORDS, is_missing_word, key, number_of
+from .values import key
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-MISSING, UNKNOWN = -1, -2
 NOT_ENCODED = '{} cannot be read: a cell is neither a number nor a text in UTF-8; correct it or set kind = "ignore"'
-WAYS_OUT = "correct those labels or leave their records out"
+WAYS_OUT = 'correct those labels, or set target_missing = "drop" in the schema'
+NO_CODE = -1  # the position of a class that a record without a label has; its number is NaN
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,10 @@ class Encoder:
         needed = [name for name in self.columns if not (optional and name == self.schema.target)]
         if lacking := [name for name in needed if name not in set(there)]:
             word = "the target" if lacking[0] == self.schema.target else "the column"
-            raise Refusal(f"the data lacks {word} {lacking[0]!r} that the schema names; correct the data or the schema")
+            meant = did_you_mean(lacking[0], [name for name in there if name not in self._names])
+            raise Refusal(
+                f"the data lacks {word} {lacking[0]!r} that the schema names; correct the data or the schema{meant}"
+            )
         if not predict and (extra := [name for name in there if name not in self._names]):
             raise Refusal(
                 f'the data has the column {extra[0]!r} that the schema does not name; add it with kind = "ignore"'
@@ -109,27 +111,32 @@ class Encoder:
             return np.column_stack([_cell(data, names[column.name], column) for column in self.schema.features])
 
     def labels(self, data: pa.RecordBatch | pd.DataFrame, *, clamp: bool = True) -> NDArray[Any]:
-        """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds."""
+        """The target: positions in ``classes`` (int64), or numbers (float64), clamped to their bounds.
+
+        Where the schema drops records without a label: ``NO_CODE`` or NaN for them (:func:`labelled`).
+        """
         target, names = self._target, _columns_of(data)
         if target.name not in names:
             raise Refusal(f"the data lacks the target {target.name!r} that the schema names")
         with our_words(NOT_ENCODED.format(f"target {target.name!r}")):
-            return self._labels(_cells(data, names[target.name], target.name), target, clamp)
+            return self._labels(cells_of(data, names[target.name], target), target, clamp)
 
     def _labels(self, cells: pa.Array, target: Column, clamp: bool) -> NDArray[Any]:
+        dropped = self.schema.target_missing == "drop"
         if target.kind == "number":
             numbers = numbers_of(cells, target)
-            if np.isnan(numbers).any():
+            if not dropped and np.isnan(numbers).any():
                 raise Refusal(f"target {target.name!r} has missing labels; {WAYS_OUT}")
             return np.clip(numbers, target.low, target.high) if clamp else numbers
-        codes = _codes(cells, target)
-        if (codes == MISSING).any():
+        codes = codes_of(cells, target)
+        if not dropped and (codes == MISSING).any():
             raise Refusal(f"target {target.name!r} has missing labels; {WAYS_OUT}")
         if (codes == UNKNOWN).any():
             raise Refusal(
-                f"target {target.name!r} has a label that is not among its categories; declare every class, or {WAYS_OUT}"
+                f"target {target.name!r} has a label that is not among its categories; declare every class, or correct "
+                "those labels or leave their records out"
             )
-        return self._sorted_positions[codes]
+        return np.where(codes == MISSING, NO_CODE, self._sorted_positions[codes])
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data: the schema."""
@@ -156,6 +163,11 @@ class Encoder:
         values = _comparable(self._target.categories)
         order = sorted(range(len(values)), key=values.__getitem__)
         return np.argsort(order)
+
+
+def labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which records have a label, of what :meth:`Encoder.labels` gives."""
+    return y != NO_CODE if y.dtype.kind == "i" else ~np.isnan(y)
 
 
 def _comparable(categories: tuple[Scalar, ...]) -> list[Any]:
@@ -185,49 +197,14 @@ def _columns_of(data: Any) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _cells(data: Any, place: int, name: str) -> pa.Array:
-    """A column as an Arrow array of numbers, texts or booleans."""
-    if isinstance(data, pa.RecordBatch):
-        cells = data.column(place)
-    else:
-        series = data.iloc[:, place]
-        if series.dtype == object:  # cells of any type: what Arrow makes of one may depend on the others
-            absent = series.isna()
-            for cell in {type(cell): cell for cell, gone in zip(series, absent, strict=True) if not gone}.values():
-                _refuse_odd(cell, name)
-            cells = pa.array(
-                [None if gone else key(cell) for cell, gone in zip(series, absent, strict=True)], pa.string()
-            )
-        else:
-            cells = pa.array(series, from_pandas=True)
-        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if trouble := unusable(cells.type):
-        raise Refusal(f"column {name!r} {trouble}")
-    return cells
-
-
-def _refuse_odd(cell: Any, name: str) -> None:
-    """Dates, lists and other things that are neither number nor text."""
-    try:
-        trouble = unusable(pa.scalar(cell).type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        trouble = (
-            None if isinstance(cell, int | float | str | bool) else "holds things that are neither numbers nor text"
-        )
-    if trouble:
-        raise Refusal(f"column {name!r} {trouble}")
-
-
 def _feature(data: Any, place: int, column: Column) -> Floats:
     with our_words(NOT_ENCODED.format(f"column {column.name!r}")):
-        return _encoded(_cells(data, place, column.name), column)
+        return _encoded(cells_of(data, place, column), column)
 
 
 def _cell(data: Any, place: int, column: Column) -> Floats:
     with our_words(NOT_ENCODED.format(f"column {column.name!r}")):
-        cells = _cells(data, place, column.name)
+        cells = cells_of(data, place, column)
         if column.kind == "number":
             numbers = numbers_of(cells, column)
             return numbers if column.missing is None else np.where(np.isnan(numbers), column.missing, numbers)
@@ -246,7 +223,7 @@ def _encoded(cells: pa.Array, column: Column) -> Floats:
 
 def _known_codes(cells: pa.Array, column: Column) -> Codes:
     """Positions among the categories, negative for what is missing and stays so."""
-    codes = _codes(cells, column)
+    codes = codes_of(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():
         raise Refusal(
             f"column {column.name!r} has a value that is not among its categories; "
@@ -255,56 +232,3 @@ def _known_codes(cells: pa.Array, column: Column) -> Codes:
     keys = [key(value) for value in column.categories]
     absent = MISSING if column.missing is None else keys.index(key(column.missing))
     return np.where(codes < 0, absent, codes)
-
-
-def numbers_of(cells: pa.Array, column: Column) -> Floats:
-    """Numbers, with NaN for what is missing."""
-    try:
-        return _as_floats(cells)
-    except pa.ArrowException:
-        pass  # missing words and spaces
-    trimmed = pc.utf8_trim_whitespace(cells)
-    words = pa.array(sorted(MISSING_WORDS), trimmed.type)
-    trimmed = pc.if_else(pc.is_in(pc.utf8_lower(trimmed), words), pa.scalar(None, trimmed.type), trimmed)
-    try:
-        return _as_floats(trimmed)
-    except pa.ArrowException:
-        pass  # true and false, and what is no number
-    coded = trimmed.dictionary_encode()
-    numbers = [number_of(text) for text in coded.dictionary.to_pylist()]
-    if None in numbers:
-        raise Refusal(
-            f"column {column.name!r} holds text where numbers are needed; write numbers as 1.5 and "
-            'dates as numbers such as an age in years, or set kind = "category" or "ignore"'
-        )
-    return np.array([*numbers, np.nan], dtype=np.float64)[_places(coded)]
-
-
-def _as_floats(cells: pa.Array) -> Floats:
-    floats: Floats = pc.cast(cells, pa.float64(), safe=not is_number(cells.type)).to_numpy(zero_copy_only=False)
-    return floats
-
-
-def _codes(cells: pa.Array, column: Column) -> Codes:
-    """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
-    coded = cells.dictionary_encode()
-    declared = {key(value): place for place, value in enumerate(column.categories)}
-    values = coded.dictionary
-    several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
-    codes = [_code(value, declared) for value in several]
-    return np.array([*codes, MISSING], dtype=np.int64)[_places(coded)]
-
-
-def _code(value: Any, declared: dict[str, int]) -> int:
-    if value is None or value != value:
-        return MISSING
-    place = declared.get(key(value))
-    if place is not None:
-        return place
-    return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN
-
-
-def _places(coded: pa.DictionaryArray) -> Codes:
-    """Where each cell is in the dictionary; the end (-1) for a null."""
-    places: Codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return places

@@ -7,11 +7,10 @@ file and the column and never show a value, a count or the number of a row.
 from __future__ import annotations
 
 import csv
-import glob
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,20 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from ..spelling import did_you_mean
+from .moments import is_moment
+from .paths import Paths as Paths
+from .paths import find_files as find_files
 from .refusal import Refusal, our_words
 from .values import MISSING_WORDS, number_of
 
-Paths = str | Path | Iterable[str | Path]
 Share = Callable[[float], None]
 BLOCK = 1 << 21  # bytes of CSV in memory at once, and so the longest row
 BATCH = 1 << 15  # rows of Parquet in memory at once
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
 LINE = re.compile(rb'(?:[^"\r\n]++|"[^"]*+"?+)*+')  # up to a line end outside of quotes
 SEPARATORS = {"tab": "\t", "\\t": "\t"}
 NOTHING = ("Empty CSV file", "CSV parse error: Empty CSV file")  # what Arrow says of column names without a line end
+COMMA = {b"decimal": b","}  # what a batch of a CSV says of itself, where a comma is the decimal sign
 NAMED = {";": "';'", "\t": "a tab", "|": "'|'"}
 
 
@@ -42,6 +44,7 @@ class TableFile:
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...] | None
     separator: str
+    decimal: str = "."
     groups: tuple[int, ...] | None = None  # row groups of a Parquet file that are read; None: all
 
     def batches(self, columns: Sequence[str], progress: Share) -> Iterator[pa.RecordBatch]:
@@ -49,7 +52,8 @@ class TableFile:
         order = [self.columns.index(name) for name in columns]
         read = _csv_batches if self.types is None else _parquet_batches
         for batch in read(self, order, progress):
-            yield pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
+            made = pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
+            yield made.replace_schema_metadata(COMMA) if self.types is None and self.decimal == "," else made
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class Source:
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in the order of the first file."""
         return self.files[0].columns
+
+    @property
+    def where(self) -> str:
+        """What a message names."""
+        return str(self.files[0].path)
 
     def types(self, name: str) -> list[pa.DataType | None]:
         """The type of a column in each file; None where a file has no types (CSV)."""
@@ -89,7 +98,7 @@ class Source:
         names = self.columns if columns is None else tuple(columns)
         for name in names:
             for file, kind in zip(self.files, self.types(name), strict=True):
-                if kind is not None and (trouble := unusable(kind)):
+                if kind is not None and (trouble := unusable(kind, dated=True)):  # a unit may make numbers of dates
                     raise Refusal(f"{file.path}: column {name!r} {trouble}")
         sizes = [file.path.stat().st_size for file in self.files]
         before, empty = 0, True
@@ -108,43 +117,35 @@ class Source:
 
 
 @our_words("the files cannot be opened; check that they can be read")
-def open_source(paths: Paths, *, separator: str | None = None) -> Source:
+def open_source(paths: Paths, *, separator: str | Dialect | None = None) -> Source:
     """Find the files and read their column names (and types, for Parquet): a file, several, a folder or a glob."""
-    separator = _separator(separator)
-    files = tuple(_open(path, separator) for path in find_files(paths))
+    dialect = separator if isinstance(separator, Dialect) else Dialect(separator)
+    files = tuple(_open(path, dialect) for path in find_files(paths))
     first = files[0]
     for file in files[1:]:
         for one, other in ((first, file), (file, first)):
             if lacking := [name for name in one.columns if name not in set(other.columns)]:
                 raise Refusal(
                     f"{other.path}: lacks the column {lacking[0]!r} that {one.path} has; "
-                    "all files need the same columns, in any order"
+                    f"all files need the same columns, in any order{did_you_mean(lacking[0], other.columns)}"
                 )
     return Source(files)
 
 
-def find_files(paths: Paths) -> list[Path]:
-    """The files that a path, a folder, a glob or a list of these names; none twice."""
-    several = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not several:
-        raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")
-    files = [file for path in several for file in _expand(str(path))]
-    seen: set[Path] = set()
-    for file in files:
-        if (real := file.resolve()) in seen:
-            raise Refusal(f"{file}: is named twice; its records would count twice, name it once")
-        seen.add(real)
-    return files
+def unusable(kind: pa.DataType, *, dated: bool = False) -> str | None:
+    """What to say after "column 'born'" about a type that is neither number, text nor boolean; None if it is.
 
-
-def unusable(kind: pa.DataType) -> str | None:
-    """What to say after "column 'born'" about a type that is neither number, text nor boolean; None if it is."""
+    ``dated``: a unit makes numbers of dates and times.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return 'is a date; turn it into a number such as an age in years, or set kind = "ignore"'
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
-        return 'is a time; turn it into a number such as hours, or set kind = "ignore"'
+    if is_moment(kind):
+        day = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+        what, unit = ("date", "years") if day else ("time", "hours")
+        said = (
+            f'is a {what}; turn it into a number in the schema, with kind = "number" and unit = "{unit}" (or days, ..)'
+        )
+        return None if dated else f'{said}, or set kind = "ignore"'
     if pa.types.is_nested(kind):
         return 'holds lists or records; spread them over plain columns, or set kind = "ignore"'
     if is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
@@ -162,40 +163,34 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _expand(text: str) -> list[Path]:
-    path = Path(text)
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if _is_table(file))
-        if not files:
-            raise Refusal(f"{path}: is a folder without CSV or Parquet files; pass a file or a glob of files")
-        return files
-    if not path.exists() and any(letter in text for letter in "*?["):
-        files = sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())
-        if not files:
-            raise Refusal(f"{text}: no file matches; check the pattern")
-        return files
-    if not path.exists():
-        raise Refusal(f"{path}: no such file; check the name")
-    if not path.is_file():
-        raise Refusal(f"{path}: is not a plain file; write the table to a file first")
-    return [path]
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV is written: what separates its columns (None: a comma, a tab in a .tsv), and the decimal sign.
+
+    >>> Dialect("tab", ",").separator
+    '\\t'
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+
+    @classmethod
+    def of(cls, separator: str | Dialect | None, decimal: str | None) -> Dialect:
+        """From what was said of both, the first perhaps for both."""
+        return separator if isinstance(separator, Dialect) else cls(separator, decimal)
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (None, ".", ","):
+            raise Refusal(f"decimal is {self.decimal!r}; pass '.' or ','")
+        if self.separator is None:
+            return
+        sign = SEPARATORS.get(self.separator, self.separator)
+        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n\0':
+            raise Refusal(f"separator is {sign!r}; pass one character such as ';', or tab")
+        object.__setattr__(self, "separator", sign)
 
 
-def _is_table(path: Path) -> bool:
-    hidden = path.name.startswith((".", "_"))
-    return path.is_file() and not hidden and path.name.lower().removesuffix(".gz").endswith(TABLES)
-
-
-def _separator(separator: str | None) -> str | None:
-    if separator is None:
-        return None
-    separator = SEPARATORS.get(separator, separator)
-    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
-        raise Refusal(f"separator is {separator!r}; pass one character such as ';', or tab")
-    return separator
-
-
-def _open(path: Path, separator: str | None) -> TableFile:
+def _open(path: Path, dialect: Dialect) -> TableFile:
     try:
         with path.open("rb") as stream:
             magic = stream.read(4)
@@ -207,7 +202,8 @@ def _open(path: Path, separator: str | None) -> TableFile:
         return _open_parquet(path)
     if magic.startswith(b"PK"):
         raise Refusal(f"{path}: is a spreadsheet or a zip archive; save the table as CSV (UTF-8)")
-    return _open_csv(path, separator or ("\t" if ".tsv" in path.name.lower() else ","))
+    sign = dialect.separator or ("\t" if ".tsv" in path.name.lower() else ",")
+    return replace(_open_csv(path, sign), decimal=dialect.decimal or ".")
 
 
 def _open_parquet(path: Path) -> TableFile:

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ..spelling import did_you_mean
 from ..units import rows_per_person
 from .files import Share, Source
 from .refusal import Refusal, our_words
@@ -56,7 +57,8 @@ class Persons:
     def in_files(self, source: Source, *, seed: int | None, progress: Share | None = None) -> Mask:
         """Which rows of files count, in their order; ``seed``: of a simulation."""
         if self.column not in source.columns:
-            raise Refusal(f"{source.files[0].path}: lacks the column {self.column!r} that says whose row it is (unit)")
+            meant = did_you_mean(self.column, source.columns)
+            raise Refusal(f"{source.where}: lacks the column {self.column!r} that says whose row it is (unit){meant}")
         coins, found = Coins(seed), []
         with our_words(NO_IDS.format(self.column)):
             for batch in source.batches([self.column], progress=progress):
@@ -68,7 +70,8 @@ class Persons:
         table, coins = frame(X), Coins(seed)
         places = [place for place, name in enumerate(table.columns) if str(name) == self.column]
         if len(places) != 1:
-            raise Refusal(f"X must have one column {self.column!r}, which says whose row it is (unit)")
+            meant = did_you_mean(self.column, table.columns)
+            raise Refusal(f"X must have one column {self.column!r}, which says whose row it is (unit){meant}")
         with our_words(NO_IDS.format(self.column)):
             cells = table.iloc[:, places[0]]
             return coins.choose(coins.digests(cells if cells.dtype == object else _arrow(cells)), self.rows)

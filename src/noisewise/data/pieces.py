@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .encode import Encoder
-from .files import Share, Source, TableFile, open_source
+from .files import Dialect, Share, Source, TableFile, open_source
 from .preprocess import Scaling
 from .refusal import Refusal, our_words
-from .rows import CHANGED, NOT_READ, Rows, RowStore, cut_batches, single_rows
+from .rows import CHANGED, NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
 
 Mask = NDArray[np.bool_]
 
@@ -56,7 +56,7 @@ def read_pieces(
     encoder: Encoder,
     scaling: Scaling,
     *,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     cache: str | Path | None = None,
     progress: Share | None = None,
     counted: Sequence[Mask] | None = None,
@@ -89,10 +89,10 @@ def read_pieces(
             if progress is not None:
                 progress((number + 1) / len(pieces))
         with our_words("the rows find no place; check memory and the folder for rows"):
-            return Rows(store.matrix(), np.concatenate(labels)), lengths
+            return rows_of(store, np.concatenate(labels), encoder), lengths
 
 
-def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | None) -> Source:
+def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | Dialect | None) -> Source:
     if piece.path not in opened:
         opened[piece.path] = open_source(piece.path, separator=separator).files[0]
     groups = None if piece.group is None else (piece.group,)

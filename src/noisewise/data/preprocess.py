@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from .. import plain
 from ..prepare.columns import TableColumn, cell_type
+from ..spelling import did_you_mean
 
 Floats = NDArray[np.float64]
 WAYS_OUT = (
-    "pass bounds=(low, high) or one pair per column, or schema={'column': (low, high), ...}; "
-    "they are declared by you and never read from private rows"
+    "pass bounds=(low, high), one pair per column or {'column': (low, high), ...}, declared by you and never read from private "
+    "rows; a schema=, which has categories too (noisewise.Schema); or bounds='buy', which pays for them from the budget"
 )
 
 
@@ -81,15 +82,12 @@ class Cells(Scaling):
 def declared_bounds(
     columns: int, names: Sequence[str] | None, *, bounds: Any, schema: Mapping[str, Any] | None
 ) -> tuple[Floats, Floats]:
-    """Lower and upper bound of each column from ``bounds`` (one pair, or one per column) or ``schema`` (by name)."""
-    if schema is not None:
-        if bounds is not None:
-            raise ValueError("bounds and schema are both given; pass one of them")
-        if names is None:
-            raise ValueError("schema names columns but X has no column names; pass a DataFrame, or bounds instead")
-        if missing := [name for name in names if name not in schema]:
-            raise ValueError(f"schema has no bounds for column {missing[0]!r}; add {missing[0]!r}: (low, high)")
-        bounds = [schema[name] for name in names]
+    """Lower and upper bound of each column from ``bounds`` (one pair, one per column, or by name) or ``schema`` (by name)."""
+    if schema is not None and bounds is not None:
+        raise ValueError("bounds and schema are both given; pass one of them")
+    named = schema if schema is not None else bounds if isinstance(bounds, Mapping) else None
+    if named is not None:
+        bounds = _by_name("bounds" if schema is None else "schema", named, names)
     if bounds is None:
         raise ValueError(f"bounds are missing; {WAYS_OUT}")
     try:
@@ -107,6 +105,22 @@ def declared_bounds(
         column = f"column {names[bad[0]]!r}" if names is not None else f"column {bad[0]}"
         raise ValueError(f"bounds of {column} are {tuple(pairs[bad[0]].tolist())}; pass finite numbers with low < high")
     return low, high
+
+
+def _by_name(who: str, bounds: Mapping[str, Any], names: Sequence[str] | None) -> list[Any]:
+    """The pairs in the order of the columns."""
+    if names is None:
+        raise ValueError(f"{who} names columns but X has no column names; pass a DataFrame, or one pair per column")
+    if missing := [name for name in names if name not in bounds]:
+        meant = did_you_mean(missing[0], [name for name in bounds if name not in set(names)])
+        raise ValueError(f"{who} has no bounds for column {missing[0]!r}; add {missing[0]!r}: (low, high){meant}")
+    for name in names:
+        if isinstance(bounds[name], str) or np.shape(bounds[name]) != (2,) or isinstance(bounds[name][0], str):
+            raise ValueError(
+                f"{who} has no pair (low, high) for column {name!r}; for categories pass "
+                f"schema=noisewise.Schema({{{name!r}: ['one', 'another'], ...}}), with (low, high) for numbers"
+            )
+    return [bounds[name] for name in names]
 
 
 def interval(name: str, pair: Any) -> tuple[float, float]:

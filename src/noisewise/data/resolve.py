@@ -10,18 +10,20 @@ from typing import Any
 from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
+from ..spelling import did_you_mean
 from .bought import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
-from .files import Share, Source, open_source
+from .files import Dialect, Share, Source, open_source
 from .fill import fill_from_public, public_doubts, skeleton
 from .refusal import our_words
 from .schema import Column, Gap, Schema, gaps, read_schema
 
 WAYS_OUT = (
-    "Private values may not tell. Three ways out: (1) `noisewise schema init FILE --target COL --out schema.toml`, fill it "
-    "in, and pass --schema; (2) pass --public FILE with public rows of the same columns; (3) pass --bounds-epsilon E to buy "
-    "the bounds of number columns with a part of epsilon"
+    "Private values may not tell. {} ways out: (1) `noisewise schema wizard FILE --out schema.toml` asks for what is missing, "
+    "`noisewise schema init FILE --target COL --out schema.toml` leaves room for it; then pass --schema; (2) pass --public "
+    "FILE with public rows of the same columns; {}"
 )
+BUY = "(3) pass --bounds-epsilon E to buy the bounds of number columns with a part of epsilon"
 FROM_LABELS = "taken from the labels"
 IMAGINED = (0.0, 1.0)  # bounds for a look at everything else before the real ones are bought
 IMAGINED_CLASSES = ("one", "another")
@@ -82,7 +84,7 @@ def resolve(
     bounds_epsilon: float | None,
     budget: Budget,
     regression: bool,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     read_labels: bool = True,
 ) -> Resolved:
     """The schema to train by, perhaps with bounds to buy. Nothing is read from private values, except, when nothing
@@ -113,12 +115,18 @@ def resolve(
 
 
 def _declared(
-    source: Source, target: str | None, schema: Path | None, public: list[Path], regression: bool, separator: str | None
+    source: Source,
+    target: str | None,
+    schema: Path | None,
+    public: list[Path],
+    regression: bool,
+    separator: str | Dialect | None,
 ) -> tuple[Schema, str, str]:
     start = skeleton(source, target) if schema is None else read_schema(schema)
     if schema is not None and target is not None and target != start.target:
         if target not in start:
-            raise ValueError(f"--target is {target!r}, which {schema} does not describe")
+            meant = did_you_mean(target, [column.name for column in start.columns])
+            raise ValueError(f"--target is {target!r}, which {schema} does not describe{meant}")
         start = replace(start, target=target)
     words = "names and types of the columns" if schema is None else "bounds and categories, declared in a schema"
     if not public or not gaps(start):
@@ -136,7 +144,9 @@ def _declared(
     )
 
 
-def _doubted(schema: Schema, declared: Path | None, public: list[Path], separator: str | None) -> tuple[str, ...]:
+def _doubted(
+    schema: Schema, declared: Path | None, public: list[Path], separator: str | Dialect | None
+) -> tuple[str, ...]:
     """Refuse a column that public rows show to be an id or constant; where a schema declares it, a note will do."""
     known = {} if declared is None else {column.name: column for column in read_schema(declared).columns}
     notes = []
@@ -155,7 +165,12 @@ def _numeric_target(schema: Schema) -> Schema:
 
 
 def _with_kinds(
-    resolved: Resolved, data: list[Path], regression: bool, said: bool, separator: str | None, read_labels: bool
+    resolved: Resolved,
+    data: list[Path],
+    regression: bool,
+    said: bool,
+    separator: str | Dialect | None,
+    read_labels: bool,
 ) -> Resolved:
     """Columns without a kind are numbers; a target without a kind is one too for a regression, else has classes.
 
@@ -178,7 +193,7 @@ def _with_kinds(
     return replace(resolved, schema=schema)
 
 
-def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | None) -> Column:
+def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | Dialect | None) -> Column:
     """The target with the classes that its labels show."""
     others = tuple(Column(name, "ignore") for name in source.columns if name != label.name)
     only = Schema((Column(label.name), *others), label.name)
@@ -196,4 +211,18 @@ def _refusal(schema: Schema, left: list[Gap], buying: bool) -> str:
     note = schema[first.column].note if first.column is not None else ""
     what = f"column {first.column!r} {note}" if note else str(first)
     more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-    return f"{what}{more}. {WAYS_OUT}"
+    return f"{what}{more}. {_ways_out(schema, left, buying)}"
+
+
+def _ways_out(schema: Schema, left: list[Gap], buying: bool) -> str:
+    """What to do, and of the third way whether it would help: bounds can be bought, kinds and categories cannot."""
+    lists = [gap.column for gap in left if gap.what == "categories" and gap.column != schema.target]
+    odd = [gap.column for gap in left if gap.column is not None and schema[gap.column].note]
+    if stuck := (lists or odd):
+        why = "its categories cannot be bought, only bounds of numbers can" if lists else "its bounds cannot be bought"
+        bought = "does not" if buying else "(--bounds-epsilon) would not"
+        return WAYS_OUT.format("Two", f"buying bounds {bought} help with {stuck[0]!r}: {why}")
+    if any(gap.what == "kind" for gap in left):
+        only = "; that helps if all of these columns are numbers, for categories cannot be bought"
+        return WAYS_OUT.format("Three", BUY + only)
+    return WAYS_OUT.format("Three", BUY)

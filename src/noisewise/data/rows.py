@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .encode import Encoder
-from .files import Paths, Share, Source, open_source
+from .encode import Encoder, labelled
+from .files import Dialect, Paths, Share, Source, open_source
 from .preprocess import Scaling
 from .refusal import Refusal, our_words
 
@@ -29,10 +29,20 @@ SHRINK = 1 - 2.0**-20
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of norm <= 1, the intercept last, and their labels (None where they were not asked for)."""
+    """Rows of norm <= 1, the intercept last, and their labels (None where they were not asked for).
+
+    ``there``: which records have a label, where a schema drops those that have none and some have none.
+    """
 
     X: Singles
     y: NDArray[Any] | None
+    there: NDArray[np.bool_] | None = None
+
+    def with_labels(self) -> Rows:
+        """The rows that have a label, of PUBLIC rows: private ones keep their places."""
+        if self.there is None or self.y is None:
+            return self
+        return Rows(self.X[self.there], self.y[self.there])
 
     def __repr__(self) -> str:
         return "Rows(...)"
@@ -66,7 +76,7 @@ def read_rows(
     encoder: Encoder,
     scaling: Scaling,
     *,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     cache: str | Path | None = None,
     progress: Share | None = None,
     predict: bool = False,
@@ -97,13 +107,15 @@ def read_rows(
                 labels.append(encoder.labels(piece)[here])
         if counted is not None and read < len(counted):
             raise Refusal(CHANGED.format(source.files[0].path))
-        return Rows(store.matrix(), None if predict else np.concatenate(labels))
+        if predict:
+            return Rows(store.matrix(), None)
+        return rows_of(store, np.concatenate(labels), encoder)
 
 
 def read_matrix(
-    paths: Paths, encoder: Encoder, *, separator: str | None = None, predict: bool = False, clamp: bool = True
+    paths: Paths, encoder: Encoder, *, separator: str | Dialect | None = None, predict: bool = False, clamp: bool = True
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
-    """The encoded matrix, not scaled, and the labels: for small public data. ``clamp``: numbers to predict, too."""
+    """The encoded matrix, not scaled, and the labels, of rows that have one: for small public data. ``clamp``: numbers to predict, too."""
     rows, labels = [], []
     source = open_source(paths, separator=separator)
     with our_words(NOT_READ.format(source.files[0].path)):
@@ -111,7 +123,11 @@ def read_matrix(
             rows.append(encoder(piece, predict=predict))
             if not predict:
                 labels.append(encoder.labels(piece, clamp=clamp))
-        return np.concatenate(rows), None if predict else np.concatenate(labels)
+        if predict:
+            return np.concatenate(rows), None
+        y = np.concatenate(labels)
+        there = labelled(y) if encoder.schema.target_missing == "drop" else slice(None)
+        return np.concatenate(rows)[there], y[there]
 
 
 def cut_batches(
@@ -181,3 +197,9 @@ class RowStore:
     ) -> None:
         if self._file is not None:
             self._file.close()  # a mapping keeps the bytes
+
+
+def rows_of(store: RowStore, y: NDArray[Any], encoder: Encoder) -> Rows:
+    """All rows that were kept, with their labels, and who has one."""
+    there = labelled(y) if encoder.schema.target_missing == "drop" else None
+    return Rows(store.matrix(), y, None if there is None or there.all() else there)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .column_checks import KINDS, Scalar, check_column, number_from, plain_value
+from .._validate import one_of
+from ..spelling import did_you_mean
+from .column_checks import KINDS, Scalar, check_column, end_from, number_from, plain_value, since_from
 from .persons import Persons, persons_of
+from .schema_text import bare_or_quoted, lines_of, one_line, text_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = "noisewise-schema/1"
-TOP = {"format", "target", "unit", "rows_per_unit", "columns"}
-FIELDS = {"kind", "low", "high", "categories", "missing", "unknown", "scale", "knots", "rare"}
+TOP = {"format", "target", "target_missing", "unit", "rows_per_unit", "columns"}
+FIELDS = {"kind", "low", "high", "categories", "missing", "unknown", "scale", "knots", "rare", "unit", "since"}
+TARGET_MISSING = ("refuse", "drop")
+SAY = "pass (low, high) for a number, a list of all values for a category, or 'ignore'"
 
 
 @dataclass(frozen=True)
@@ -23,8 +30,13 @@ class Column:
     """One column: ``kind`` is "number", "category", "ignore" or, while nobody has said, empty.
 
     ``scale`` ("linear" or "log") says how a number is spread between its bounds, ``knots`` where its effect may bend;
-    ``rare`` names categories that share one coordinate. ``note`` is a comment for whoever fills the schema in; it is
+    ``rare`` names categories that share one coordinate. ``unit`` ("years", "days", "hours", ..) makes numbers of dates and
+    times, counted from ``since``; bounds may then be dates. ``note`` is a comment for whoever fills the schema in; it is
     written, never read back.
+
+    >>> born = Column("born", "number", "1920-01-01", "2010-01-01", unit="years")
+    >>> born.low, born.high
+    (1920.0, 2010.0)
     """
 
     name: str
@@ -38,14 +50,17 @@ class Column:
     scale: str = "linear"
     knots: tuple[float, ...] = ()
     rare: tuple[Scalar, ...] = ()
+    unit: str = ""
+    since: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "since", since_from(self.name, self.unit, self.since))
         object.__setattr__(self, "rare", tuple(plain_value(self.name, value) for value in self.rare))
         object.__setattr__(self, "knots", tuple(number_from(self.name, "knots", value) for value in self.knots))
         object.__setattr__(self, "categories", tuple(plain_value(self.name, value) for value in self.categories))
         for end in ("low", "high"):
             if getattr(self, end) is not None:
-                object.__setattr__(self, end, number_from(self.name, end, getattr(self, end)))
+                object.__setattr__(self, end, end_from(self, end))
         check_column(self)
 
     @property
@@ -55,35 +70,76 @@ class Column:
         return self.low + (self.high - self.low) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Schema:
     """The columns in the order of the file, and which of them is to be predicted (None while nobody has said).
 
+    ``columns``: a :class:`Column` each, or what :func:`declared` takes by name, here or as keywords.
     ``unit``: the column that says whose row it is, if a person may have several; at most ``rows_per_unit`` of a person's
     rows count. It is ignored as a feature, and need not be among the columns.
+    ``target_missing``: "refuse" a record without a label, or "drop" it: it keeps its place and counts for nothing.
+
+    >>> schema = Schema(age=(17, 90), job=["clerk", "farmer"], name="ignore", target="job")
+    >>> schema["age"].high, schema["job"].categories, schema["name"].kind
+    (90.0, ('clerk', 'farmer'), 'ignore')
     """
 
     columns: tuple[Column, ...]
     target: str | None = None
     unit: str | None = None
     rows_per_unit: int | None = None
+    target_missing: str = "refuse"
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        columns: Iterable[Column] | Mapping[str, Any] = (),
+        target: str | None = None,
+        unit: str | None = None,
+        rows_per_unit: int | None = None,
+        target_missing: str = "refuse",
+        **named: Any,
+    ) -> None:
+        given = [declared(*item) for item in columns.items()] if isinstance(columns, Mapping) else list(columns)
+        if strange := [one for one in given if not isinstance(one, Column)]:
+            raise ValueError(f"columns holds {type(strange[0]).__name__}; pass Column objects, or {{name: what it is}}")
+        object.__setattr__(self, "columns", (*given, *(declared(*item) for item in named.items())))
+        for name, value in (("target", target), ("unit", unit), ("rows_per_unit", rows_per_unit)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "target_missing", target_missing)
+        self._check()
+
+    def _check(self) -> None:
         names = Counter(column.name for column in self.columns)
         if repeated := [name for name, times in names.items() if times > 1]:
             raise ValueError(f"column {repeated[0]!r} is there twice; name every column once")
+        one_of(TARGET_MISSING, target_missing=self.target_missing)
         self._check_unit()
         if self.target is None:
             return
         if self.target not in names:
-            raise ValueError(f"target is {self.target!r}, which is not among the columns; name one of them")
+            meant = did_you_mean(self.target, names)
+            raise ValueError(f"target is {self.target!r}, which is not among the columns; name one of them{meant}")
         label = self[self.target]
         if label.kind == "ignore":
             raise ValueError(f"target {label.name!r} is ignored; give it the kind category (classes) or number")
         if label.missing is not None or label.unknown != "refuse":
-            raise ValueError(f"target {label.name!r} has missing or unknown set; a label is never made up, remove it")
+            raise ValueError(
+                f"target {label.name!r} has missing or unknown set; a label is never made up, remove it; "
+                'target_missing = "drop" leaves records without one out'
+            )
         if label.kind == "category" and len(label.categories) == 1:
             raise ValueError(f"target {label.name!r} has one category; a classifier needs at least two")
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, target: str | None = None) -> Schema:
+        """What a PUBLIC table shows: kinds, bounds and categories as its rows have them. Never pass private rows.
+
+        Columns of the type ``category`` have all categories of their type, seen or not. Ids, heavy tails and whole
+        numbers that may be codes get a note (:attr:`Column.note`).
+        """
+        from .frames import fill_from_frame
+
+        return fill_from_frame(frame, target)
 
     def _check_unit(self) -> None:
         if self.persons is None:
@@ -131,6 +187,7 @@ class Schema:
         return {
             "format": FORMAT,
             "target": self.target,
+            **({} if self.target_missing == "refuse" else {"target_missing": self.target_missing}),
             **({} if self.unit is None else {"unit": self.unit, "rows_per_unit": self.rows_per_unit}),
             "columns": [{"name": column.name, **_declared(column)} for column in self.columns],
         }
@@ -150,14 +207,17 @@ class Schema:
 
     def to_toml(self, *, top: Sequence[str] = ()) -> str:
         """As the text of a schema file, with comments where something is still to be filled in; ``top``: more of them."""
-        lines = [f"# {_one_line(text)}" for text in top]
-        lines.append(f"format = {_text(FORMAT)}")
+        lines = [f"# {one_line(text)}" for text in top]
+        lines.append(f"format = {text_of(FORMAT)}")
         todo = "" if self.target is not None else "  # the column to predict"
-        lines.append(f"target = {_text(self.target or '')}{todo}")
+        lines.append(f"target = {text_of(self.target or '')}{todo}")
+        if self.target_missing != "refuse":
+            lines.append(f"target_missing = {text_of(self.target_missing)}")
         if self.unit is not None:
-            lines += [f"unit = {_text(self.unit)}", f"rows_per_unit = {self.rows_per_unit}"]
+            lines += [f"unit = {text_of(self.unit)}", f"rows_per_unit = {self.rows_per_unit}"]
         for column in self.columns:
-            lines += ["", f"[columns.{_bare_or_quoted(column.name)}]", *_lines(column, column.name == self.target)]
+            lines += ["", f"[columns.{bare_or_quoted(column.name)}]"]
+            lines += lines_of(column, _declared(column), column.name == self.target)
         return "\n".join(lines) + "\n"
 
 
@@ -213,7 +273,7 @@ def read_schema(path: str | Path) -> Schema:
     except RecursionError:
         raise ValueError(f"{path}: is not TOML: nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{path}: is not TOML: {_one_line(str(error))}") from None
+        raise ValueError(f"{path}: is not TOML: {one_line(str(error))}") from None
     try:
         _keys("the schema", data, TOP)
         columns = data.get("columns", {})
@@ -230,8 +290,37 @@ def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
     target = data.get("target")
     if target is not None and not isinstance(target, str):
         raise ValueError("target must be the name of a column, as a text")
-    unit = data.get("unit"), data.get("rows_per_unit")
-    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *unit)
+    rest = data.get("unit"), data.get("rows_per_unit"), data.get("target_missing", "refuse")
+    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *rest)
+
+
+def declared(name: Any, what: Any) -> Column:
+    """A column from what is said of it in short.
+
+    >>> declared("age", (17, 90)).kind, declared("job", ["clerk", "farmer"]).kind, declared("id", "ignore").kind
+    ('number', 'category', 'ignore')
+    >>> declared("born", {"kind": "number", "low": 1920, "high": 2010, "unit": "years"}).unit
+    'years'
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"the name of a column is {name!r}; pass a text")
+    if isinstance(what, Column):
+        return replace(what, name=name)
+    if isinstance(what, Mapping):
+        return _column(name, what)
+    if isinstance(what, str):
+        if what not in KINDS:
+            raise ValueError(f"column {name!r} is {what!r}; {SAY}{did_you_mean(what, KINDS)}")
+        return Column(name, what)
+    if isinstance(what, tuple):
+        if len(what) != 2:
+            raise ValueError(f"column {name!r} has a tuple of {len(what)}; {SAY}")
+        return Column(name, "number", *what)
+    values = getattr(what, "categories", what)  # of a type of pandas
+    try:
+        return Column(name, "category", categories=tuple(sorted(values) if isinstance(values, set) else values))
+    except TypeError:
+        raise ValueError(f"column {name!r} is {what!r}; {SAY}") from None
 
 
 def _column(name: Any, fields: Any) -> Column:
@@ -258,6 +347,8 @@ def _column(name: Any, fields: Any) -> Column:
         scale=fields.get("scale", "linear"),
         knots=tuple(knots),
         rare=tuple(rare),
+        unit=fields.get("unit", ""),
+        since=fields.get("since", ""),
     )
 
 
@@ -265,7 +356,8 @@ def _keys(who: str, data: Any, allowed: set[str]) -> None:
     if not isinstance(data, Mapping):
         raise ValueError(f"{who} must be a table")
     if strange := [name for name in data if name not in allowed]:
-        raise ValueError(f"{who} has the unknown key {strange[0]!r}; allowed are {', '.join(sorted(allowed))}")
+        meant = did_you_mean(strange[0], allowed)
+        raise ValueError(f"{who} has the unknown key {strange[0]!r}; allowed are {', '.join(sorted(allowed))}{meant}")
 
 
 def _declared(column: Column) -> dict[str, Any]:
@@ -275,47 +367,5 @@ def _declared(column: Column) -> dict[str, Any]:
     fields |= {"missing": column.missing} if column.missing is not None else {}
     fields |= {"unknown": column.unknown} if column.unknown != "refuse" else {}
     fields |= {"scale": column.scale} if column.scale != "linear" else {}
+    fields |= {name: getattr(column, name) for name in ("unit", "since") if getattr(column, name)}
     return fields | {name: list(getattr(column, name)) for name in ("knots", "rare") if getattr(column, name)}
-
-
-def _lines(column: Column, target: bool) -> Iterator[str]:
-    if column.note:
-        yield f"# {_one_line(column.note)}"
-    for name, value in _declared(column).items():
-        hint = "  # number, category or ignore" if name == "kind" and value == "" else ""
-        hint = "  # category (classes) or number" if hint and target else hint
-        yield f"{name} = {_value(value)}{hint}"
-    if column.kind == "number":
-        yield from [
-            f"# {end} =   # the {word} value there can be; do not look it up in private rows"
-            for end, word in (("low", "smallest"), ("high", "largest"))
-            if getattr(column, end) is None
-        ]
-    if column.kind == "category" and not column.categories:
-        yield '# categories = ["...", "..."]   # every value there can be'
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
-        return str(int(value))
-    return repr(value)
-
-
-def _text(text: str) -> str:
-    """A basic string of TOML."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
-
-
-def _bare_or_quoted(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)

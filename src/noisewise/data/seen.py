@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .column_checks import Scalar
+from .moments import looks_like_a_time
 from .values import is_missing_word, key, looks_like_a_date, number_of
 
 MOST_CATEGORIES = 200
@@ -22,7 +23,9 @@ FAR = 20.0  # times the median: where the largest value of a heavy tail lies
 RARE = 0.002  # of the rows: a category that fewer have is rare
 AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
 A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
-HEAVY = f'reaches beyond {FAR:g} times its median in the public rows; scale = "log" may suit it'
+HEAVY = f'has a heavy tail: scale = log? It reaches beyond {FAR:g} times its median in the public rows; scale = "log" may suit it'
+A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
+FEW = 3, 12  # different whole numbers that may be a code; two are as good as numbers
 
 
 @dataclass
@@ -37,6 +40,7 @@ class Seen:
     whole: bool = True
     boolean: bool = True
     dates: bool = True
+    times: bool = True
     keys: Counter[str] = field(default_factory=Counter)  # with one key more than the most categories at most
     many: bool = False
     apart: set[str] | None = field(default_factory=set)  # None: a value came twice, or is a fraction
@@ -66,6 +70,7 @@ class Seen:
         self.boolean &= boolean
         self.numeric &= number is not None
         self.dates &= isinstance(value, str) and looks_like_a_date(value)
+        self.times &= isinstance(value, str) and looks_like_a_time(value)
         if number is not None and math.isfinite(number):
             self.low, self.high = min(self.low, number), max(self.high, number)
         whole = number is not None and math.isfinite(number) and number == int(number)
@@ -104,7 +109,19 @@ class Seen:
         if len(self.keys) == 1 and not self.missing:
             return A_CONSTANT
         numbered = self.numeric and self.high - self.low < 2 * there
-        return AN_ID if self.apart is not None and not self.dates and (numbered or not self.numeric) else ""
+        return (
+            AN_ID
+            if self.apart is not None and not self.dates and not self.times and (numbered or not self.numeric)
+            else ""
+        )
+
+    @property
+    def code(self) -> str:
+        """Whether the numbers may be codes of categories, in words; nothing if they are not few, or not whole."""
+        few = self.numeric and self.whole and not self.many and FEW[0] <= len(self.keys) <= FEW[1]
+        if not few or self.rows - self.missing < ENOUGH:
+            return ""
+        return A_CODE.format(f"[{', '.join(key(value) for value in self.categories)}]")
 
     @property
     def heavy(self) -> bool:

@@ -60,6 +60,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
     bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
         :class:`Schema` with categories too. Declared by you; values outside are clamped. Never read from private rows.
+        "buy": a part of epsilon buys noisy quantiles as bounds, of all columns or of those that a Schema leaves open.
+    bounds_epsilon : the part of epsilon that buys bounds; a fifth by default.
     classes : the class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
     max_grad_norm : clip norm of a record's gradient, or of a person's; None leaves it to the method.
     size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
@@ -99,6 +101,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         random_state: Any = None,
         unit: str | None = None,
         rows_per_unit: int | None = None,
+        bounds_epsilon: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -115,6 +118,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.random_state = random_state
         self.unit = unit
         self.rows_per_unit = rows_per_unit
+        self.bounds_epsilon = bounds_epsilon
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
@@ -168,7 +172,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     """A linear or MLP regression trained under (epsilon, delta)-differential privacy; least squares.
 
     Parameters are those of :class:`PrivateClassifier`, and ``target_bounds``: the declared (low, high) of the target,
-    clamped. When it is None, a single pair of ``bounds`` stands for the target too.
+    clamped, unless a :class:`Schema` has them; "buy" buys them along with those of the columns.
 
     Examples
     --------
@@ -199,6 +203,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         random_state: Any = None,
         unit: str | None = None,
         rows_per_unit: int | None = None,
+        bounds_epsilon: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -214,6 +219,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.random_state = random_state
         self.unit = unit
         self.rows_per_unit = rows_per_unit
+        self.bounds_epsilon = bounds_epsilon
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":
@@ -231,9 +237,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         if isinstance(self.schema, Schema) and self.schema.target is not None:
             column = self.schema[self.schema.target]
             return interval("bounds of the target", (column.low, column.high))
-        if np.shape(self.bounds) == (2,):
-            return interval("bounds", self.bounds)
-        raise ValueError("target_bounds is missing; pass the declared (low, high) of y, never read from private rows")
+        raise ValueError(
+            "target_bounds is missing, and bounds are those of the features; pass target_bounds=(low, high), what y can be, "
+            "never read from private rows"
+        )
 
     def predict(self, X: Any) -> Array:
         """The predicted target of each row, within the declared bounds."""

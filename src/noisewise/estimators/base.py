@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..budget import Budget
 from ..budget.account import Account, refuse_elsewhere, sent_from
 from ..budget.purse import Purse
-from ..data.checks import names_of, private_labels, private_rows, public_pair
+from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
 from ..data.encode import Encoder
-from ..data.files import Paths, Share, open_source
+from ..data.files import Dialect, Paths, Share, open_source
 from ..data.persons import Mask, Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
@@ -28,10 +28,9 @@ from ..data.rows import read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
 from ..fitting.auto import AUTO, method_for
-from ..fitting.effects import Effects
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Labels, numbers_of_files
+from ..fitting.labels import Labels, numbers_of_files, numbers_with
 from ..fitting.of_files import scaling_of
 from ..fitting.of_ranks import spread_files, store_for
 from ..methods import Method, makes_a_promise
@@ -41,18 +40,19 @@ from ..records.ranks import Lead
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
+from .buying import bought_files, bought_ready, buys, refuse_to_buy
+from .pipelines import refuse_others, warn_in_pipeline
 from .ready import Origin, Prepared, Ready
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .shown import Shown
 
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
 SETTINGS = "settings, chosen without the private rows"
+UNSAID = ("bounds", "schema", "bounds_epsilon")  # settings that preprocessing and the statement have
 CHECKED = "files checked against the schema before training"
 
 
-class PrivateEstimator(BaseEstimator, ABC):
+class PrivateEstimator(Shown, BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
 
     _unit_rows: bool
@@ -63,14 +63,17 @@ class PrivateEstimator(BaseEstimator, ABC):
         self._progress = progress
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None) -> Self:
+    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None, **others: Any) -> Self:
         """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
 
         ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``); without it, from
         the account that is open (:func:`noisewise.spending`), if there is any.
         What was fitted before stays as it was when this fails.
         """
-        return self._run(self.ready(X, y, public), purse)
+        refuse_others(others, weighs=hasattr(self, "class_weight"))
+        warn_in_pipeline(self)
+        ready = bought_ready(self, X, y, public, purse) if buys(self) else self.ready(X, y, public)
+        return self._run(ready, purse)
 
     def _run(self, ready: Ready, purse: Purse | Account | None) -> Self:
         progress = getattr(self, "_progress", None)
@@ -83,6 +86,7 @@ class PrivateEstimator(BaseEstimator, ABC):
         ``counted``: which rows of persons count, where that was chosen before.
         """
         refuse_observers()  # the method is somebody's object, made before this
+        refuse_to_buy(self)
         self._budget()
         fresh = self._fresh()
         encoder, persons = self._encoder(), self._persons()
@@ -94,7 +98,11 @@ class PrivateEstimator(BaseEstimator, ABC):
         if encoder is not None:
             table = self._method(len(encoder.schema.features)).table
             cells = encoder.table(X) if table else encoder(X)
-        rows, y = fresh._checked(cells, y)
+        dropped = encoder is not None and encoder.schema.target_missing == "drop"
+        rows, y = fresh._checked(cells, y, dropped)
+        there = None
+        if dropped:
+            y, there = with_label(y, declared_labels(encoder))
         prepared = fresh._prepared(rows.shape[1], encoder)
         known = None
         if public is not None:
@@ -103,12 +111,12 @@ class PrivateEstimator(BaseEstimator, ABC):
                 public = (cells, public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
         with unobserved():
-            asked = fresh._asked(prepared, y)
+            asked = fresh._asked(prepared, y if there is None else y[there])
+            numbers = numbers_with(asked.labels, y, there)
             if counted is None:
-                private = Labelled(_scaled(prepared.scaling, rows), asked.labels.numbers(y))
+                private = Labelled(_scaled(prepared.scaling, rows), numbers)
             else:
-                numbers = asked.labels.numbers(y)[counted]
-                private = Labelled(_scaled(prepared.scaling, rows[counted]), numbers, len(counted))
+                private = Labelled(_scaled(prepared.scaling, rows[counted]), numbers[counted], len(counted))
         given = None
         if known is not None:
             given = Labelled(_scaled(prepared.scaling, known[0]), asked.labels.numbers(known[1], who="public"))
@@ -123,14 +131,16 @@ class PrivateEstimator(BaseEstimator, ABC):
 
         ``reading`` is what :meth:`ready_files` takes.
         """
-        return self._run(self.ready_files(paths, **reading), purse)
+        ready = bought_files(self, paths, purse, reading) if buys(self) else self.ready_files(paths, **reading)
+        return self._run(ready, purse)
 
     def ready_files(
         self,
         paths: Paths,
         *,
         public: Paths | None = None,
-        separator: str | None = None,
+        separator: str | Dialect | None = None,
+        decimal: str | None = None,
         cache: str | Path | None = None,
         reading: Share | None = None,
         origin: Origin | None = None,
@@ -144,10 +154,12 @@ class PrivateEstimator(BaseEstimator, ABC):
         the files, each its pieces, where there are several; this is then rank 0.
         """
         refuse_observers()  # the method is somebody's object, made before this
+        refuse_to_buy(self)
+        separator = Dialect.of(separator, decimal)
         asked = self.planned(origin)
         assert asked.encoder is not None
         made = (asked.encoder, asked.scaling)
-        known = None if public is None else read_rows(public, *made, separator=separator)
+        known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
         if asked.persons is not None and counted is None:
             counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
         how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
@@ -158,7 +170,8 @@ class PrivateEstimator(BaseEstimator, ABC):
             rows = read_rows(paths, *made, **how)
             store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
             with unobserved():
-                private = Labelled(rows.X, _numbers(asked, rows.y), None if counted is None else len(counted))
+                numbers = _numbers(asked, rows.y, rows.there)
+                private = Labelled(rows.X, numbers, None if counted is None else len(counted))
         given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
@@ -182,18 +195,22 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _encoder(self) -> Encoder | None:
         """By the schema, if there is one, and whose rows these are as said here or there."""
+        schema = self._schema()
+        return None if schema is None else Encoder(schema)
+
+    def _schema(self) -> Schema | None:
         if not isinstance(self.schema, Schema):
             return None
         said, here = self.schema.persons, persons_of(self.unit, self.rows_per_unit)
         if said is not None and here is not None and said != here:
             raise ValueError("unit or rows_per_unit differ from what the schema declares; say it in one place")
         if said is not None or here is None:
-            return Encoder(self.schema)
-        return Encoder(replace(self.schema, unit=here.column, rows_per_unit=here.rows))
+            return self.schema
+        return replace(self.schema, unit=here.column, rows_per_unit=here.rows)
 
     def _persons(self) -> Persons | None:
-        encoder = self._encoder()
-        return persons_of(self.unit, self.rows_per_unit) if encoder is None else encoder.schema.persons
+        schema = self._schema()
+        return persons_of(self.unit, self.rows_per_unit) if schema is None else schema.persons
 
     def _fresh(self) -> Self:
         return type(self)(**self.get_params(deep=False)).watch(getattr(self, "_progress", None))._of(self)
@@ -254,7 +271,7 @@ class PrivateEstimator(BaseEstimator, ABC):
 
     def _settings(self, method: Method) -> dict[str, Any]:
         """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
-        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in ("bounds", "schema")}
+        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in UNSAID}
         settings["method"] = method.name
         if isinstance(self.method, str) and self.method == AUTO:
             settings["chosen_by"] = AUTO
@@ -280,9 +297,11 @@ class PrivateEstimator(BaseEstimator, ABC):
             method = method.with_settings(max_grad_norm=self.max_grad_norm)
         return method
 
-    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
-        """X and y as arrays; missing labels are refused, features never (a bad feature is the curator's matter)."""
-        rows, labels = self._rows(X, reset=True), private_labels(y, numeric=isinstance(self, RegressorMixin))
+    def _checked(self, X: Any, y: Any, dropped: bool) -> tuple[Array, Array]:
+        """X and y as arrays; missing labels are refused unless a schema drops their records, features never (a bad feature
+        is the curator's matter)."""
+        rows, numeric = self._rows(X, reset=True), isinstance(self, RegressorMixin)
+        labels = private_labels(y, numeric=numeric, dropped=dropped)
         same_length(rows, labels)
         return rows, labels
 
@@ -324,64 +343,15 @@ class PrivateEstimator(BaseEstimator, ABC):
         rows = self._scaled_rows(X)
         return self.fitted_.scores(rows)
 
-    @property
-    def coef_(self) -> Array:
-        """Coefficients of what :meth:`get_feature_names_out` names (see the guide), one row per output for several classes."""
-        check_is_fitted(self, "fitted_")
-        return self._shaped(self.fitted_.weights())[..., :-1]
-
-    @property
-    def intercept_(self) -> Any:
-        check_is_fitted(self, "fitted_")
-        return self._shaped(self.fitted_.weights())[..., -1]
-
-    @property
-    def coef_std_(self) -> Array | None:
-        """Standard deviation of the privacy noise on each coefficient; None where it is not known (docs/standard-errors.md)."""
-        return None if (errors := self._errors()) is None else errors[..., :-1]
-
-    @property
-    def intercept_std_(self) -> Any:
-        """The same for the intercept."""
-        return None if (errors := self._errors()) is None else errors[..., -1]
-
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of what the coefficients belong to: scaled columns, or knots, categories and pairs of a table."""
-        check_is_fitted(self, "fitted_")
-        return np.array(self.fitted_.features()[:-1], dtype=object)
-
-    @property
-    def effects_(self) -> pd.DataFrame:
-        """The shape of each column's effect: feature, value, effect, noise_low, noise_high, and output if there are several.
-
-        In units of the score, or of a regression's target; the band is 95 % of the privacy noise. See the guide.
-        """
-        return self._frame(lambda effects: list(effects.rows()))
-
-    @property
-    def pairs_(self) -> pd.DataFrame:
-        """What pairs of columns do beyond their effects: first, second, strength, noise, the strongest first."""
-        return self._frame(Effects.pair_rows, ("first", "second", "strength", "noise"))
-
-    def _frame(self, rows: Callable[[Effects], list[dict[str, Any]]], heads: Sequence[str] = ()) -> pd.DataFrame:
-        import pandas as pd
-
-        check_is_fitted(self, "fitted_")
-        return pd.DataFrame(rows(self.fitted_.effects()), columns=list(heads) or None)
-
-    def _errors(self) -> Array | None:
-        check_is_fitted(self, "fitted_")
-        self.fitted_.weights()
-        errors = self.fitted_.errors()
-        return None if errors is None else self._shaped(errors)
-
-    def _shaped(self, weights: Array) -> Array:
-        return weights[0] if isinstance(self, RegressorMixin) else weights
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # a missing feature of a private record may not stop anything
         return tags
+
+
+def declared_labels(encoder: Encoder | None) -> Array | None:
+    """The classes that a schema declares, if it declares any."""
+    return None if encoder is None or encoder.schema.target is None else encoder.classes
 
 
 def _names(encoder: Encoder) -> tuple[str, ...]:
@@ -393,6 +363,6 @@ def _scaled(scaling: Scaling, X: Array) -> Array:
         return scaling(X)
 
 
-def _numbers(asked: Fit, y: Array | None) -> Array:
+def _numbers(asked: Fit, y: Array | None, there: Mask | None = None) -> Array:
     assert y is not None and asked.encoder is not None
-    return numbers_of_files(asked.labels, asked.encoder.classes, y)
+    return numbers_of_files(asked.labels, asked.encoder.classes, y, there)

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ..audit.membership import Membership, Progress, Shadows, membership
+from ..data.encode import labelled
 from ..data.files import open_source
 from ..units import UNIT
 
@@ -79,6 +80,8 @@ def _pair(model: Any, table: pd.DataFrame, target: str | None) -> tuple[pd.DataF
     X, y = table.drop(columns=[name]), table[name]
     if name == known:  # the schema says what a cell means
         labels = encoder.labels(table)
+        there = labelled(labels)  # all of them, unless the schema drops records without a label
+        X, labels = X[there], labels[there]
         return X, labels if encoder.classes is None else encoder.classes[labels]
     if not hasattr(model, "classes_"):
         try:

@@ -27,6 +27,7 @@ from ..tune.settings import applied, listed
 from ..tune.stated import Bill, in_words, stated
 from ..tune.worth import advised
 from .base import PrivateEstimator
+from .pipelines import refuse_others, warn_in_pipeline
 from .ready import Ready
 
 Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
@@ -110,12 +111,22 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def fit(
-        self, X: Any, y: Any, public: Any = None, *, task: Any = None, purse: Purse | Account | None = None
+        self,
+        X: Any,
+        y: Any,
+        public: Any = None,
+        *,
+        task: Any = None,
+        purse: Purse | Account | None = None,
+        **others: Any,
     ) -> Self:
         """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from.
 
         ``task``: a pair (X, y) of a public task of the same shape, to search on and not to train with.
         """
+
+        refuse_others(others, weighs=hasattr(self.estimator, "class_weight"))
+        warn_in_pipeline(self)
 
         def ready(face: PrivateEstimator, counted: Mask | None) -> Ready:
             one = face.ready(X, y, public, counted=counted)

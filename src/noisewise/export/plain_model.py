@@ -63,6 +63,12 @@ def _check(fitted: Fitted) -> None:
         )
     if fitted.network.between not in BETWEEN:
         raise ValueError(f"{fitted.network.between!r} between layers cannot be exported; use {', '.join(BETWEEN)}")
+    if dated := [column for column in _columns(fitted) if column is not None and column.unit]:
+        raise ValueError(
+            f"column {dated[0].name!r} is a date or a time, of which noisewise makes a number ({dated[0].unit}), and an exported "
+            "model reads plain numbers; predict with `noisewise predict`, or write the number into the files, declare it "
+            "without a unit, and train anew"
+        )
     odd = [column for column in _columns(fitted) if column is not None and column.kind not in ("number", "category")]
     if odd:
         raise ValueError(f"column {odd[0].name!r} is neither number nor category, and cannot be exported")

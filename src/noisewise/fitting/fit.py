@@ -141,6 +141,8 @@ class Fit:
             assumed.append(self._known_number())
         if self.persons is not None:
             assumed.append(f"a person is an id in the column {self.persons.column!r}; a row without one does not count")
+        if self.encoder is not None and self.encoder.schema.target_missing == "drop":
+            assumed.append("a record without a label keeps its place and counts for nothing")
         with unobserved():
             records = Records(
                 *self._tensors(private), size, row_bound=1.0, store=store, rows_per_unit=self.rows_per_unit

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..data.classes import class_codes
 from ..data.preprocess import interval
 from ..losses import loss_named
+from ..records.grid import NO_CLASS, NO_LABEL
 
 Array = NDArray[Any]
 
@@ -64,11 +65,33 @@ class Target:
 Labels = Classes | Target
 
 
-def numbers_of_files(labels: Labels, classes: Array | None, y: Array) -> Array:
-    """Labels of a file, which are positions among the schema's ``classes`` or numbers, as the loss takes them."""
+def numbers_with(labels: Labels, y: Array, there: NDArray[np.bool_] | None, *, coded: bool = False) -> Array:
+    """Labels as the loss takes them, where not all records have one: who has none gets what the curator leaves out.
+
+    ``there``: who has a label, None for all. ``coded``: they are positions among the classes.
+    """
+
+    def numbers(some: Array) -> Array:
+        return labels.coded(some) if coded and isinstance(labels, Classes) else labels.numbers(some)
+
+    if there is None or there.all():
+        return numbers(y)
+    whole = isinstance(labels, Classes) and labels.numbered
+    found = np.full(len(there), NO_CLASS if whole else NO_LABEL, dtype=np.int64 if whole else np.float64)
+    found[there] = numbers(y[there])
+    return found
+
+
+def numbers_of_files(labels: Labels, classes: Array | None, y: Array, there: NDArray[np.bool_] | None = None) -> Array:
+    """Labels of a file, which are positions among the schema's ``classes`` or numbers, as the loss takes them.
+
+    ``there``: as in :func:`numbers_with`.
+    """
     if classes is None or not isinstance(labels, Classes):
-        return labels.numbers(y)
-    return labels.coded(y) if np.array_equal(classes, labels.values) else labels.numbers(classes[y])
+        return numbers_with(labels, y, there)
+    if np.array_equal(classes, labels.values):
+        return numbers_with(labels, y, there, coded=True)
+    return numbers_with(labels, classes[y], there)
 
 
 def labels_from(document: Mapping[str, Any], outputs: int) -> Labels:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..data.encode import Encoder
-from ..data.files import Paths, Share, Source, open_source
+from ..data.files import Dialect, Paths, Share, Source, open_source
 from ..data.persons import Mask
 from ..data.pieces import FilePiece, lengths_of, pieces_of, read_pieces
 from ..data.preprocess import Scaling
@@ -48,7 +48,7 @@ def spread_files(
     paths: Paths,
     asked: Fit,
     *,
-    separator: str | None = None,
+    separator: str | Dialect | None = None,
     cache: str | Path | None = None,
     progress: Share | None = None,
     counted: Mask | None = None,
@@ -104,7 +104,7 @@ def _hold_files(
     scaling: Scaling,
     labels: Labels,
     integers: bool,
-    separator: str | None,
+    separator: str | Dialect | None,
     cache: str | Path | None,
     counted: list[Mask] | None,
 ) -> Holding:
@@ -113,7 +113,7 @@ def _hold_files(
     rows, lengths = read_pieces(pieces, encoder, scaling, separator=separator, cache=cache, counted=counted)
     assert rows.y is not None
     with unobserved():
-        y = numbers_of_files(labels, encoder.classes, rows.y)
+        y = numbers_of_files(labels, encoder.classes, rows.y, rows.there)
         kind = torch.int64 if integers else torch.float32
         store = store_for(rows.X.nbytes, cells=scaling.cells, cache=cache)
         return Holding(tuple(numbers), tuple(lengths), torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind), store)

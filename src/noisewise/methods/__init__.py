@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from ..spelling import did_you_mean
 from .base import Method
 from .nonprivate import NonPrivate
 
@@ -58,7 +59,8 @@ def method_named(method: str | Method) -> Method:
         makes_a_promise(method)
         return method
     if method not in registry():
-        raise ValueError(f"method is {method!r}; pass one of {', '.join(registry())}")
+        known = registry()
+        raise ValueError(f"method is {method!r}; pass one of {', '.join(known)}{did_you_mean(method, known)}")
     return registry()[method]()
 
 

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..late import Tensor
 from ..models import Model, RowSource
-from .grid import Store, in_memory, lay_out
+from .grid import Store, in_memory, labelled, lay_out
 from .protocol import Elsewhere
 from .totals import Integers
 
@@ -30,3 +33,10 @@ def records_of(
     if model.table:
         return module.held_table(X, y, model, store)
     return module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)
+
+
+def counted_of(model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor) -> NDArray[np.bool_] | None:
+    """Which records have a label, in the order of their places; None where all have one, as all records of tensors do."""
+    if model.tensors:
+        return None
+    return X.counted(model.classes) if isinstance(X, Elsewhere) else labelled(y, model.classes)

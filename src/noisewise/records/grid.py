@@ -33,6 +33,7 @@ CHUNK = 1 << 16
 LONGEST = 2.0**40  # a longer row is treated as not finite
 MOST_ROWS = 1 << 27  # for which every sum here fits into 64 bits
 MOST_COLUMNS = 1 << 20
+NO_LABEL, NO_CLASS = -math.inf, -(1 << 31)  # the label of a record that has none: of numbers, of classes
 
 Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
 
@@ -89,6 +90,13 @@ def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.
         return np.where(usable, real, np.float32(0)), usable
     usable = (plain >= 0) & (plain < classes)
     return np.where(usable, plain, 0).astype(np.int32), usable
+
+
+def labelled(y: Tensor, classes: int | None) -> NDArray[np.bool_] | None:
+    """Which records have a label; None where all have one. Whoever has none is in no answer, and keeps its place."""
+    plain = y.detach().as_subclass(Tensor).cpu().numpy()
+    there: NDArray[np.bool_] = plain != (NO_LABEL if classes is None else NO_CLASS)
+    return None if there.all() else there
 
 
 def lay_out(

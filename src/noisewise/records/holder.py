@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..models import Model
 from . import records_of
-from .grid import Store, in_memory
+from .grid import Store, in_memory, labelled
 from .line import Line
 from .protocol import SUMS
 from .totals import Drawn, Integers, IntegerTotal
@@ -113,6 +114,12 @@ class Holder:
             records = records_of(own, holding.X, holding.y, holding.store, self._coins)
         self._held[version] = records
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
+
+    def _counted(self, classes: int | None) -> NDArray[np.bool_] | None:
+        """Which of its rows have a label; None where all have one."""
+        assert self._holding is not None
+        with unobserved():
+            return labelled(self._holding.y, classes)
 
     def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool, Any]:
         assert name in CHANGES and self._holding is not None

@@ -22,6 +22,9 @@ class Elsewhere:
     def held(self, model: Any, store: Any, coins: Any) -> Any:
         """The records, laid out where they are."""
 
+    def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
+        """Which of them have a label (:func:`~noisewise.records.grid.labelled`); None where all have one."""
+
 
 def everywhere(total: F) -> F:
     """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up."""

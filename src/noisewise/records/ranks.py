@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..late import torch
 from ..models import Model
@@ -199,6 +200,18 @@ class Spread(Elsewhere):
         version = self._lead.version()
         known = self._lead.everyone("hold", version, model if self._shapes is None else None)
         return RankRecords(self._lead, self._places, version, known, coins)
+
+    def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
+        parts = self._lead.everyone("counted", classes)
+        if all(part is None for part in parts):
+            return None
+        lengths = np.bincount(self._places.rank_of, self._places.lengths, len(parts)).astype(np.int64)
+        whole = [
+            np.ones(length, np.bool_) if part is None else part for part, length in zip(parts, lengths, strict=True)
+        ]
+        if any(len(part) != length for part, length in zip(whole, lengths, strict=True)):
+            raise RankLost(f"the ranks know of other labels than they have rows{STAYS}")
+        return np.asarray(self._places.in_order(whole))
 
 
 class Part:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..late import Tensor, torch
 from ..models import Model
@@ -50,9 +51,9 @@ class Shards:
     unroll: Unroll
     coins: Any
 
-    def over(self, records: Any) -> ShardedRecords:
-        """These records, to be dealt into shards."""
-        return ShardedRecords(records, self)
+    def over(self, records: Any, counted: NDArray[np.bool_] | None = None) -> ShardedRecords:
+        """These records, to be dealt into shards; those that do not count take a place and are nobody's."""
+        return ShardedRecords(records, self, counted)
 
 
 class ShardedRecords(NamedTuple):
@@ -60,13 +61,14 @@ class ShardedRecords(NamedTuple):
 
     held: Any
     shards: Shards
+    counted: NDArray[np.bool_] | None = None
 
     def meta_gradients(self, asked: Any, size: float) -> IntegerTotal:
         """The sum over shards of vectors clipped to norm ``asked.clip``; coins are fresh with every question.
 
         ``size``: how many records there are as far as is known, which is public.
         """
-        dealt = deal(self.held, int(asked.shards), size, self.shards.coins)
+        dealt = deal(self.held, int(asked.shards), size, self.shards.coins, self.counted)
         vectors = self.shards.unroll(self.shards.model, asked, dealt)
         vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0).astype(np.float64)
         whole = clipped(vectors, np.sqrt(np.square(vectors).sum(1)), asked.clip, FINE)
@@ -79,7 +81,7 @@ def height_of(expected: float, shards: int) -> int:
     return math.ceil(mean + 4 * math.sqrt(mean)) + 4
 
 
-def deal(records: Any, shards: int, expected: float, coins: Any) -> ShardRows:
+def deal(records: Any, shards: int, expected: float, coins: Any, counted: NDArray[np.bool_] | None = None) -> ShardRows:
     """Rows by secret coins, a word for each place: its low bits are the shard, a power of two of them, another the side."""
     seeds = [int(word) for word in coins.words(shards) & (2**62 - 1)]
     height, words = height_of(expected, shards), coins.words(len(records))
@@ -95,6 +97,7 @@ def deal(records: Any, shards: int, expected: float, coins: Any) -> ShardRows:
         _laid(float_rows.labels, kept, cell, shards * height),
     )
     sides = torch.full((shards * height,), NOBODY, dtype=torch.int64)
+    side = side if counted is None else np.where(counted, side, NOBODY)
     sides[torch.from_numpy(cell)] = torch.from_numpy(side[kept])
     cut = (shards, height)
     return ShardRows(rows.view(*cut, -1), labels.view(cut), sides.view(cut), seeds)

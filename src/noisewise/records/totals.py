@@ -43,6 +43,13 @@ class Drawn(NamedTuple):
     rows: Integers | None = None
     expected: float = math.inf
 
+    def only(self, counted: NDArray[np.bool_] | None) -> Drawn:
+        """The same batch without the records that do not count; None: all do. Nobody else moves."""
+        if counted is None:
+            return self
+        rows = np.flatnonzero(counted) if self.rows is None else self.rows[counted[self.rows]]
+        return self._replace(rows=rows)
+
     def count(self, records: int) -> int:
         """How many they are, out of so many ``records``. Private."""
         return records if self.rows is None else len(self.rows)

@@ -21,7 +21,7 @@ from ..question import HowAsked, Sum, always, between, itself, question
 @question
 @dataclass(frozen=True)
 class Count(Sum):
-    """How many records there are. *Sensitivity*: 1 added or removed; 0 replaced (charged as if it were 1)."""
+    """How many records there are. *Sensitivity*: 1 added or removed, and 1 replaced, by one without a label or of one."""
 
     words: ClassVar[str] = "the number of records"
     of_tensors: ClassVar[bool] = True
