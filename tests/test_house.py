@@ -204,7 +204,7 @@ CURATOR = [name for name in MODULES if name.split(".")[0] == "curator"]
 
 def test_files_are_short():
     assert not {name: count for name, count in LINES.items() if count > 400}
-    assert sum(LINES[name] for name in CURATOR) <= 2470
+    assert sum(LINES[name] for name in CURATOR) <= 2480
 
 
 def test_what_the_curator_needs_grows_no_more():
