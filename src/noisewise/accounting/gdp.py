@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from scipy.optimize import brentq
-from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
-
 from .. import _validate
 from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Sampling, sampled
+from . import special
 from .base import Accountant, Currency, accountant
 from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
 from .search import Plan, least_scale
@@ -45,8 +43,8 @@ def delta_of(mu: float, epsilon: float) -> float:
     a = mu / 2 - epsilon / mu
     b = -mu / 2 - epsilon / mu
     if a < 0:
-        return float(0.5 * math.exp(-a * a / 2) * (erfcx(-a / _SQRT2) - erfcx(-b / _SQRT2)))
-    return float(ndtr(a) - math.exp(min(epsilon + float(log_ndtr(b)), 0.0)))
+        return float(0.5 * math.exp(-a * a / 2) * (special.erfcx(-a / _SQRT2) - special.erfcx(-b / _SQRT2)))
+    return float(special.ndtr(a) - math.exp(min(epsilon + float(special.log_ndtr(b)), 0.0)))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -65,7 +63,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     top = mu * mu / 2 + mu
     while delta_of(mu, top) > target:
         top *= 2
-    root = float(brentq(lambda epsilon: _log(delta_of(mu, epsilon)) - math.log(target), 0.0, top, xtol=1e-300))
+    root = _root(lambda epsilon: _log(delta_of(mu, epsilon)) - math.log(target), 0.0, top)
     step = 1e-12
     while delta_of(mu, root * (1 + step)) > target:
         step *= 2
@@ -96,11 +94,17 @@ def mu_of(epsilon: float, delta: float) -> float:
         )
     while delta_of(high, epsilon) <= target:
         high *= 2
-    root = float(brentq(lambda mu: _log(delta_of(mu, epsilon)) - math.log(target), low, high, xtol=1e-300))
+    root = _root(lambda mu: _log(delta_of(mu, epsilon)) - math.log(target), low, high)
     step = 1e-12
     while delta_of(root * (1 - step), epsilon) > target:
         step *= 2
     return root * (1 - step)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq  # most commands that refuse something need no root
+
+    return float(brentq(function, low, high, xtol=1e-300))
 
 
 def _log(value: float) -> float:
@@ -109,7 +113,7 @@ def _log(value: float) -> float:
 
 def _mu_pure(epsilon: float) -> float:
     """mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), rounded up by more than ndtri and expit can lose."""
-    return -2 * float(ndtri(expit(-epsilon))) * (1 + 1e-12) + 2e-15
+    return -2 * float(special.ndtri(special.expit(-epsilon))) * (1 + 1e-12) + 2e-15
 
 
 def cost(leaf: Leaf, adjacency: str) -> float:

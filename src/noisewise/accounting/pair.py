@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr
+from . import special
 
 
 def pair_mu(e: float, delta: float) -> float:
@@ -16,6 +16,6 @@ def pair_mu(e: float, delta: float) -> float:
     low, high = 0.0, math.sqrt(2 * e)
     for _ in range(60):
         m = (low + high) / 2
-        within = math.log(m * math.sqrt(2 * math.pi)) + e + float(log_ndtr(-e / m - m / 2)) <= math.log(delta)
+        within = math.log(m * math.sqrt(2 * math.pi)) + e + float(special.log_ndtr(-e / m - m / 2)) <= math.log(delta)
         low, high = (m, high) if within else (low, m)
     return low * (1 - 1e-9)

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfcx, log_ndtr, ndtr
 
 from .. import _validate
 from ..events import ApproximateDP, BoundedRange, Event, FixedBatch, Gaussian, Leaf, Poisson, leaves
-from . import gdp, rdp
+from . import gdp, rdp, special
 from .base import Accountant, accountant
 from .common import DOWN, UP, Unpriceable, approximate, count_leaves, gaussian_scale, is_gaussian
 from .search import Plan, least_scale, log_ratio
@@ -193,8 +192,14 @@ def _fixed_curve(loss: Floats, rate: float, mu: float) -> Floats:
     """Batches of fixed size: q delta_mu(log(1 + (e^x - 1)/q)) (Balle, Barthe & Gaboardi 2018, Theorem 9)."""
     inner = np.where(loss < 30, np.log1p(np.expm1(np.minimum(loss, 30.0)) / rate), loss - math.log(rate))
     a, b = mu / 2 - inner / mu, -mu / 2 - inner / mu
-    tail = 0.5 * np.exp(-a * a / 2) * (erfcx(-np.minimum(a, 0.0) / math.sqrt(2)) - erfcx(-b / math.sqrt(2)))
-    return np.asarray(rate * np.where(a < 0, tail, ndtr(a) - np.exp(np.minimum(inner + log_ndtr(b), 0.0))))
+    tail = (
+        0.5
+        * np.exp(-a * a / 2)
+        * (special.erfcx(-np.minimum(a, 0.0) / math.sqrt(2)) - special.erfcx(-b / math.sqrt(2)))
+    )
+    return np.asarray(
+        rate * np.where(a < 0, tail, special.ndtr(a) - np.exp(np.minimum(inner + special.log_ndtr(b), 0.0)))
+    )
 
 
 @accountant

@@ -123,12 +123,14 @@ def train(
 
     With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
     """
-    from .. import runs
     from ..budget import Budget
+
+    budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))  # refused before the rest is imported
+
+    from .. import runs
     from ..data.resolve import resolve
     from ..fitting.auto import AUTO, method_for
 
-    budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))
     chosen = with_protector(method, protector, protector_share, max_grad_norm)
     request = Request(budget, chosen or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
     method_for(request.method, request.model, None)

@@ -23,9 +23,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from scipy.stats import norm
-
 from .. import _validate
+from ..accounting import special
 from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..late import Tensor, torch
@@ -138,4 +137,4 @@ def choice_epsilon(cost: float, name: str) -> float:
     if name == "zcdp":
         return math.sqrt(8 * cost)
     half = math.sqrt(cost) / 2
-    return float(2 * (norm.logcdf(half) - norm.logsf(half)))
+    return float(2 * (special.log_ndtr(half) - special.log_ndtr(-half)))

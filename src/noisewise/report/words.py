@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from scipy.special import expit, ndtr, ndtri
-
+from ..accounting import special
 from ..accounting.gdp import mu_of
 from ..runs.agreement import registered
 from ..statement import shown
@@ -136,7 +135,7 @@ def belief(prior: float, epsilon: float) -> float:
     >>> round(belief(0.5, 1.0), 3), round(belief(0.1, 1.0), 3)
     (0.731, 0.232)
     """
-    return float(expit(math.log(prior / (1 - prior)) + epsilon))
+    return float(special.expit(math.log(prior / (1 - prior)) + epsilon))
 
 
 def guess(epsilon: float, delta: float) -> float:
@@ -148,7 +147,7 @@ def guess(epsilon: float, delta: float) -> float:
     >>> round(guess(1.0, 1e-6), 6), guess(1e5, 1e-6)
     (0.731059, 1.0)
     """
-    return min(1.0, float(expit(epsilon) + delta * expit(-epsilon)))
+    return min(1.0, float(special.expit(epsilon) + delta * special.expit(-epsilon)))
 
 
 def gaussian_guess(mu: float) -> float:
@@ -157,7 +156,7 @@ def gaussian_guess(mu: float) -> float:
     >>> round(gaussian_guess(1.0), 4)
     0.6915
     """
-    return float(ndtr(mu / 2))
+    return float(special.ndtr(mu / 2))
 
 
 def hits(false_alarms: float, epsilon: float, delta: float) -> float:
@@ -176,7 +175,7 @@ def gaussian_hits(false_alarms: float, mu: float) -> float:
     >>> round(gaussian_hits(0.5, 1.0), 4), gaussian_hits(0.0, 1.0), gaussian_hits(1.0, 1.0)
     (0.8413, 0.0, 1.0)
     """
-    return float(ndtr(ndtri(false_alarms) + mu))
+    return float(special.ndtr(special.ndtri(false_alarms) + mu))
 
 
 def gaussian_mu(statement: Mapping[str, Any]) -> float | None:
