@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     top = mu * mu / 2 + mu
     while delta_of(mu, top) > target:
         top *= 2
-    root = _root(lambda epsilon: _log(delta_of(mu, epsilon)) - math.log(target), 0.0, top)
+    root = float(special.brentq(lambda e: _log(delta_of(mu, e)) - math.log(target), 0.0, top, xtol=1e-300))
     step = 1e-12
     while delta_of(mu, root * (1 + step)) > target:
         step *= 2
@@ -94,17 +94,11 @@ def mu_of(epsilon: float, delta: float) -> float:
         )
     while delta_of(high, epsilon) <= target:
         high *= 2
-    root = _root(lambda mu: _log(delta_of(mu, epsilon)) - math.log(target), low, high)
+    root = float(special.brentq(lambda m: _log(delta_of(m, epsilon)) - math.log(target), low, high, xtol=1e-300))
     step = 1e-12
     while delta_of(root * (1 - step), epsilon) > target:
         step *= 2
     return root * (1 - step)
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq  # most commands that refuse something need no root
-
-    return float(brentq(function, low, high, xtol=1e-300))
 
 
 def _log(value: float) -> float:
