@@ -22,15 +22,15 @@ from .budget.account import name_is_plain
 from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
 from .prepare.parts import odd_part, parts_of
 from .shapes import check_shape
+from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
-from .statement_words import derived_words, shown, text
 from .tuning import traced, uncovered
 from .units import rows_of_unit, unit_of
 
 if TYPE_CHECKING:
     from .tape import Trained
 
-FORMAT = "noisewise-statement/2"
+FORMAT = FORMATS[0]
 HYPER_PARAMETERS = (
     "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
     "no tuning on the private records was charged, and none is covered"
@@ -106,7 +106,7 @@ def make_statement(
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
     data: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMAT,  # until it has words
         "promise": promised(run.facts.budget, preparation, run.facts.rows_per_unit) if private else None,
         "simulation": run.simulation,
         "meter": None if run.meter is None else run.meter.describe(),
@@ -126,6 +126,12 @@ def make_statement(
     plan = private and data["meter"]["meter"] == "plan"
     if private and (prepared := parts_of(run.trace, run.features, bounds=data["preparation"], plan=plan)):
         data["prepared"] = prepared
+    return worded(data)
+
+
+def worded(data: Mapping[str, Any]) -> Statement:
+    """A new statement of these data, with the words that follow from them."""
+    data = {**data, "format": format_of(data["promise"])}
     return Statement(data | derived_words(data))
 
 
@@ -172,8 +178,8 @@ def training_budget(total: Budget, preparation: Mapping[str, Any]) -> Budget:
 def verify_data(data: Any) -> Verdict:
     """The verdict on the content of a statement.json."""
     try:
-        if isinstance(data, Mapping) and isinstance(other := data.get("format", FORMAT), str) and other != FORMAT:
-            return Verdict(False, f"unknown format {other!r}; this version reads {FORMAT!r}")
+        if isinstance(data, Mapping) and isinstance(other := data.get("format", FORMAT), str) and other not in FORMATS:
+            return Verdict(False, f"unknown format {other!r}; this version reads {' and '.join(map(repr, FORMATS))}")
         check_shape(data)
         return _verify(data)
     except BudgetExhausted as error:

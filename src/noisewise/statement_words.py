@@ -12,6 +12,37 @@ from .prepare.parts import cost
 from .tuning import covers, not_covered, private_search
 from .units import relation, rows_of_unit
 
+FORMATS = ("noisewise-statement/2", "noisewise-statement/3")  # the second has words that follow from epsilon
+ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as likely, and a limit at all
+
+
+def format_of(promise: Mapping[str, Any] | None) -> str:
+    """The format of a new statement: the older one wherever its words are true, which more versions can read."""
+    return FORMATS[promise is not None and promise["epsilon"] > ALMOST]
+
+
+def likely(data: Mapping[str, Any]) -> str:
+    """How far one record can make anything more likely, in words; format 2 has the same words for every epsilon.
+
+    >>> promise = {"adjacency": "add_remove", "unit": "one record"}
+    >>> for epsilon in (1.0, 3.0, 100.0):
+    ...     print(likely({"format": FORMATS[1], "promise": promise | {"epsilon": epsilon}}))
+    almost as likely with or without any one record
+    at most 20.1 times more or less likely with or without any one record
+    possibly more than a million times more or less likely with or without any one record, which is hardly a limit
+    """
+    promise, related = data["promise"], relation(data["promise"])
+    epsilon = promise["epsilon"]
+    if data.get("format") != FORMATS[1] or epsilon <= ALMOST:
+        return f"almost as likely {related}"
+    odds = Context(prec=30).create_decimal(repr(float(epsilon))).exp(Context(prec=30))  # the same on every machine
+    times = (
+        "more than a million" if odds > MILLION else f"{float(Context(prec=3, rounding=ROUND_CEILING).plus(odds)):g}"
+    )
+    if epsilon <= LIMIT:
+        return f"at most {times} times more or less likely {related}"
+    return f"possibly {times} times more or less likely {related}, which is hardly a limit"
+
 
 def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
@@ -26,8 +57,7 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         "setting": "central",
         "guarantee": "none"
         if promise is None
-        else "(epsilon, delta)-differential privacy: whatever is computed from what was released is almost as likely "
-        + relation(promise),
+        else f"(epsilon, delta)-differential privacy: whatever is computed from what was released is {likely(data)}",
         "accounting": None if promise is None else _accounting(data, persons),
         "covers": [] if promise is None else covered,
         "does_not_cover": [
@@ -97,7 +127,7 @@ def text(data: Mapping[str, Any]) -> str:
         )
     lines += [
         f"(epsilon, delta) = ({shown(promise['epsilon'])}, {shown(promise['delta'])}), adjacency {promise['adjacency']}: whatever "
-        f"is computed from this model is almost as likely {relation(promise)}.",
+        f"is computed from this model is {likely(data)}.",
         *([f"This is a {account_text(data['account'])}."] if "account" in data else []),
         f"Setting: {data['setting']}; the unit is {promise['unit']}.",
         f"Accounting: {data['accounting']['type']}; {_events_text(data['events'])}.",

@@ -35,7 +35,7 @@ _BORN = os.getpid()  # another one is a fork of it
 
 
 class BudgetWarning(UserWarning):
-    """Budgets may add up without anybody noticing. It is made of public facts: no record has a part in it."""
+    """Budgets may add up, or be larger than anybody meant. It is made of public facts: no record has a part in it."""
 
 
 class Account(NotCopied):
@@ -272,6 +272,9 @@ def spending(
         raise ValueError("budget says delta and adjacency; leave them out, or pass epsilon and delta")
     _validate.one_of(UNITS, unit=unit)
     _named(dataset)
+    from .concerns import warn_of  # which needs the warning above
+
+    warn_of(budget.epsilon, budget.delta)
     purse = Purse(budget, Terms.adaptive(terms) if isinstance(terms, str) else terms, store=store)
     return Account(purse, dataset, unit)
 

@@ -141,6 +141,7 @@ def evaluate(
         )
     fitted = runs.load(run)
     budget = None if epsilon is None else _budget(fitted, epsilon, delta)
+    _say_of(budget)
     if seed is None:
         runs.writable(run / "evaluation.json")
     encoder = _encoder(fitted, run)
@@ -218,6 +219,14 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
     if delta is None and not asked["delta"] <= LARGEST_DELTA:  # whoever wrote the folder would choose for these rows
         raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
+
+
+def _say_of(budget: Budget | None) -> None:
+    """What should not pass in silence about the price of a score."""
+    from ..budget.concerns import concerns
+
+    for text in () if budget is None else concerns(budget.epsilon, budget.delta).values():
+        errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _entry(quality: Quality, data: list[Path], rows_per_unit: int | None) -> dict[str, Any]:

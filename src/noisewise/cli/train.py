@@ -314,6 +314,7 @@ def _show_plan(
     request: Request, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool
 ) -> None:
     """What a run would do, from names and declarations alone."""
+    from ..budget.concerns import concerns
     from ..data.schema import gaps
     from ..data.tables import columns_of
     from ..fitting.auto import AUTO, choice_for
@@ -327,15 +328,16 @@ def _show_plan(
     method, face = _method(request, resolved), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
+    notes = [*resolved.notes, *concerns(request.budget.epsilon, request.budget.delta).values()]
     document = {
         "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
         "unit": unit_of(resolved.schema.rows_per_unit),
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
         "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
-        "notes": list(resolved.notes),
+        "notes": notes,
     }  # fmt: skip
-    for note in resolved.notes:
+    for note in notes:
         _say(note)
     if json_output:
         print_json(document)

@@ -17,6 +17,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from .. import runs
+from ..budget.concerns import EPSILON, Unchosen
 from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
 from ..data.refusal import our_words
@@ -85,7 +86,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float = EPSILON,
         delta: float = 1e-6,
         *,
         method: str | Method = AUTO,
@@ -188,7 +189,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float = EPSILON,
         delta: float = 1e-6,
         *,
         method: str | Method = AUTO,
@@ -274,6 +275,8 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
 def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     settings: dict[str, Any] = dict(fitted.settings)
     settings["method"] = settings.pop("chosen_by", settings["method"])
+    if settings.pop("epsilon_by", None) == "default":
+        settings["epsilon"] = Unchosen(settings["epsilon"])
     if settings.get("class_weight") is not None:
         settings["class_weight"] = dict(settings["class_weight"])
     if fitted.encoder is not None:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
 from ..budget.account import Account, refuse_elsewhere, sent_from
+from ..budget.concerns import Unchosen
 from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
@@ -275,6 +276,8 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         settings["method"] = method.name
         if isinstance(self.method, str) and self.method == AUTO:
             settings["chosen_by"] = AUTO
+        if isinstance(self.epsilon, Unchosen):
+            settings["epsilon_by"] = "default"
         for name in ("unit", "rows_per_unit"):
             if settings[name] is None:
                 del settings[name]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..budget import Budget, open_meter
 from ..budget.account import Account, account_of
+from ..budget.concerns import warn_of
 from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
@@ -137,6 +138,8 @@ class Fit:
         account = self._account(purse)
         table = len(private.y) if private.table is None or not self.size_is_public else private.table
         size, assumed = self.size(table), list(self.assumed)
+        if makes_a_promise(self.method) and self.seed is None:
+            warn_of(self.budget.epsilon, self.budget.delta, size=size)
         if size is not None:
             assumed.append(self._known_number())
         if self.persons is not None:

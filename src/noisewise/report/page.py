@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import write_atomically
+from ..budget.concerns import concerns_of
 from . import about_effects, about_model, about_privacy, words
 from .markup import Markup, join, name_of, tag
 from .run_folder import RunFolder, read_run
@@ -17,6 +18,13 @@ from .words import at_most, number
 
 # Even if something slipped through the escaping, a browser would neither run nor fetch it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+LOUD = {
+    "epsilon": "HARDLY A LIMIT: the epsilon is large",
+    "delta": "A LARGE DELTA",
+    "default": "NOBODY CHOSE THIS EPSILON",
+}
 
 
 def report_page(run: Path) -> str:
@@ -84,6 +92,9 @@ def _banners(folder: RunFolder) -> list[Markup]:
                 "holds for a run without a seed.",
             )
         )
+    if folder.promise is not None:
+        said = concerns_of(folder.promise, folder.run["settings"])
+        banners += [(LOUD[kind], f"{text[0].upper()}{text[1:]}.") for kind, text in said.items()]
     banners += [
         ("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if about_model.refutes(row)
     ]

@@ -12,7 +12,7 @@ from ..budget import Budget, Meter
 from ..events import Repeated, to_dict
 from ..fitting.fitted import Fitted
 from ..prepare.parts import parts_of
-from ..statement import Statement, derived_words, promised
+from ..statement import promised, worded
 from .candidates import Candidate
 from .price import Agreed
 
@@ -84,7 +84,7 @@ def stated(
         data["assumed"] = [LISTED if words == SETTINGS else words for words in data["assumed"]]
     data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
     settings = {**fitted.settings, **_asked(candidate, bill.budget)}
-    return replace(fitted, statement=Statement(data | derived_words(data)), settings=settings)
+    return replace(fitted, statement=worded(data), settings=settings)
 
 
 def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""What about a budget should not pass in silence: one warning of each kind in a process, and a banner in the report.
+
+All of it follows from the budget and from a size that is public; no record has a part in it, and nobody is asked anything.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from .account import BudgetWarning
+
+MOST_EPSILON, MOST_DELTA, DEFAULT = 10.0, 1e-3, 1.0
+_said: set[tuple[int, str]] = set()  # by process: a worker has its own standard error
+
+
+class Unchosen(float):
+    """An epsilon that is a default: a number like any other, which remembers that nobody chose it.
+
+    >>> Unchosen(1.0), Unchosen(1.0) == 1.0, type(Unchosen(1.0) * 2).__name__
+    (1.0, True, 'float')
+    """
+
+    __slots__ = ()
+
+
+EPSILON = Unchosen(DEFAULT)
+
+
+def concerns(epsilon: float, delta: float, *, size: float | None = None) -> dict[str, str]:
+    """What should be said of a budget, by kind; ``size`` only where the number of records is public.
+
+    >>> [*concerns(1.0, 1e-6)], [*concerns(11.0, 0.01)], [*concerns(1.0, 1e-4, size=5000)]
+    ([], ['epsilon', 'delta'], ['delta'])
+    """
+    found = {}
+    if epsilon > MOST_EPSILON:
+        found["epsilon"] = (
+            f"epsilon is {epsilon:g}, above {MOST_EPSILON:g}: what anybody believes about a record may change e^{epsilon:g} "
+            "times in odds, which is hardly a limit; pass an epsilon of about 1, or at most 10"
+        )
+    if size is not None and size >= 1 and delta > 0.1 / size:
+        found["delta"] = (
+            f"delta is {delta:g}, above 1/(10 x {size:,.0f} records): it is the share of cases in which anything about a "
+            f"record may come out, and should be well below one record; pass at most {0.1 / size:.1g}"
+        )
+    elif delta > MOST_DELTA:
+        found["delta"] = (
+            f"delta is {delta:g}, above {MOST_DELTA:g}: it is the share of cases in which anything about a record may come "
+            "out; pass one well below 1/records, e.g. 1e-6"
+        )
+    if isinstance(epsilon, Unchosen):
+        found["default"] = unchosen(epsilon)
+    return found
+
+
+def unchosen(epsilon: float) -> str:
+    """In words: an epsilon that is the default."""
+    return (
+        f"nobody chose epsilon, so the default of {epsilon:g} is spent; how much may become known about a person is for you "
+        "to decide: pass epsilon="
+    )
+
+
+def concerns_of(promise: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
+    """The same of a statement's promise and of the settings of its run, as a run folder has them."""
+    found = concerns(promise["epsilon"], promise["delta"])
+    if settings.get("epsilon_by") == "default":
+        found["default"] = unchosen(promise["epsilon"])
+    return found
+
+
+def warn_of(epsilon: float, delta: float, *, size: float | None = None) -> None:
+    """Say each concern about a budget that is about to be spent, once in a process."""
+    for kind, text in concerns(epsilon, delta, size=size).items():
+        if (os.getpid(), kind) not in _said:
+            _said.add((os.getpid(), kind))
+            warnings.warn(text, BudgetWarning, stacklevel=3)
