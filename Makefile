@@ -14,6 +14,9 @@ setup: .venv/installed
 demo: setup
 	$(BIN)/noisewise demo
 
+# What is compiled is kept, whatever the environment says: tests start many processes, which would compile it all anew.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --durations=10
 

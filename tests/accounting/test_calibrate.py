@@ -60,10 +60,10 @@ def test_the_order_of_accountants():
 
 
 def test_shapes_keep_their_proportions_and_the_budget():
-    shape = np.linspace(1, 3, 40)
+    shape = np.linspace(1, 3, 12)
     for sampling in (("full",), ("poisson", 0.1)):
-        noise = calibrate(Budget(1.0, 1e-5), steps=40, sampling=sampling, shape=shape)
-        assert noise / shape == pytest.approx(np.full(40, noise[0]))
+        noise = calibrate(Budget(1.0, 1e-5), steps=12, sampling=sampling, shape=shape)
+        assert noise / shape == pytest.approx(np.full(12, noise[0]))
         events = [sampled(sampling, Gaussian(sigma)) for sigma in noise.tolist()]
         assert 0.99 < epsilon(events, delta=1e-5) <= 1.0
 

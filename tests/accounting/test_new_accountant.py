@@ -48,7 +48,10 @@ def tree(tmp_path_factory) -> Path:
 
 
 def ran(tree: Path, *command: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(tree / "src"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }  # compiled once for all of them
     done = subprocess.run([sys.executable, *command], cwd=tree, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -452,7 +452,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+# What multiprocessing starts are forks, which two quicker tests above are about.
+@pytest.mark.parametrize("backend", ["loky", pytest.param("multiprocessing", marks=pytest.mark.slow)])
 def test_workers_warn_outside_and_refuse_inside(backend, tmp_path):
     """Also workers that were started before the account was opened, as joblib keeps them."""
     (tmp_path / "search.py").write_text(WORKERS)
