@@ -61,6 +61,42 @@ except SystemExit:
     assert loaded_by(code) == []
 
 
+REFUSALS = {
+    "--epsilon -1": "epsilon is -1.0; pass a finite number > 0",
+    "--epsilon 1 --delta 2": "delta is 2.0",
+    "--epsilon 1 --delta 1e-6 --method magic": "magic",
+    "--epsilon 1 --delta 1e-6 --model none": "--model is 'none'",
+    "--epsilon 1 --delta 1e-6 --out there": "there exists already",
+    "--epsilon 1 --delta 1e-6 --target incom": "--target is 'incom'",
+}
+
+
+def test_what_is_refused_has_waited_for_nothing_heavy(desk):
+    """All in one process, and after each: torch, scikit-learn, pandas, matplotlib, scipy and numba are not there."""
+    (desk / "there").mkdir()
+    (desk / "there" / "run.json").touch()
+    code = f"""
+import sys
+from noisewise.cli import main
+for options in {[*REFUSALS]!r}:
+    delta = [] if "--delta" in options else ["--delta", "1e-6"]
+    sys.argv = ["noisewise", "train", "private.csv", "--schema", "schema.toml", *delta, *options.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code, *[name for name in {(*FORBIDDEN, "scipy", "numba", "dp_accounting")!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2"] * len(REFUSALS)
+    for told, wanted in zip(done.stderr.splitlines(), REFUSALS.values(), strict=True):
+        assert wanted in told
+
+
+def test_the_package_is_a_command_too():
+    done = subprocess.run([sys.executable, "-m", "noisewise", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"noisewise {nw.__version__}")
+
+
 def test_every_public_name_is_there():
     assert "PrivateClassifier" in dir(nw)
     for name in nw.__all__:

@@ -54,11 +54,20 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder to write the statement to, as JSON and text.")] = Path(
         "noisewise-demo"
     ),
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Train nothing: only write the files of the guide for analysts to this folder."),
+    ] = None,
 ) -> None:
     """Train on embedded data, private against non-private, at three budgets.
 
     Example: [bold]noisewise demo --out my-demo[/bold]
+
+    Files to try other commands on: [bold]noisewise demo --files .[/bold]
     """
+    if files is not None:
+        _write_people(files, json_output)
+        return
     from ..budget.account import spending
     from ..estimators import PrivateClassifier
 
@@ -120,6 +129,29 @@ def write_files(out: Path) -> None:
     columns = [Column(name, "number", low, high) for name, (low, high) in table.schema.items()]
     schema = Schema((*columns, Column("income", "category", categories=("low", "high"))), "income")
     (out / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
+
+
+PEOPLE = {
+    "people.csv": (20_000, 1),
+    "held-out.csv": (5_000, 2),
+    "survey.csv": (2_000, 3),
+    "new.csv": (3, 4),
+}  # rows, seed
+
+
+def _write_people(folder: Path, json_output: bool) -> None:
+    """The files that docs/guide-analyst.md begins with; a file that is there already is kept and refused."""
+    from ..data.generated import people
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if there := [name for name in PEOPLE if (folder / name).exists()]:
+        raise ValueError(f"{folder / there[0]} exists already; pass another folder as --files, or remove it first")
+    for name, (rows, seed) in PEOPLE.items():
+        people(rows, seed=seed).to_csv(folder / name, index=False)
+    if json_output:
+        print_json({"written": [str(folder / name) for name in PEOPLE]})
+    else:
+        typer.echo(f"Written to {folder}: {', '.join(PEOPLE)}")
 
 
 def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:

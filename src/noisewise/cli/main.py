@@ -18,7 +18,6 @@ app = typer.Typer(
     cls=Commands,
     help="Train models on private records under a fixed (epsilon, delta) budget.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

@@ -52,6 +52,19 @@ def census(rows: int, *, seed: int = 0) -> Dataset:
     return Dataset("census", pd.DataFrame(columns), y, {name: bounds.get(name, (0.0, 1.0)) for name in columns})
 
 
+def people(rows: int, *, seed: int = 0) -> pd.DataFrame:
+    """A part of the census as a file has it, with words: what the guide for analysts works on.
+
+    >>> list(people(2).columns)
+    ['age', 'schooling', 'hours', 'children', 'married', 'sector', 'income']
+    """
+    table = census(rows, seed=seed)
+    frame = table.X[["age", "schooling", "hours", "children", "married"]].round(1)
+    frame["sector"] = table.X["public_sector"].map({0: "private", 1: "public"})
+    frame["income"] = ["high" if y else "low" for y in table.y]
+    return frame
+
+
 def measurements(rows: int, *, seed: int = 0, slack: float = 3.0) -> Dataset:
     """Ten heavy-tailed columns and a label that depends on them nonlinearly; bounds are ``slack`` times as wide as needed.
 
