@@ -15,14 +15,15 @@ demo: setup
 	$(BIN)/noisewise demo
 
 # What is compiled is kept, whatever the environment says: tests start many processes, which would compile it all anew.
+# A file stays with one worker, so that what its tests share is made once.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test: setup lint
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
 # What make test leaves out: tests marked slow.
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --durations=10 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 -m slow
 
 # One constant, sign or comparison of the trust base changed at a time: a test must notice each (docs/results/mutants.md).
 mutants: setup
