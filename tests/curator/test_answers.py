@@ -175,10 +175,10 @@ def test_statistic_noise_is_multiplier_times_the_unit_of_the_relation(what, adja
 
 @pytest.mark.parametrize("adjacency, stretch", [("add_remove", 1), ("replace_one", 2)])
 def test_choose_follows_the_exponential_mechanism(adjacency, stretch):
-    """P(first) / P(second) = exp(epsilon * (difference of clipped loss sums) / (stretch * bound)); 4e4 draws."""
+    """P(first) / P(second) = exp(epsilon * (difference of clipped loss sums) / (stretch * bound)); the laws know the scale itself."""
     X, y = data(25)
     model, thetas = Linear(3, Logistic()), [torch.zeros(3), torch.tensor([0.3, -0.4, 0.2])]
-    bound, epsilon, draws = 0.6, 1.5, 20_000
+    bound, epsilon, draws = 0.6, 1.5, 6_000
     sums = [model.losses(theta, model.lay_out(X, y)).clamp(0, bound).sum() for theta in thetas]
     curator = room(X, y, model, adjacency=adjacency)
     first = sum(curator.choose(thetas, loss_bound=bound, epsilon=epsilon) == 0 for _ in range(draws))

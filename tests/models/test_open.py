@@ -85,6 +85,7 @@ def copy(tmp_path):
     (tmp_path / "noisewise" / "losses" / "squared_hinge.py").write_text(SQUARED_HINGE)
     (tmp_path / "noisewise" / "models" / "layers" / "leaky_relu.py").write_text(LEAKY_RELU)
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "NOISEWISE_KERNELS": "reference", "OMP_NUM_THREADS": "1"}
+    env["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once for all of them
 
     def run(*arguments):
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, cwd=tmp_path)
