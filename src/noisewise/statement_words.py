@@ -18,7 +18,7 @@ ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as
 
 def format_of(promise: Mapping[str, Any] | None) -> str:
     """The format of a new statement: the older one wherever its words are true, which more versions can read."""
-    return FORMATS[promise is not None and promise["epsilon"] > ALMOST]
+    return FORMATS[0] if promise is None or promise["epsilon"] <= ALMOST else FORMATS[1]
 
 
 def likely(data: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import noisewise as nw
 from noisewise.budget import concerns as module
-from noisewise.budget.concerns import EPSILON, Unchosen, concerns
+from noisewise.budget.concerns import EPSILON, concerns
 from noisewise.report.page import report_page
 from noisewise.statement_words import FORMATS, derived_words, likely
 from noisewise.statement_words import text as text_of
@@ -95,9 +95,10 @@ def test_the_page_has_a_banner_and_a_loaded_model_remembers(tmp_path):
     assert "HARDLY A LIMIT" in page and "A LARGE DELTA" in page and "almost as likely" not in page
     nw.save(fitted(EPSILON), default)
     assert "NOBODY CHOSE THIS EPSILON" in report_page(default)
-    assert isinstance(nw.load(default).epsilon, Unchosen)
+    assert nw.load(default).epsilon is EPSILON
     assert json.loads((default / "run.json").read_text())["settings"]["epsilon"] == 1.0
     nw.save(fitted(1.0), usual)
+    assert nw.load(usual).epsilon is not EPSILON
     assert 'role="alert"' not in report_page(usual)
     assert all(nw.verify(folder).holds for folder in (wide, default, usual))
 

@@ -12,21 +12,9 @@ from typing import Any
 
 from .account import BudgetWarning
 
-MOST_EPSILON, MOST_DELTA, DEFAULT = 10.0, 1e-3, 1.0
+MOST_EPSILON, MOST_DELTA = 10.0, 1e-3
+EPSILON = float("1")  # the default: this very object, which no number that somebody writes down is
 _said: set[tuple[int, str]] = set()  # by process: a worker has its own standard error
-
-
-class Unchosen(float):
-    """An epsilon that is a default: a number like any other, which remembers that nobody chose it.
-
-    >>> Unchosen(1.0), Unchosen(1.0) == 1.0, type(Unchosen(1.0) * 2).__name__
-    (1.0, True, 'float')
-    """
-
-    __slots__ = ()
-
-
-EPSILON = Unchosen(DEFAULT)
 
 
 def concerns(epsilon: float, delta: float, *, size: float | None = None) -> dict[str, str]:
@@ -51,7 +39,7 @@ def concerns(epsilon: float, delta: float, *, size: float | None = None) -> dict
             f"delta is {delta:g}, above {MOST_DELTA:g}: it is the share of cases in which anything about a record may come "
             "out; pass one well below 1/records, e.g. 1e-6"
         )
-    if isinstance(epsilon, Unchosen):
+    if epsilon is EPSILON:
         found["default"] = unchosen(epsilon)
     return found
 

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from .. import runs
-from ..budget.concerns import EPSILON, Unchosen
+from ..budget.concerns import EPSILON
 from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
 from ..data.refusal import our_words
@@ -276,7 +276,7 @@ def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     settings: dict[str, Any] = dict(fitted.settings)
     settings["method"] = settings.pop("chosen_by", settings["method"])
     if settings.pop("epsilon_by", None) == "default":
-        settings["epsilon"] = Unchosen(settings["epsilon"])
+        settings["epsilon"] = EPSILON
     if settings.get("class_weight") is not None:
         settings["class_weight"] = dict(settings["class_weight"])
     if fitted.encoder is not None:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..budget import Budget
 from ..budget.account import Account, refuse_elsewhere, sent_from
-from ..budget.concerns import Unchosen
+from ..budget.concerns import EPSILON
 from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
@@ -276,7 +276,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         settings["method"] = method.name
         if isinstance(self.method, str) and self.method == AUTO:
             settings["chosen_by"] = AUTO
-        if isinstance(self.epsilon, Unchosen):
+        if self.epsilon is EPSILON:
             settings["epsilon_by"] = "default"
         for name in ("unit", "rows_per_unit"):
             if settings[name] is None:
@@ -320,7 +320,16 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         state = {name: v for name, v in super().__getstate__().items() if name not in ("_progress", "_sent")}
         if not hasattr(self, "fitted_") and (sent := sent_from(self._sent)):
             state["_sent"] = sent
+        if self.epsilon is EPSILON:
+            state["_epsilon_by"] = "default"
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """An epsilon that nobody chose is the default itself again, not a number that happens to be the same."""
+        state = dict(state)
+        if state.pop("_epsilon_by", None) == "default":
+            state["epsilon"] = EPSILON
+        super().__setstate__(state)
 
     def __sklearn_clone__(self) -> Self:
         return super().__sklearn_clone__()._of(self)
