@@ -268,25 +268,41 @@ def test_a_loss_without_a_kernel_goes_through_the_reference(monkeypatch):
 
 
 FIT = """
-import numpy as np, noisewise as nw
+import os, sys
+import numpy as np, noisewise as nw, torch
+nw.PrivateClassifier
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (300, 4)); y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.3)
-for model in ("linear", (5,)):
-    for target in (y, np.minimum(y, 1)):
-        fitted = nw.PrivateClassifier(3.0, 1e-5, bounds=(-1, 1), classes=np.unique(target).tolist(), method="dpsgd",
-                                      random_state=3, model=model).fit(X, target)
-        print(fitted.fitted_.theta.astype(float).tobytes().hex())
+
+def fit(which):
+    os.environ["NOISEWISE_KERNELS"] = which
+    for model in ("linear", (5,)):
+        for target in (y, np.minimum(y, 1)):
+            fitted = nw.PrivateClassifier(3.0, 1e-5, bounds=(-1, 1), classes=np.unique(target).tolist(), method="dpsgd",
+                                          random_state=3, model=model).fit(X, target)
+            print(fitted.fitted_.theta.astype(float).tobytes().hex())
+    kernels = [name for name in sys.modules if name.startswith("noisewise.") and name.endswith(("compiled", "kernels"))]
+    print(which, *sorted(set(kernels) - {"noisewise.kernels"}), flush=True)
+
+assert "numba" not in sys.modules
+for which in ("reference", "compiled"):
+    if (child := os.fork()) == 0:  # each as a process begins, but for imports that take long
+        try:
+            fit(which)
+        except BaseException as error:
+            print(repr(error), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
 def test_a_seeded_run_is_the_same_with_either_arithmetic():
-    def fit(which):
-        environment = os.environ | {VARIABLE: which, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert fit("reference") == fit("compiled") != ""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, timeout=300)
+    *reference, which = done.stdout.splitlines()[:5]
+    *compiled, other = done.stdout.splitlines()[5:]
+    assert which == "reference" and other.startswith("compiled noisewise."), done.stdout + done.stderr
+    assert len(reference) == 4 and reference == compiled
 
 
 @pytest.mark.parametrize("columns", [1, 3, 40])
