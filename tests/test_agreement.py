@@ -48,7 +48,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "adjacency"), CASES)
 def test_the_folder_of_every_method_verifies(tmp_path, name, adjacency):
     known = name in ("projected_sgd", "sgd_adv")  # their batches or prices need a public size
-    method = ProjectedSgd(steps=50, batch_size=30.0) if name == "projected_sgd" else name  # batches of 1 take seconds to price
+    method = (
+        ProjectedSgd(steps=50, batch_size=30.0) if name == "projected_sgd" else name
+    )  # batches of 1 take seconds to price
     verdict = nw.verify(saved(tmp_path / "run", method, adjacency=adjacency, size_is_public=known))
     if (name, adjacency) == ("only_public", "replace_one"):
         assert "no event" in verdict.reason
