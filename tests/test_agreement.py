@@ -32,6 +32,7 @@ def saved(place: Path, method: Any, **settings: Any) -> Path:
     regression = isinstance(method, str) and "logistic" not in registry()[method].losses
     kind, y = (nw.PrivateRegressor, X[:, 0]) if regression else (nw.PrivateClassifier, Y)
     public = PUBLIC if isinstance(method, str) and registry()[method].needs_public else None
+    settings |= {"target_bounds": (-1, 1)} if regression else {}
     return nw.save(kind(2.0, 1e-5, bounds=(-1, 1), method=method, **settings).fit(X, y, public), place)
 
 

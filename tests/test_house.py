@@ -33,6 +33,7 @@ ORDER = (
         "show",
         "spelling",
         "units",
+        "torchrun",
     ),
     # prices and promises, without torch
     *("accounting", "budget"),

@@ -27,10 +27,10 @@ from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .records import counted_of
 from .records.grid import Store, in_memory
-from .records.line import started_by_torchrun
 from .records.protocol import Elsewhere
 from .tape import MOST, Recording
 from .tape import Trained as Trained
+from .torchrun import started_by_torchrun
 from .units import rows_per_person
 
 Progress = Callable[[int, int | None, float], None]

@@ -50,7 +50,7 @@ FILES = {
     "unknown category": (HEAD + GOOD + b"30,40,Xanthippe7,low\n", "column 'job' has a value that is not among"),
     "text for a number": (HEAD + GOOD + b"Xanthippe7,40,clerk,low\n", "column 'age' holds text"),
     "decimal comma": (HEAD + GOOD + b'"30,5",40,clerk,low\n', "write numbers as 1.5"),
-    "a date": (HEAD + GOOD + b"2001-02-03,40,clerk,low\n", "dates as numbers"),
+    "a date": (HEAD + GOOD + b"2001-02-03,40,clerk,low\n", "give dates a unit"),
     "a NUL": (HEAD + GOOD + b"3\x000,40,clerk,low\n", "column 'age' holds text"),
     "bytes": (bytes(range(256)) * 40, "noisewise: private.csv"),
     "a spreadsheet": (b"PK\x03\x04" + bytes(100), "save the table as CSV"),
@@ -104,7 +104,7 @@ def test_dates_in_parquet_get_advice(desk, shell):
     table["age"] = pd.Timestamp("2001-02-03")
     table.to_parquet("private.parquet")
     line = refused(shell, "train", "private.parquet", "--schema", "schema.toml", *BUDGET, "--out", "run")
-    assert "'age' is a date; turn it into a number such as an age in years" in line
+    assert "'age' is a date; turn it into a number in the schema" in line
     line = refused(shell, "train", "private.parquet", "--target", "income", *BUDGET, "--bounds-epsilon", 1)
     assert "is a date" in line
 
@@ -148,7 +148,7 @@ def test_no_schema_names_the_three_ways_out(desk, shell):
     line = refused(
         shell, "train", "typed.parquet", "--target", "income", *BUDGET, "--bounds-epsilon", 1, "--out", "run"
     )
-    assert "column 'job' lacks categories" in line and "Three ways out" in line
+    assert "column 'job' lacks categories" in line and "buying bounds does not help with 'job'" in line
 
 
 def test_a_target_that_is_no_classes(desk, shell):

@@ -20,9 +20,10 @@ from noisewise.methods import method_named
 from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
 from noisewise.records.grid import NO_CLASS, NO_LABEL
-from noisewise.records.line import RankLost, restarts, started_by_torchrun
+from noisewise.records.line import RankLost
 from noisewise.records.ranks import Places, cut
 from noisewise.records.totals import Drawn
+from noisewise.torchrun import restarts, started_by_torchrun
 from noisewise.train import Records, train
 
 BUDGET = Budget(4.0, 1e-5)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..records.line import RankLost, restarts, started_by_torchrun
+from ..torchrun import restarts, started_by_torchrun
 
 if TYPE_CHECKING:
     from ..records.ranks import Lead
@@ -72,6 +72,8 @@ def _leading(leader: Lead) -> Iterator[None]:
     def terminated(*_: Any) -> None:
         """torchrun ends all ranks when one is gone; one that knows already is on its way."""
         if not leader.broken:
+            from ..records.line import RankLost
+
             raise RankLost("torchrun ended this run; what was reserved stays charged")
 
     before = signal.signal(signal.SIGTERM, terminated)

@@ -26,11 +26,11 @@ from ..journal import Journal
 from ..late import Tensor
 from ..methods import Method
 from ..models.module import CHUNK, ModuleModel, TensorRows
-from ..records.line import started_by_torchrun
 from ..records.unobserved import refuse_observers
 from ..show.progress import bar
 from ..statement import Statement, make_statement
 from ..tape import Trained
+from ..torchrun import started_by_torchrun
 from ..train import Progress, Records, train
 from .asked import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
 from .fitted import FittedModule

@@ -25,8 +25,8 @@ from ..curator.sampling import expected_size
 from ..events import ADJACENCIES, Adjacency
 from ..late import torch
 from ..noise import Stream
-from ..records.line import started_by_torchrun
 from ..statement import Statement
+from ..torchrun import started_by_torchrun
 from .criterion import AsCalled, PerRecord
 from .hooks import Hooks, take_off
 from .ledger import Ledger, Spent

@@ -19,10 +19,11 @@ from ..late import Tensor, torch
 from ..methods import Method
 from ..models.module import ModuleModel, TensorRows
 from ..records.holder import Holder, Holding, serve
-from ..records.line import RankLost, common_line, restarts
+from ..records.line import RankLost, common_line
 from ..records.modules import MOST
 from ..records.ranks import Lead, cut, spread_tensors
 from ..statement import Statement
+from ..torchrun import restarts
 from .asked import Size
 from .fitted import FittedModule
 from .handed_over import PASS, handed_over, specs_of

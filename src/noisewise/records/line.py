@@ -11,7 +11,6 @@ import atexit
 import io
 import os
 import pickle
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
@@ -19,10 +18,10 @@ import numpy as np
 
 from .._version import __version__
 from ..late import torch
+from ..torchrun import restarts
 
 PATIENCE = 1800.0  # seconds that a rank waits for another
 ASKED = "NOISEWISE_RANK_TIMEOUT"
-NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells every process
 PLAIN = {
     *(("numpy", name) for name in ("ndarray", "dtype")),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -134,17 +133,6 @@ class _Plain(pickle.Unpickler):
             if isinstance(found, type) and found.__module__ == module:
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} has no place in a message between ranks")
-
-
-def started_by_torchrun(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is one of several of the same run; read from the environment alone."""
-    return all(name in environment for name in NAMES) and environment["WORLD_SIZE"] not in ("", "0", "1")
-
-
-def restarts(environment: Mapping[str, str] = os.environ) -> int:
-    """How often torchrun has started this run anew."""
-    count = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return int(count) if count.isdigit() else 0
 
 
 def _patience() -> float:
