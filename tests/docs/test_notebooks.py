@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import matplotlib.pyplot as plt
 import pytest
 from notebooks import executed, notebooks, outputs
 from running import compare
@@ -36,6 +37,7 @@ def test_a_notebook_is_one(path):
 
 def test_a_cell_prints_shows_and_gives():
     names: dict[str, object] = {}
+    plt.close("all")  # a figure that another test left open would be shown
     (said, given) = outputs(["print('a')\n", "x = 1\n", "x + 1"], names, 3)
     assert said["text"] == ["a\n"] and given["data"] == {"text/plain": ["2"]} and given["execution_count"] == 3
     assert list(outputs("x + 1;", names, 4)) == []
