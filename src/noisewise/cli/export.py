@@ -24,7 +24,7 @@ def export(
 
     Its preparation and its statement are in it. Costs nothing: the model is released already.
 
-    json: plain arithmetic, for which some twenty lines of any language do (docs/export.md). onnx: for onnxruntime; pip install
+    json: plain arithmetic, for which about thirty lines of any language do (docs/export.md). onnx: for onnxruntime; pip install
     'noisewise\\[export]' has what writes it. sklearn: one Python file with numpy alone, a scikit-learn estimator where that is
     installed.
 
