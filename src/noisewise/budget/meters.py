@@ -163,6 +163,28 @@ class AdditiveMeter(_Counts):
             self._delta_spent += delta
             self._events.update(counts)
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was paid for, or given up."""
+        return self._spent > 0 or self._delta_spent > 0
+
+    def share_after(self, event: Event) -> float:
+        """What :attr:`spent_fraction` would be at most after the event, rounded up; above 1 where it does not fit."""
+        units, delta, _ = self._price(event)
+        return up(Fraction(self._spent + units, UNITS)) if self._fits(units, delta) else math.inf
+
+    def forfeit(self, share: float) -> None:
+        """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
+
+        The share of delta for one-shot events goes whole, since such an event may have been among them.
+        """
+        self._check_process()
+        _validate.share(share=share)
+        with self._lock:
+            self._check_open()
+            if (units := -(-Fraction(share) * UNITS // 1)) > self._spent:
+                self._spent, self._delta_spent = min(int(units), UNITS), Fraction(self._one_shot_delta)
+
     def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
         """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
 
@@ -300,6 +322,30 @@ class PlanMeter(_Counts):
             self._events.update(counts)
             self._used += counts.total()
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was paid for, or given up."""
+        return self._used > 0
+
+    def share_after(self, event: Event) -> float:
+        """What :attr:`spent_fraction` would be after the event, rounded up; above 1 where it is not in the plan."""
+        counts = leaves(event)
+        return up(Fraction(self._used + counts.total(), self._total)) if counts <= self._remaining else math.inf
+
+    def forfeit(self, share: float) -> None:
+        """Give up the plan to this share of its events: some may have happened, and nobody knows any more which.
+
+        So as many are taken from *each* kind of event that is left: whichever of them happened, none happens twice.
+        """
+        self._check_process()
+        _validate.share(share=share)
+        with self._lock:
+            self._check_open()
+            lost = -(-Fraction(share) * self._total // 1) - self._used
+            if lost > 0:
+                self._remaining -= Counter(dict.fromkeys(self._remaining, int(lost)))
+                self._used = self._total - self._remaining.total()
+
     def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
         """Refused: the noise of a plan is fixed beforehand."""
         raise ValueError(
@@ -318,6 +364,12 @@ class PlanMeter(_Counts):
             "epsilon": self.epsilon,
             "plan": [{"event": to_dict(leaf), "count": count} for leaf, count in self._plan.items()],
         }
+
+
+def up(exact: Fraction) -> float:
+    """The least float that is at least this."""
+    value = float(exact)
+    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
 
 Meter = AdditiveMeter | PlanMeter  # each stops before its cap, whatever it is asked, in whatever order
