@@ -7,7 +7,7 @@ import pytest
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Claimed
-from noisewise.events import ApproximateDP, BoundedRange, Composed, Gaussian, Poisson, Repeated
+from noisewise.events import ApproximateDP, BoundedRange, Gaussian, Poisson, Repeated
 
 BUDGET = Budget(2.0, 1e-6)
 GDP = Terms.adaptive("gdp")
@@ -41,7 +41,7 @@ def test_a_claim_that_is_no_share_is_damage(tmp_path, claimed):
     path = tmp_path / "spending.json"
     Purse(BUDGET, store=path).part(GDP, BUDGET)
     path.write_text(path.read_text().replace('"claimed": 0.0', f'"claimed": {claimed}'))
-    with pytest.raises(ValueError, match="cannot be spent|nothing can be spent"):
+    with pytest.raises(ValueError, match="nothing can be spent"):
         Purse(BUDGET, store=path)
 
 

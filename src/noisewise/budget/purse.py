@@ -15,7 +15,7 @@ from .. import _validate
 from ..accounting.base import as_events, currency
 from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import ApproximateDP, Composed
+from ..events import ApproximateDP, Composed, Event
 from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
 from .opening import open_meter, rebuilt_terms
 from .store import Amount, Entry, Memory, SpendingFile, Store
@@ -190,13 +190,13 @@ class Purse(NotCopied):
             return [Amount(float(meter.budget.epsilon), float(meter.budget.delta))]
         if self._in_kind(meter):
             return [Amount(meter.currency.cap, terms.one_shot_delta)]  # type: ignore[union-attr]
-        own = self._filter_meter()
-        promised = [ApproximateDP(meter.budget.epsilon, meter.budget.delta)] if self._filter.one_shot_delta else []
+        events: list[Event] = []
+        if isinstance(meter, PlanMeter):
+            events.append(Composed(tuple(as_events(meter.remaining))))
+        if self._filter.one_shot_delta:
+            events.append(ApproximateDP(meter.budget.epsilon, meter.budget.delta))
         found, refused = [], None
-        for event in [
-            *([Composed(tuple(as_events(meter.remaining)))] if isinstance(meter, PlanMeter) else []),
-            *promised,
-        ]:
+        for event in events:
             own = self._filter_meter()
             try:
                 own.spend(event)

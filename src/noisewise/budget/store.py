@@ -104,7 +104,10 @@ class Store(Protocol):
         """Write down a run if the cap has room for all it reserves, and give it a number; else ``BudgetExhausted``."""
 
     def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
-        """Note that a reserved run may use its part up to ``after``; :class:`Claimed` if it is not at ``before`` now."""
+        """Note that a reserved run may use its part up to ``after``; :class:`Claimed` if it is not at ``before`` now.
+
+        A run that stops in good order claims less than before: what it did use.
+        """
 
     def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
         """Put the settled run in the place of the reserved one; a run is settled once."""
@@ -141,7 +144,7 @@ class _Kept(ABC):
     def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
         def edit(entries: Entries) -> Entries:
             here = entries[number] if number < len(entries) else None
-            if here is None or here.state != "reserved" or here.claimed != before or not before < after:
+            if here is None or here.state != "reserved" or here.claimed != before or before == after:
                 raise Claimed(TAKEN_UP)
             return (*entries[:number], replace(here, claimed=after), *entries[number + 1 :])
 
