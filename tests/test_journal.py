@@ -119,7 +119,7 @@ def desk(folder, purse, terms, *, before=None):
             for _ in range(times):
                 self.asked.ask(SecondMoment(), noise=SIGMA)
 
-        def killed(self):
+        def gone(self):
             """As if the process was gone: no word of an end."""
             journal._let_go()
 
@@ -143,11 +143,11 @@ def test_a_crash_costs_at_most_a_block_and_a_stop_nothing(tmp_path):
     with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(10)
         raise Stopped
-    with desk(place, purse(tmp_path), PLAN) as run:
+    with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(12)
         assert run.meter.spent_fraction == 12 / EVENTS  # ten of them from the journal
-        run.killed()
-        run = None
+        run.gone()
+        raise Stopped
     # two events were drawn since the stop, in a block of a sixteenth: all of it is given up
     with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(12)
@@ -159,10 +159,10 @@ def test_a_crash_costs_at_most_a_block_and_a_stop_nothing(tmp_path):
 def test_lines_that_the_power_took_are_not_drawn_again(tmp_path):
     """Answers that were drawn and whose lines never reached the disk: the block says how many there may have been."""
     place = tmp_path / "run"
-    with desk(place, purse(tmp_path), PLAN) as run:
+    with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(6)
-        run.killed()
-        run = None
+        run.gone()
+        raise Stopped
     journal = place / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if "block" in line)
@@ -181,10 +181,10 @@ def test_of_two_copies_that_are_taken_up_one_goes_on_and_all_drawn_is_paid(tmp_p
             run.ask(8)
             raise Stopped
     else:
-        with desk(place, purse(tmp_path), terms) as run:
+        with pytest.raises(Stopped), desk(place, purse(tmp_path), terms) as run:
             run.ask(8)
-            run.killed()
-            run = None
+            run.gone()
+            raise Stopped
     shutil.copytree(place, copy)
     drawn, going = 8, []
     runs = [desk(one, purse(tmp_path), terms) for one in (place, copy)]
@@ -207,7 +207,7 @@ def test_of_two_copies_that_are_taken_up_one_goes_on_and_all_drawn_is_paid(tmp_p
         meter.spend(Gaussian(SIGMA))  # all that was drawn, by both, fits into what one of them paid
     assert len(set(going[8:])) <= 1 or len(set(going)) == 1
     for run in made:
-        run.killed()
+        run.gone()
 
 
 def test_the_one_that_comes_later_is_told(tmp_path):
@@ -221,7 +221,7 @@ def test_the_one_that_comes_later_is_told(tmp_path):
     second.ask(2)
     with pytest.raises(Claimed, match="another process has taken up this run"):
         second.ask()
-    first.killed(), second.killed()
+    first.gone(), second.gone()
 
 
 def test_what_is_not_exact_stays_said_when_it_comes_from_the_journal(tmp_path):
@@ -252,10 +252,10 @@ def test_files_of_a_journal_are_ones_own(tmp_path):
 
 def test_an_answer_whose_bytes_are_others_is_lost_or_damage(tmp_path):
     place = tmp_path / "run"
-    with desk(place, purse(tmp_path), PLAN) as run:
+    with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         run.ask(3)
-        run.killed()
-        run = None
+        run.gone()
+        raise Stopped
     path = place / "answers.bin"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

@@ -175,8 +175,11 @@ class Journal:
         elif "refused" in line:
             self._pop()
         elif "answered" in line:
-            charged = self._pop()
-            self.past.append(charged._replace(answer=self._answer(line), line=dict(line["answered"])))
+            found, shown = (
+                self._answer(line),
+                dict(line["answered"]),
+            )  # before the charge is touched: it stays, whatever comes
+            self.past.append(self._pop()._replace(answer=found, line=shown))
         elif "forfeited" in line:
             self.past.append(Forfeited(_share(line["forfeited"])))
         elif "closed" in line:
