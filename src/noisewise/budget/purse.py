@@ -238,7 +238,7 @@ class Purse(NotCopied):
         self._check_process()
         self._store.claim(self._terms, number, before, after)
 
-    def _settle(self, number: int, entry: Entry, meter: Meter, state: str) -> None:
+    def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
         spent = entry.reserved
@@ -246,7 +246,8 @@ class Purse(NotCopied):
             spent = Amount(0.0, 0.0)
         elif isinstance(meter, AdditiveMeter) and self._in_kind(meter):
             spent = _amount(*meter.charged)
-        settled = replace(entry, spent=spent, events=tuple(as_events(meter.events)), state=state)
+        events = tuple(as_events(meter.events))
+        settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 
 
@@ -279,7 +280,7 @@ class Part:
     def settle(self, state: str = "spent") -> None:
         """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
         _validate.one_of(("spent", "failed"), state=state)
-        self._purse._settle(self._number, self._entry, self.meter, state)
+        self._purse._settle(self._number, self._entry, self.meter, state, self._claimed)
 
     def __enter__(self) -> Part:
         return self

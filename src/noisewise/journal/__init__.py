@@ -20,6 +20,6 @@ holds released answers and settings alone.
 """
 
 from .asking import LOST, Journalled, paid
-from .folder import BLOCK, Journal
+from .folder import BLOCK, Journal, Running, settings_in
 
-__all__ = ["BLOCK", "LOST", "Journal", "Journalled", "paid"]
+__all__ = ["BLOCK", "LOST", "Journal", "Journalled", "Running", "paid", "settings_in"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms
@@ -148,7 +148,10 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
     except Claimed:
         raise  # another process goes on: what this one knows is not how it stands
     except BaseException:
-        journal.close(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
+        given_back = False
+        with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
+            given_back = journal.give_back()
+        journal.close(None if given_back else min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
         raise
     journal.finish()
     part.settle()

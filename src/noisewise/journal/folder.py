@@ -21,9 +21,12 @@ from ..curator import Answer
 from ..events import Event, from_dict, to_dict
 from ..late import torch
 
+SETTINGS = "settings.json"
 FORMAT = "noisewise-journal/2"
+NOBODY = -1  # instead of the number of a part
 KINDS = ("float32", "float64", "int64")
 BLOCK = 1 / 16  # of the budget: what a crash can cost
+ROUNDING = 1e-9  # of a share, which is a float
 DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
 
 
@@ -42,6 +45,10 @@ class Forfeited(NamedTuple):
     share: float
 
 
+class Running(RuntimeError):
+    """Another process holds the folder: it runs now."""
+
+
 class Journal:
     """The journal in a folder, held by one process at a time; ``settings`` say of which run it is, as plain JSON data."""
 
@@ -55,12 +62,12 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise RuntimeError(f"{self._place}: another process is running this checkpoint; wait for it") from None
+            raise Running(f"{self._place}: another process is running this run; wait for it") from None
         self._process, self._files = os.getpid(), dict[str, int]()
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
-        self._claimed, self._closed, self._fresh = 0.0, True, True
+        self._claimed, self._closed, self._fresh, self._touched = 0.0, True, True, False
         try:
             self._agree({"format": FORMAT, **settings})
             self._read()
@@ -88,18 +95,12 @@ class Journal:
         self._files, self._lock = {}, -1
 
     def _agree(self, settings: Mapping[str, Any]) -> None:
-        path, own = self._place / "settings.json", json.loads(json.dumps(settings, default=str))
-        if not path.exists():
+        own, there = json.loads(json.dumps(settings, default=str)), settings_in(self._place)
+        if there is None:
             if (self._place / "journal.jsonl").exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
-            write_atomically(path, json.dumps(own, indent=1).encode(), durable=True)
+            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True)
             return
-        try:
-            there = json.loads(path.read_bytes())
-        except ValueError:
-            there = None
-        if not isinstance(there, dict):
-            raise ValueError(f"{self._place}: settings.json cannot be read; pass another folder")
         if odd := [name for name in sorted({*own, *there}) if own.get(name) != there.get(name)]:
             raise ValueError(
                 f"{self._place} holds a run with another {', '.join(odd)}; pass the same settings, or another folder"
@@ -142,21 +143,21 @@ class Journal:
         if "part" in line:
             self.claim, self._closed = int(line["part"]), self._fresh
         elif "block" in line:
-            self._claimed, self._fresh = _share(line["block"]), False
+            self._claimed, self._fresh, self._touched = _share(line["block"]), False, True
         elif "charged" in line:
             self.past.append(Kept(str(line["charged"]), from_dict(line["event"])))
         elif "refused" in line:
             self._pop()
         elif "answered" in line:
-            found, shown = (
-                self._answer(line),
-                dict(line["answered"]),
-            )  # before the charge is touched: it stays, whatever comes
+            # before the charge is touched: it stays, whatever comes
+            found, shown = self._answer(line), dict(line["answered"])
             self.past.append(self._pop()._replace(answer=found, line=shown))
         elif "forfeited" in line:
             self.past.append(Forfeited(_share(line["forfeited"])))
         elif "closed" in line:
             self._claimed, self._closed = _share(line["closed"]), True
+            # so much was used: lines that somebody took out stay paid for
+            self.past.append(Forfeited(self._claimed * (1 - ROUNDING)))
         elif line == {"finished": True}:
             self.finished = True
         else:
@@ -218,14 +219,28 @@ class Journal:
             if name in self._files:
                 os.fsync(self._files[name])
 
+    def adopt(self, number: int) -> None:
+        """Note which part pays, before it is known otherwise: it was reserved, and then the process was gone."""
+        self._append({"part": number}, durable=True)
+        self.claim = number
+
+    def give_back(self) -> bool:
+        """Whether nothing was ever drawn, so that the part could be given back whole, which is then done."""
+        part = self._part
+        if part is None or part.meter.used or self._touched or part.claimed:
+            return False
+        part.claim(math.ulp(0.0))  # nobody else goes on with it
+        part.settle("failed")
+        self.adopt(NOBODY)
+        return True
+
     def paid_by(self, part: Part) -> None:
         """The part of a purse that pays for the run. What an earlier process claimed of it and left no line of is given up,
         unless it ended in good order and nobody went on since.
         """
         self._part = part
         if self.claim != part.number:
-            self._append({"part": part.number}, durable=True)
-            self.claim = part.number
+            self.adopt(part.number)
         claimed = max(part.claimed, self._claimed)
         if claimed > 0 and not self.finished and not (self._closed and part.claimed in (0.0, self._claimed)):
             self._append({"forfeited": claimed}, durable=True)
@@ -249,7 +264,7 @@ class Journal:
                 raise BudgetExhausted("nothing is left of this run's budget that could be claimed")
             self._part.claim(share)
         self._append({"block": share}, durable=True)
-        self._claimed, self._fresh = share, False
+        self._claimed, self._fresh, self._touched = share, False, True
 
     def refused(self) -> None:
         """What was about to be charged was not: the meter refused."""
@@ -276,6 +291,21 @@ class Journal:
         if not self.finished:
             self._append({"finished": True}, durable=True)
             self.finished = True
+
+
+def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The settings of the run in a folder; None where there is no run yet."""
+    path = Path(folder) / SETTINGS
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
+            there = json.load(stream)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict):
+        raise ValueError(f"{folder}: settings.json cannot be read; pass another folder")
+    return there
 
 
 def _share(value: Any) -> float:
