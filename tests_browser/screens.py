@@ -1,6 +1,6 @@
 """Pictures of a page in headless Chromium: a screenshot at a width, light or dark, and the pages as printed.
 
-    python tests_browser/screens.py my-run/report.html report.png --width 1280 --dark
+python tests_browser/screens.py my-run/report.html report.png --width 1280 --dark
 """
 
 from __future__ import annotations

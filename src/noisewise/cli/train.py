@@ -167,7 +167,7 @@ def train(
                 )
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
-                runs.write(estimator.fitted_, draft, warnings=warnings)
+                runs.write(estimator.fitted_, draft, warnings=warnings, data=[path.absolute().name for path in data])
                 spent.into(draft)
                 _write_report(draft)
     if words:
