@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,12 +51,28 @@ def picture(browser: webdriver.Chrome, *, height: int | None = None) -> bytes:
     return base64.b64decode(shot["data"])
 
 
-def paper(browser: webdriver.Chrome, page: Path) -> bytes:
-    """A PDF of a page on A4, with the browser's own margins, whatever the screen's colours are."""
+def paper(browser: webdriver.Chrome, page: Path, *, kept: str | None = None) -> bytes:
+    """A PDF of a page on A4, whatever the screen's colours are; ``kept`` is a name under which SCREENSHOTS has it."""
     show(browser, page, width=794, dark=True)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False, **A4})
-    return base64.b64decode(printed["data"])
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False, "preferCSSPageSize": True, **A4})
+    document = base64.b64decode(printed["data"])
+    if kept is not None:
+        _keep(f"{kept}.pdf", document)
+    return document
+
+
+def keep(browser: webdriver.Chrome, name: str) -> bytes:
+    """A picture of the page that is shown, also written to the folder SCREENSHOTS if that is set."""
+    shot = picture(browser)
+    _keep(f"{name}.png", shot)
+    return shot
+
+
+def _keep(name: str, content: bytes) -> None:
+    if folder := os.environ.get("SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / name).write_bytes(content)
 
 
 def screenshot(html: Path, png: Path, *, width: int, dark: bool = False, height: int | None = None) -> None:

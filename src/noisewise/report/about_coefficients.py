@@ -16,6 +16,7 @@ from .words import number
 SHOWN = 20  # rows of one chart
 EACH, CLASSES = 5, 12  # rows for each of so many classes
 Z = 1.96  # 95 % of a normal distribution
+MUCH = 1.5  # times the width that clear effects need
 INTERCEPT = "(intercept)"
 
 
@@ -39,14 +40,12 @@ class Effect:
 
 
 def coefficients(folder: RunFolder) -> Section | None:
-    """The clearest columns of each class, and a table of all coefficients."""
+    """The strongest columns of each class, and a table of all coefficients."""
     rows = [row for row in folder.run["coefficients"] or [] if math.isfinite(row["value"])]
     if not rows:
         return None
     natural = _spans(folder.run)
-    found = [_effect(row, natural) for row in rows if natural is None or row["feature"] != INTERCEPT]
-    known = all(one.reach is not None for one in found)
-    found.sort(key=lambda one: -abs(one.value) / ((one.reach if known else None) or 1.0))
+    found = _found(rows, natural)
     outputs = list(dict.fromkeys(row["output"] for row in rows))
     lead = join(
         tag("p", _what(folder, outputs, natural is not None)),
@@ -54,6 +53,22 @@ def coefficients(folder: RunFolder) -> Section | None:
         *_pictures(found, outputs, natural),
     )
     return section("found", "What it found", lead, _all(rows, outputs))
+
+
+def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, float]] | None) -> list[Effect]:
+    """Clear effects, the largest first, then those that may be noise."""
+    found = [_effect(row, natural) for row in rows if natural is None or row["feature"] != INTERCEPT]
+    return sorted(found, key=lambda one: (one.unclear, -abs(one.value)))
+
+
+def clearest(run: Mapping[str, Any]) -> list[str]:
+    """Columns with a clear effect, the largest first; none where noise is not known or classes are several."""
+    rows = [row for row in run["coefficients"] or [] if math.isfinite(row["value"])]
+    natural = _spans(run) if rows else None
+    if natural is None or len({row["output"] for row in rows}) > 1:
+        return []
+    names = {words: name for name, (words, _) in natural.items()}
+    return [names[one.name] for one in _found(rows, natural) if one.reach is not None and not one.unclear]
 
 
 def _spans(run: Mapping[str, Any]) -> dict[str, tuple[str, float]] | None:
@@ -129,14 +144,18 @@ def _pictures(
     """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
-        title = f"The {min(SHOWN, len(found))} clearest of {len(found):,}" if len(found) > SHOWN else "Each column"
+        title = (
+            f"{SHOWN} of {len(found):,}, the clear ones first"
+            if len(found) > SHOWN
+            else "Each column, the clear ones first"
+        )
         return [charts(_picture("coefficients", title, found[:SHOWN], label))]
     cards = [
         _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
         for k, output in enumerate(outputs[:CLASSES])
         if (own := [one for one in found if one.output == output])
     ]
-    each = f"The {EACH} clearest columns of each class" + (
+    each = f"The {EACH} strongest columns of each class" + (
         f", of the first {CLASSES}" if len(outputs) > CLASSES else ""
     )
     return [tag("p", f"{each}."), charts(*cards, kind="pictures")]
@@ -145,8 +164,26 @@ def _pictures(
 def _picture(key: str, title: Any, found: Sequence[Effect], label: str) -> Markup | None:
     rows = [one.row() for one in found]
     told = "; ".join(f"{row.name}: {row.text}{' (spans zero)' if row.faint else ''}" for row in rows)
-    chart = interval_chart(key, rows, title="What each column does", description=told, x_label=label, zero=True)
-    return figure(title, chart)
+    limits = _limits(found)
+    chart = interval_chart(
+        key, rows, title="What each column does", description=told, x_label=label, zero=True, limits=limits
+    )
+    return figure(
+        title, chart, None if limits is None else "Bars that may be noise are cut where they leave the picture."
+    )
+
+
+def _limits(found: Sequence[Effect]) -> tuple[float, float] | None:
+    """What the clear ones need, where the others would take much more."""
+    ends = [
+        [end for one in group for end in (one.value - (one.reach or 0.0), one.value + (one.reach or 0.0), 0.0)]
+        for group in ([one for one in found if not one.unclear], found)
+    ]
+    if not ends[0]:
+        return None
+    (low, high), (least, most) = ((min(some), max(some)) for some in ends)
+    room = 0.15 * (high - low)
+    return (low - room, high + room) if most - least > MUCH * (high - low) else None
 
 
 def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> Part:

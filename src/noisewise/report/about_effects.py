@@ -24,6 +24,7 @@ Z = 1.96  # 95 % of a normal distribution
 SELDOM = 0.02  # of the records; a column with fewer missing values is drawn without them
 WIDEST_BAND = 2.5  # times the usual one; wider ones are cut
 LETTERS = 40  # of a label above a chart
+CARDS = {"strong": "How strong each column is", "pairs": "Strongest pairs"}
 FLAT = 1e-9  # effects so small are none
 
 
@@ -46,7 +47,7 @@ def _hidden(folder: RunFolder) -> str:
     )
     return (
         f"The parameters of {what} do not say by themselves what each column does. The model that a table gets by default "
-        "does: train without a model of your own to see effects."
+        "does: train without naming a model to see effects."
     )
 
 
@@ -74,7 +75,7 @@ def _effects(fitted: Fitted) -> Section:
         rest = Part(
             "weaker", f"{len(more):,} weaker columns", join(charts(*more, kind="pictures")), folded=True, printed=False
         )
-    return section("found", "What it found", lead, each, rest)
+    return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 
 def _names(names: Sequence[str]) -> list[Any]:
@@ -99,7 +100,8 @@ def _overview(ranked: Sequence[Effect]) -> Markup | None:
         zero=True,
     )
     some = f"The {SHOWN} strongest of {len(ranked):,}. " if len(ranked) > SHOWN else ""
-    return figure("How strong each column is", chart, f"{some}Typical effect: its standard deviation over the records.")
+    told = f"{some}Typical effect: its standard deviation over the records."
+    return figure(CARDS["strong"], chart, told, key="strong")
 
 
 def _words(fitted: Fitted) -> list[Markup]:
@@ -138,7 +140,7 @@ def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup
     """A line with its band, or categories with their bars, of the output that the column moves most."""
     k = int(np.argmax(column.effect.std(axis=1)))
     of = None if found.outputs is None else found.outputs[k]
-    heading = words.shorten(column.feature if of is None else f"{column.feature}, for {of}", LETTERS)
+    heading = name_of(words.shorten(column.feature, LETTERS))
     draw = _line if column.number else _bars
     chart, caption = draw(f"effect-{key}", column, k, _label(fitted, of))
     text = " ".join((*caption, *_missing(column, k)))
@@ -224,4 +226,5 @@ def _pairs(pairs: tuple[Pair, ...], fitted: Fitted) -> Markup | None:
         f"What two columns do together, beyond the pictures below: by how much {what} typically moves. A pair that is hardly "
         f"stronger than noise alone would be may be noise. {min(len(pairs), PAIRS)} of {len(pairs):,} are listed."
     )
-    return figure("Strongest pairs", table(("columns", "strength", "noise alone"), lines, numeric=(1, 2)), caption)
+    shown = table(("columns", "strength", "noise alone"), lines, numeric=(1, 2))
+    return figure(CARDS["pairs"], shown, caption, key="pairs")

@@ -14,6 +14,8 @@ from .markup import Markup, Part, Section, charts, figure, join, listed, section
 from .run_folder import RunFolder
 from .words import at_most, number, percent
 
+LOW = 116  # pixels of a chart beside a few rows
+
 
 def promised(folder: RunFolder) -> Section:
     """The promise in plain words, and what it means for a person."""
@@ -86,7 +88,7 @@ def _counted(folder: RunFolder) -> str:
 
 def _beliefs(epsilon: float) -> Markup | None:
     """What an attacker believed, and the most that it can become."""
-    after = {prior: words.belief(prior, epsilon) for prior in (0.01, 0.1, 0.5, 0.9)}
+    after = {prior: words.belief(prior, epsilon) for prior in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9)}
     rows = [
         Interval(f"{percent(prior)} before", most, (prior, most), text=f"at most {at_most(most)}")
         for prior, most in after.items()
@@ -115,7 +117,7 @@ def _trade_off(epsilon: float, delta: float) -> Markup | None:
     chart = line_chart(
         "trade-off", lines, title="The same limit for suspicions", description=text, x_label="wrongly suspected",
         y_label="rightly suspected, at most",
-        x_limits=(0.0, 1.0), y_limits=(0.0, 1.0), show=percent, show_x=percent,
+        x_limits=(0.0, 1.0), y_limits=(0.0, 1.0), show=percent, show_x=percent, height=LOW,
     )  # fmt: skip
     return figure("The same limit for suspicions", chart, text)
 

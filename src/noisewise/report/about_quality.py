@@ -10,7 +10,7 @@ from typing import Any
 from ..metrics import SHARES, WORDS
 from . import words
 from .about_methods import comparison, measured
-from .charts import Series, line_chart
+from .charts import Interval, Series, interval_chart, line_chart
 from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
 from .words import number, percent
@@ -18,7 +18,7 @@ from .words import number, percent
 EARLIER = 4  # evaluations before the latest whose figures are shown
 MOST_CLASSES = 12  # in a table of labels and predictions
 SQUARE = 220  # pixels of a chart whose axes are alike
-NARROW = 3  # classes of one that is a card among others
+NARROW = 2  # classes of one that is a card among others
 EXPLAINED = {
     "balanced_accuracy": "mean over the classes",
     "roc_auc": "how well scores rank",
@@ -28,6 +28,7 @@ EXPLAINED = {
     "mae": "lower is better",
     "r2": "share of the variance explained",
 }
+CARDS = {"figures": "Against one answer for all", "calibration": "Calibration", "labels": "Labels and predictions"}
 NUMBERS = ("rmse", "mae", "r2")  # figures of a regression
 UNKNOWN = (
     "How good this model is has not been measured yet: ",
@@ -57,10 +58,10 @@ def quality(folder: RunFolder) -> Section:
     lead = join(
         _lead(row),
         tag("p", tag("strong", row["verdict"]), class_="note") if row.get("verdict") else None,
-        _figures(place, row),
+        _figures(place, row, keyed=True),
         _paid(folder),
     )
-    return section("quality", title, lead, _evaluations(folder, row), comparison(folder))
+    return section("quality", title, lead, _evaluations(folder, row), comparison(folder), cards=CARDS)
 
 
 def latest(folder: RunFolder) -> Mapping[str, Any]:
@@ -145,7 +146,7 @@ def _off(row: Mapping[str, Any]) -> list[Any]:
 def _range(name: str, interval: Sequence[float] | None) -> str:
     if interval is None:
         return ""
-    return f" (95 %: {_between(name, interval)})"
+    return f" (95\u00a0%: {_between(name, interval)})"
 
 
 def _between(name: str, interval: Sequence[float]) -> str:
@@ -154,17 +155,25 @@ def _between(name: str, interval: Sequence[float]) -> str:
     return f"{low.removesuffix(unit) if high.endswith(unit) else low} to {high}"
 
 
-def _figures(place: int, row: Mapping[str, Any]) -> Markup | None:
-    """Cards: all figures, calibration, labels against predictions."""
+def _figures(place: int, row: Mapping[str, Any], *, keyed: bool = False) -> Markup | None:
+    """Cards: all figures, how far off a regression is, calibration, labels against predictions; links go to keyed ones."""
     if row.get("metrics") is None:
         return None
     many = len((row.get("confusion") or {"classes": ()})["classes"]) > NARROW
-    confusion = _confusion(row.get("confusion"))
-    cards = [_table(row), _calibration(place, row.get("calibration"), row.get("confusion"))]
-    return charts(*cards, confusion, kind="figures many" if many else "figures")
+    made = (
+        ("figures", _table(row)),
+        ("errors", _errors(place, row)),
+        ("calibration", _calibration(place, row.get("calibration"), row.get("confusion"))),
+        ("labels", _confusion(row.get("confusion"))),
+    )
+    cards = [None if card is None else figure(*card, key=key if keyed else None) for key, card in made]
+    return charts(*cards, kind="figures many" if many else "figures")
 
 
-def _table(row: Mapping[str, Any]) -> Markup | None:
+Card = tuple[Any, Markup | None, Any]  # heading, chart or table, words below it
+
+
+def _table(row: Mapping[str, Any]) -> Card:
     names = _asked(row)
     lines = [
         (
@@ -177,10 +186,30 @@ def _table(row: Mapping[str, Any]) -> Markup | None:
     ]
     missing = [WORDS[name] for name in names if _value(row, name) is None]
     heads = ("figure", "this model", "one answer")
-    caption = "Small: 95 % range for endlessly many such rows."
+    caption = "Small: 95\u00a0% range for endlessly many such rows."
     if missing:
         caption += f" Not to be had from these rows or this budget: {', '.join(missing)}."
-    return figure("Against one answer for all", table(heads, lines, numeric=(1, 2)), caption)
+    return "Against one answer for all", table(heads, lines, numeric=(1, 2)), caption
+
+
+def _errors(place: int, row: Mapping[str, Any]) -> Card | None:
+    """How far off a regression is, beside the mean for all."""
+    error, base = _value(row, "rmse"), baseline(row, "rmse")
+    if error is None or base is None:
+        return None
+    rows = [
+        Interval("this model", error, text=_shown("rmse", error), solid=True),
+        Interval("the mean for all", base, text=_shown("rmse", base), solid=True, faint=True),
+    ]
+    chart = interval_chart(
+        f"errors-{place}",
+        rows,
+        title="Root mean squared error",
+        description="; ".join(f"{one.name}: {one.text}" for one in rows),
+        x_label="root mean squared error, in the unit of the target",
+        zero=True,
+    )
+    return "How far off it is", chart, "Lower is better; the mean is the best single answer for all."
 
 
 def _small(name: str, interval: Sequence[float] | None) -> Markup | None:
@@ -210,7 +239,7 @@ def _shown(name: str, value: float | None) -> str:
 
 def _calibration(
     place: int, points: Sequence[Mapping[str, float]] | None, confusion: Mapping[str, Any] | None
-) -> Markup | None:
+) -> Card | None:
     if not points:
         return None
     curve = [(point["predicted"], point["observed"]) for point in points]
@@ -233,10 +262,10 @@ def _calibration(
     classes = [] if confusion is None else confusion["classes"]
     which = name_of(classes[1]) if len(classes) == 2 else "the most likely class"
     told = " turned out so. A curve of private rows has noise on every point."
-    return figure("Calibration", chart, join("Of rows with such a probability of ", which, ", this share", told))
+    return "Calibration", chart, join("Of rows with such a probability of ", which, ", this share", told)
 
 
-def _confusion(confusion: Mapping[str, Any] | None) -> Markup | None:
+def _confusion(confusion: Mapping[str, Any] | None) -> Card | None:
     if confusion is None or len(confusion["classes"]) > MOST_CLASSES:
         return None
     classes, counts = confusion["classes"], confusion["counts"]
@@ -250,7 +279,7 @@ def _confusion(confusion: Mapping[str, Any] | None) -> Markup | None:
     ]
     shown = tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="heat"), class_="scroll")
     caption = "A row for each label, a column for each prediction; the darker, the more of the rows with that label."
-    return figure("Labels and predictions", shown, caption)
+    return "Labels and predictions", shown, caption
 
 
 def _shaded(counts: Sequence[float]) -> list[Markup]:

@@ -83,7 +83,8 @@ def _settings(folder: RunFolder) -> Markup:
         listed("Settings were", [statement["hyper_parameters"]]),
         class_="columns",
     )
-    return join(table(("setting", "used"), lines), beside)
+    pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in lines)
+    return join(tag("dl", *pairs, class_="facts"), beside)
 
 
 def _model(model: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ LARGEST, LEAST = 1e300, 1e-290  # beyond, differences and logarithms are lost
 POINTS = 300
 NARROWEST = 200.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
 GAP = 10.0  # pixels between two labels
-EDGE = 0.1  # of the plot: labels so near to an end are set inwards
+BEYOND = 12.0  # pixels that a label may stand out of the plot on either side
 
 Point = tuple[float, float]
 
@@ -109,7 +109,7 @@ def labels_along(share: Axis, show: Callable[[float], str]) -> list[Label]:
     numbers are taken as have room; if not even two have, those of them that do.
 
     >>> labels_along(Axis(0, 100, 0, 1), str)
-    [(0.0, '0.0', 'start'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
+    [(0.0, '0.0', 'middle'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
     """
     for about in (5, 4, 3, 2):
         ticks = share.ticks(about)
@@ -124,9 +124,14 @@ def _placed(ticks: Sequence[float], share: Axis, show: Callable[[float], str]) -
     free = -math.inf
     for tick in ticks:
         at, text = share(tick), show(tick)
-        anchor = "start" if at < EDGE else "end" if at > 1 - EDGE else "middle"
-        left = at * NARROWEST - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * LETTER * len(text)
+        width, x = LETTER * len(text), at * NARROWEST
+        anchor = "middle"
+        if x - width / 2 < -BEYOND:
+            anchor = "start"
+        elif x + width / 2 > NARROWEST + BEYOND:
+            anchor = "end"
+        left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
         if left >= free:
             placed.append((at, text, anchor))
-            free = left + LETTER * len(text) + GAP
+            free = left + width + GAP
     return placed

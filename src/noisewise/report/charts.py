@@ -123,7 +123,10 @@ def interval_chart(
     limits: Point | None = None,
     show: Callable[[float], str] = _shown,
 ) -> Markup | None:
-    """Values with their error bars, one row each, the name before its bar; None when no value can be drawn."""
+    """Values with their error bars, one row each, the name before its bar; None when no value can be drawn.
+
+    What leaves the ``limits`` is cut there.
+    """
     rows = [row for row in rows if drawable(row.value)]
     if not rows:
         return None
@@ -142,7 +145,7 @@ def interval_chart(
         description,
         *(_interval_row(row, share, lines) for row in rows),
         tag("div", tag("svg", *_along(labels, 13), height=18, class_="track"), class_="row scale"),
-        tag("div", x_label, class_="label below") if x_label else None,
+        tag("div", tag("span", x_label, class_="across"), class_="row scale") if x_label else None,
     )
 
 
@@ -152,9 +155,11 @@ def _interval_row(row: Interval, share: Axis, lines: Sequence[Markup | None]) ->
     if row.solid:
         bar = tag("line", x1=_p(share(0.0)), x2=_p(share(row.value)), y1=middle, y2=middle, class_="solid")
     elif row.ends is not None and all(map(drawable, row.ends)):
-        ends = [_p(share(end)) for end in row.ends]
+        ends = [_p(share(min(max(end, share.low), share.high))) for end in row.ends]
         bar = tag("line", x1=ends[0], x2=ends[1], y1=middle, y2=middle, class_="bar")
-    dot = None if row.solid else tag("circle", cx=_p(share(row.value)), cy=middle, r=5, class_="dot")
+    dot = None
+    if not row.solid and share.low <= row.value <= share.high:
+        dot = tag("circle", cx=_p(share(row.value)), cy=middle, r=5, class_="dot")
     return tag(
         "div",
         tag("span", tag("bdi", words.shorten(row.name, NAME)), class_="name"),

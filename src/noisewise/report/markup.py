@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,11 +87,12 @@ def table(
     return tag("div", inside, class_="scroll")
 
 
-def figure(title: Any, chart: Markup | None, caption: Any = None) -> Markup | None:
-    """A card: a heading, a chart or a table, and words below it."""
+def figure(title: Any, chart: Markup | None, caption: Any = None, key: str | None = None) -> Markup | None:
+    """A card: a heading, a chart or a table, and words below it; links go to one that has a key."""
     if chart is None:
         return None
-    return tag("figure", tag("h4", title), chart, None if caption is None else tag("figcaption", caption))
+    below = None if caption is None else tag("figcaption", caption)
+    return tag("figure", tag("h4", title), chart, below, id=key)
 
 
 def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
@@ -132,23 +133,26 @@ class Section:
     title: str
     lead: Markup
     parts: tuple[Part, ...]
+    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
 
     def drawn(self) -> Markup:
         return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))
 
 
-def section(key: str, title: str, lead: Markup, *parts: Part | None) -> Section:
-    return Section(key, title, lead, tuple(part for part in parts if part is not None))
+def section(key: str, title: str, lead: Markup, *parts: Part | None, cards: Mapping[str, str] | None = None) -> Section:
+    """A section of the parts that there are, with links to those ``cards`` of its lead that there are."""
+    there = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
+    return Section(key, title, lead, tuple(part for part in parts if part is not None), there)
 
 
 def contents(sections: Sequence[Section]) -> Markup:
     """Links to all sections and their parts."""
 
-    def link(one: Section | Part) -> Markup:
-        return tag("a", one.title, href=f"#{one.key}")
+    def link(key: str, title: str) -> Markup:
+        return tag("a", title, href=f"#{key}")
 
     def entry(one: Section) -> Markup:
-        parts = tag("ul", *(tag("li", link(part)) for part in one.parts)) if one.parts else None
-        return tag("li", link(one), parts)
+        inside = [*one.cards, *((part.key, part.title) for part in one.parts)]
+        return tag("li", link(one.key, one.title), tag("ul", *(tag("li", link(*place)) for place in inside)))
 
     return tag("nav", tag("ol", *map(entry, sections)), aria_label="Contents", class_="contents")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import words
+from .about_coefficients import clearest
 from .about_promise import counting, sums
 from .about_quality import headline
 from .about_training import records
@@ -84,14 +85,16 @@ def _quality(folder: RunFolder) -> Markup:
 
 
 def _found(folder: RunFolder) -> Markup | None:
-    if folder.fitted is None:
+    if folder.fitted is not None:
+        effects = folder.fitted.effects().columns
+        names = [column.feature for column in sorted(effects, key=lambda column: -column.strength)]
+    else:
+        names = clearest(folder.run)
+    if not names:
         return None
-    ranked = sorted(folder.fitted.effects().columns, key=lambda column: -column.strength)[:NAMED]
-    if not ranked:
-        return None
-    first, *others = [name_of(words.shorten(column.feature, 24)) for column in ranked]
+    first, *others = [name_of(words.shorten(name, 24)) for name in names[:NAMED]]
     rest = join(*(join(" and " if place else "", name) for place, name in enumerate(others)))
-    return _tile("Strongest column", first, join("then ", rest) if others else "the only one")
+    return _tile("Strongest column", first, join("then ", rest) if others else "the only clear one")
 
 
 def _budget(folder: RunFolder) -> Markup:
@@ -99,11 +102,11 @@ def _budget(folder: RunFolder) -> Markup:
     if counted is None or promise is None:
         return _tile("Budget", "none", "no privacy is promised")
     epsilon, delta = counted
-    would = "a private run would have " if folder.simulation else ""
+    seeded = "; only without a seed" if folder.simulation else ""
     relation = "added or removed" if promise["adjacency"] == "add_remove" else "replaced by another"
     added = sums(folder)
-    small = f"{would}delta = {words.budget(delta)}; {promise['unit']} {relation}"
-    return _tile("Budget", f"epsilon = {words.budget(epsilon)}", small if added is None else f"{small}; {added}")
+    small = f"delta = {words.budget(delta)}; {promise['unit']} {relation}{seeded}"
+    return _tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}")
 
 
 def _limit(folder: RunFolder) -> Markup | None:
