@@ -167,7 +167,7 @@ def train(
                 fitted, words = _fit(request, resolved, data, public or [], written, room, report, spent.purse, tuning)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
-                runs.write(fitted, draft, warnings=warnings)
+                runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
                 spent.into(draft)
                 _write_report(draft)
     if words:
