@@ -56,7 +56,9 @@ def test_contents_lead_to_every_part_and_open_it(browser, five, name):
     show(browser, five[name], width=768)
     titles = browser.execute_script("return Array.from(document.querySelectorAll('h2')).map(h => h.textContent)")
     assert titles == ["How good the model is", "What it found", "What is promised", "How it was done"]
-    links = browser.execute_script("return Array.from(document.querySelectorAll('nav a')).map(a => a.getAttribute('href'))")
+    links = browser.execute_script(
+        "return Array.from(document.querySelectorAll('nav a')).map(a => a.getAttribute('href'))"
+    )
     assert len(links) == len({*links}) >= 9 and all(link.startswith("#") for link in links)
     for link in links:
         browser.execute_script("document.querySelector(`nav a[href='${arguments[0]}']`).click()", link)

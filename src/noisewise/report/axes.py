@@ -10,9 +10,9 @@ from typing import Any
 LETTER = 7.4  # width of a letter at the charts' font size of 12, with some reserve
 LARGEST, LEAST = 1e300, 1e-290  # beyond, differences and logarithms are lost
 POINTS = 300
-NARROWEST = 200.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
+NARROWEST = 176.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
 GAP = 10.0  # pixels between two labels
-BEYOND = 12.0  # pixels that a label may stand out of the plot on either side
+BEYOND = 7.0  # pixels that a label may stand out of the plot on either side
 
 Point = tuple[float, float]
 

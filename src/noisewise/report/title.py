@@ -106,7 +106,9 @@ def _budget(folder: RunFolder) -> Markup:
     relation = "added or removed" if promise["adjacency"] == "add_remove" else "replaced by another"
     added = sums(folder)
     small = f"delta = {words.budget(delta)}; {promise['unit']} {relation}{seeded}"
-    return _tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}")
+    return _tile(
+        "Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}"
+    )
 
 
 def _limit(folder: RunFolder) -> Markup | None:
@@ -114,4 +116,4 @@ def _limit(folder: RunFolder) -> Markup | None:
     if counted is None:
         return None
     limit = at_most(words.guess(*counted))
-    return _tile("Limit for any attacker", limit, "at most: how often a coin-flip guess about a record is right")
+    return _tile("Limit for any attacker", limit, "how often a coin-flip guess about a record can be right")

@@ -100,6 +100,16 @@ def at_most(share: float) -> str:
     return percent(share if share >= 0.999 else math.ceil(1000 * share - 1e-9) / 1000)
 
 
+def limited(share: float) -> str:
+    """A limit in a sentence; one that hardly limits is no "at most".
+
+    >>> limited(0.731058), limited(0.99999)
+    ('at most 73.2\\xa0%', 'more than 99.9\\xa0%')
+    """
+    told = at_most(share)
+    return told if told.startswith("more") else f"at most {told}"
+
+
 def chance(delta: float) -> str:
     """A small probability as one in so many, rounded to more likely.
 
