@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old test-browser browser pictures notebooks lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -51,6 +51,14 @@ browser: setup
 notebooks: setup
 	$(BIN)/python tests/docs/notebooks.py
 
+# The documentation site, in site/: open site/index.html, no server and no network needed. A broken link, a page that nav
+# forgets and anything that a page would fetch from elsewhere are errors.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,4 +68,4 @@ bench: setup
 	$(BIN)/noisewise bench speed
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache site
