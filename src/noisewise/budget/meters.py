@@ -137,6 +137,11 @@ class AdditiveMeter(_Counts):
         return self._currency
 
     @property
+    def one_shot_delta(self) -> float:
+        """The part of delta that is kept for events that are only (epsilon, delta)-DP."""
+        return self._one_shot_delta
+
+    @property
     def spent_fraction(self) -> float:
         """The share of the cap that is spent, from 0 to 1."""
         return self._spent / UNITS
