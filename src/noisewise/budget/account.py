@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 from .. import _validate
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
 from ..events import Adjacency
-from .meters import BudgetExhausted, NotCopied
+from .counts import BudgetExhausted, NotCopied
 from .purse import Part, Purse, down
 from .store import Amount, Entry, Store
 

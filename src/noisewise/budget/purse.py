@@ -16,7 +16,8 @@ from ..accounting.base import as_events, currency
 from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
 from ..events import ApproximateDP, Composed, Event
-from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
+from .counts import BudgetExhausted, NotCopied
+from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
 from .store import Amount, Entry, Memory, SpendingFile, Store
 

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, create_engine, event, make_url, select
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from .tables import LEDGER, VERSION
+from .tables import VERSION
 
 WAIT = 5.0  # seconds that a transaction waits for others before it gives up
 ENVIRONMENT = "NOISEWISE_LEDGER"
 POSTGRESQL = "postgresql+psycopg"
 INSTALL = "pip install 'noisewise[postgres]'"
+
+
+_VERSION = text("SELECT version FROM noisewise_ledger")
 
 
 class LedgerBusy(TimeoutError):
@@ -33,13 +36,13 @@ class LedgerUnreachable(ConnectionError):
 
 def ledger_url(given: str | os.PathLike[str] | None) -> URL:
     """The URL of a ledger: what is given, or the environment's; a plain path is an SQLite file. Never shown with a password."""
-    text = os.environ.get(ENVIRONMENT) if given is None else os.fspath(given)
-    if not text:
+    said = os.environ.get(ENVIRONMENT) if given is None else os.fspath(given)
+    if not said:
         raise ValueError(f"no ledger is named; pass --ledger URL (ledger= in Python), or set {ENVIRONMENT}")
-    if "://" not in text:
-        return URL.create("sqlite", database=str(Path(text).absolute()))
+    if "://" not in said:
+        return URL.create("sqlite", database=str(Path(said).absolute()))
     try:
-        url = make_url(text)
+        url = make_url(said)
     except (ArgumentError, ValueError):
         raise ValueError("the ledger's URL cannot be read; pass a path, sqlite:///FILE, or postgresql://...") from None
     if url.drivername in ("postgresql", "postgres"):
@@ -135,24 +138,24 @@ class Database:
             raise self._meaning(error) from None
 
     def _meaning(self, error: DBAPIError) -> Exception:
-        code, text = getattr(error.orig, "sqlstate", None), str(error.orig).lower()
-        if code in ("55P03", "57014", "40001", "40P01") or "locked" in text or "busy" in text:
+        code, said = getattr(error.orig, "sqlstate", None), str(error.orig).lower()
+        if code in ("55P03", "57014", "40001", "40P01") or "locked" in said or "busy" in said:
             return LedgerBusy(
                 f"{self.name}: others were at the ledger for more than {WAIT:g} s; nothing was spent, try again"
             )
-        if "unable to open" in text and not os.path.lexists(str(self.url.database)):
+        if "unable to open" in said and not os.path.lexists(str(self.url.database)):
             return ValueError(f"{self.name} is not there; make a ledger with noisewise ledger init")
-        if "no such table" in text or code == "42P01":
+        if "no such table" in said or code == "42P01":
             return ValueError(f"{self.name} is no ledger; make one with noisewise ledger init")
-        if code == "42501" or "permission denied" in text:
+        if code == "42501" or "permission denied" in said:
             return PermissionError(f"{self.name}: this database user may not do that; ask who keeps the ledger")
         if code == "P0001":  # our own functions refuse
             return ValueError(str(error.orig).splitlines()[0])
-        if "not a database" in text or "malformed" in text or "corrupt" in text:
+        if "not a database" in said or "malformed" in said or "corrupt" in said:
             return ValueError(f"{self.name} is no ledger, or a damaged one; bring back a copy, do not delete it")
-        if "readonly" in text or "read-only" in text:
+        if "readonly" in said or "read-only" in said:
             return PermissionError(f"{self.name} cannot be written; nothing can be spent until it can")
-        if "full" in text and not self.server:
+        if "full" in said and not self.server:
             return OSError(f"{self.name}: no space is left on the disk; nothing was spent")
         return LedgerUnreachable(
             f"{self.name}: the ledger does not answer ({type(error.orig).__name__}); nothing was spent"
@@ -160,7 +163,7 @@ class Database:
 
     def check(self, connection: Connection) -> None:
         """Refuse tables of another version, rather than misread them."""
-        found = connection.execute(select(LEDGER.c.version)).scalar_one_or_none()
+        found = connection.execute(_VERSION).scalar_one_or_none()
         if found is None:
             raise ValueError(f"{self.name} is no ledger; make one with noisewise ledger init")
         if found != VERSION:

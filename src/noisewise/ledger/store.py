@@ -13,15 +13,16 @@ import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, text, update
+from sqlalchemy import Connection, select, text, update
 
-from ..budget.meters import BudgetExhausted, up
+from ..budget.counts import BudgetExhausted, up
 from ..budget.store import TAKEN_UP, Amount, Claimed, Entries, Entry
 from ..events import from_dict, to_dict
 from .database import Database
-from .tables import ACCOUNTS, HISTORY, LEDGER, RUNS, hashed
+from .tables import ACCOUNTS, RUNS, hashed
 
 FINE = 52  # bits of what was granted: its cap is a whole number of units, exactly
 MOST = 1 << 62  # units: no cap has as many
@@ -169,7 +170,9 @@ def account_row(connection: Connection, name: str) -> Any:
     return found
 
 
-_ACCOUNT = select(ACCOUNTS).where(ACCOUNTS.c.name == bindparam("named"))
+_ACCOUNT = text(
+    f"SELECT {', '.join(column.name for column in ACCOUNTS.columns)} FROM noisewise_accounts WHERE name = :named"
+)
 
 
 def run_row(connection: Connection, account: str, number: int) -> Any:
@@ -180,34 +183,40 @@ def run_row(connection: Connection, account: str, number: int) -> Any:
 
 def add(connection: Connection, account: str, number: int | None, kind: str, body: Any) -> None:
     """Add a row to the history, which follows from the one before it."""
-    last = connection.execute(select(LEDGER)).one()
+    last = connection.execute(_LEDGER).one()
     at, seq, told = datetime.now(UTC).isoformat(timespec="microseconds"), last.seq + 1, canonical(body)
-    row = {
-        "seq": seq,
-        "at": at,
-        "account": account,
-        "number": number,
-        "kind": kind,
-        "body": told,
-        "previous": last.head,
-    }
     head = hashed(last.head, seq, at, account, number, kind, told)
-    connection.execute(insert(HISTORY), {**row, "hash": head})
-    connection.execute(update(LEDGER).values(seq=seq, head=head))
+    row = {"seq": seq, "at": at, "account": account, "number": number, "kind": kind, "body": told}
+    connection.execute(_ADD, {**row, "previous": last.head, "hash": head})
+    connection.execute(_MOVE, {"new_seq": seq, "new_head": head})
+
+
+# made once: making a statement takes longer than SQLite does to carry it out
+_LEDGER = text("SELECT seq, head FROM noisewise_ledger")
+_ADD = text(
+    "INSERT INTO noisewise_history (seq, at, account, number, kind, body, previous, hash) "
+    "VALUES (:seq, :at, :account, :number, :kind, :body, :previous, :hash)"
+)
+_MOVE = text("UPDATE noisewise_ledger SET seq = :new_seq, head = :new_head")
+_RUN = text(
+    "INSERT INTO noisewise_runs (account, number, run_key, owner, terms, reserved, reserved_delta, state, claimed) "
+    "VALUES (:account, :number, :run_key, :owner, :terms, :reserved, :reserved_delta, 'reserved', 0.0)"
+)
+_TAKE = text(
+    "UPDATE noisewise_accounts SET taken = taken + :cost, taken_delta = taken_delta + :delta, runs = runs + 1 "
+    "WHERE name = :account"
+)
 
 
 def _reserve(connection: Connection, account: Any, key: str, terms: str, cost: int, delta: int) -> int | None:
-    taken, taken_delta, number = account.taken + cost, account.taken_delta + delta, account.runs
-    if taken > account.cap or taken_delta > account.cap_delta:
+    if cost > account.cap - account.taken or delta > account.cap_delta - account.taken_delta:
         return None
-    run = {"account": account.name, "number": number, "run_key": key, "owner": _user(), "terms": terms}
-    amounts = {"reserved": cost, "reserved_delta": delta, "state": "reserved", "claimed": 0.0}
-    connection.execute(insert(RUNS), {**run, **amounts})
-    changed = {"taken": taken, "taken_delta": taken_delta, "runs": number + 1}
-    connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.name == account.name).values(**changed))
+    run = {"account": account.name, "number": account.runs, "run_key": key, "owner": _user(), "terms": terms}
+    connection.execute(_RUN, {**run, "reserved": cost, "reserved_delta": delta})
+    connection.execute(_TAKE, {"account": account.name, "cost": cost, "delta": delta})
     body = {"key": key, "owner": run["owner"], "terms": terms, "reserved": cost, "reserved_delta": delta}
-    add(connection, account.name, number, "reserved", body)
-    return int(number)
+    add(connection, account.name, account.runs, "reserved", body)
+    return int(account.runs)
 
 
 def _claim(connection: Connection, account: str, number: int, before: float, after: float) -> bool:
@@ -232,6 +241,7 @@ def _settle(connection: Connection, there: Any, given: Mapping[str, Any], events
     add(connection, there.account, there.number, "settled", {**spent, "events": events})
 
 
+@cache
 def _user() -> str:
     try:
         return getpass.getuser()[:100]
