@@ -96,7 +96,7 @@ def demo(
     (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
     (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
     plot_accuracies(rows, out / "accuracy.png")
-    write_files(out)
+    write_census(out)
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
@@ -117,15 +117,15 @@ def demo(
     )
 
 
-def write_files(out: Path) -> None:
+def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) -> None:
     """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
     from ..data.generated import census
     from ..data.schema import Column, Schema
 
     table = census(CENSUS_ROWS)
     frame = table.X.round(3).assign(income=["high" if label else "low" for label in table.y])
-    frame.iloc[:FILE_ROWS].to_csv(out / "census.csv", index=False)
-    frame.iloc[FILE_ROWS : FILE_ROWS + NEW_ROWS].to_csv(out / "new.csv", index=False)
+    frame.iloc[:private].to_csv(out / "census.csv", index=False)
+    frame.iloc[private : private + new].to_csv(out / "new.csv", index=False)
     columns = [Column(name, "number", low, high) for name, (low, high) in table.schema.items()]
     schema = Schema((*columns, Column("income", "category", categories=("low", "high"))), "income")
     (out / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
     from ..fitting.fit import Fit
+    from ..fitting.fitted import Fitted
+    from ..fitting.of_files import Origin
     from ..methods import Method
     from ..statement import Statement
 
@@ -162,17 +164,15 @@ def train(
                     planned(request, resolved).check(public=bool(public), records=records)
                     resolved = resolved.bought(spent.purse, seed=seed, progress=partial(report, "buying bounds"))
                 room = cache or _roomy(out, data)
-                estimator, words = _fit(
-                    request, resolved, data, public or [], written, room, report, spent.purse, tuning
-                )
+                fitted, words = _fit(request, resolved, data, public or [], written, room, report, spent.purse, tuning)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out) as draft:
-                runs.write(estimator.fitted_, draft, warnings=warnings)
+                runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
                 spent.into(draft)
                 _write_report(draft)
     if words:
         show_search(words)
-    _show(estimator, out, warnings, json_output)
+    _show(fitted, out, warnings, json_output)
 
 
 def _assumed(resolved: Resolved) -> list[str]:
@@ -197,51 +197,44 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 def _fit(
     request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: Dialect, cache: Path | None,
     report: Callable[..., None], purse: Purse, tuning: Tuning | None,
-) -> tuple[Estimator, str]:  # fmt: skip
-    """The fitted estimator, and in words how its settings were found, if they were searched."""
-    from ..estimators import Origin
+) -> tuple[Fitted, str]:  # fmt: skip
+    """What was fitted, and in words how its settings were found, if they were searched."""
+    from ..fitting.of_files import ready_files
 
-    origin = Origin(resolved.words, resolved.classes, resolved.preparation)
-    estimator = unfitted(request, resolved.schema).watch(partial(_stepped, report))
-    reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "origin": origin}
+    reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "lead": lead()}
     reading["reading"] = partial(report, "reading")
-    reading["lead"] = lead()
     if tuning is not None:
-        return searched(estimator, tuning, data, reading, purse, report)
-    return estimator.fit_files(data, purse=purse, **reading), ""
+        reading["origin"] = _origin(resolved)
+        return searched(unfitted(request, resolved.schema), tuning, data, reading, purse, report)
+    ready = ready_files(_asked(request, resolved.schema, _origin(resolved)), data, **reading)
+    return ready.run(progress=partial(_stepped, report), purse=purse), ""
 
 
 def planned(request: Request, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    from ..fitting.of_files import fit_of_files
-
-    method, schema = _method(request, resolved), resolved.imagined
-    if request.max_grad_norm is not None:
-        method = method.with_settings(max_grad_norm=request.max_grad_norm)
-    fit = fit_of_files(
-        schema,
-        request.budget,
-        method,
-        loss=_loss(request, schema),
-        model=request.model,
-        size_is_public=request.size_is_public,
-        seed=request.seed,
-    )
+    fit = _asked(request, resolved.imagined, _origin(resolved))
     if resolved.purchase is None:
         return fit
     before = resolved.purchase.budget
     return fit.before(before.epsilon, before.delta)
 
 
-def _method(request: Request, resolved: Resolved) -> Method:
-    """The method asked for, or what "auto" stands for with this schema."""
-    from ..fitting.auto import method_for
+def _asked(request: Request, schema: Schema, origin: Origin) -> Fit:
+    from ..fitting.of_files import fit_of_files
 
-    return method_for(request.method, request.model, len(resolved.imagined.features))
+    same = ("model", "size_is_public", "seed", "max_grad_norm")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    return fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
+
+
+def _origin(resolved: Resolved) -> Origin:
+    from ..fitting.of_files import Origin
+
+    return Origin(resolved.words, resolved.classes, resolved.preparation)
 
 
 def unfitted(request: Request, schema: Schema) -> Estimator:
-    """The estimator that was asked for: a classifier for classes, a regressor for a number."""
+    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
 
     same = ("method", "model", "max_grad_norm", "size_is_public")
@@ -285,15 +278,15 @@ def _write_report(draft: Path) -> None:
     write_report(draft, None)
 
 
-def _show(estimator: Estimator, out: Path, warnings: list[str], json_output: bool) -> None:
+def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> None:
     for warning in warnings:
         _say(warning)
     if json_output:
-        document = {"run": str(out), "statement": dict(estimator.statement_.data), "steps": estimator.n_iter_}
+        document = {"run": str(out), "statement": dict(fitted.statement.data), "steps": fitted.steps}
         print_json({**document, "warnings": warnings})
         return
     console = Console()
-    console.print(Panel(Text(_in_short(estimator.statement_)), title="privacy statement", title_align="left"))
+    console.print(Panel(Text(_in_short(fitted.statement)), title="privacy statement", title_align="left"))
     console.print(
         f"Written to {out}: model, statement.txt, trace and report.html. "
         f"Next: noisewise predict {out} NEW.csv, or noisewise evaluate {out} TEST.csv --public-test",
@@ -325,7 +318,7 @@ def _show_plan(
     if request.method == AUTO:
         training = planned(request, resolved).training_budget()
         reasons = why(choice_for(columns_of(resolved.imagined), training, None, request.model))
-    method, face = _method(request, resolved), "Classifier" if _of_classes(resolved.imagined) else "Regressor"
+    method, face = planned(request, resolved).method, "Classifier" if _of_classes(resolved.imagined) else "Regressor"
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
     notes = [*resolved.notes, *concerns(request.budget.epsilon, request.budget.delta).values()]

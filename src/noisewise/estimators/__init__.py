@@ -23,14 +23,15 @@ from ..data.preprocess import interval
 from ..data.refusal import our_words
 from ..data.schema import Schema
 from ..fitting.auto import AUTO, method_for
-from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
+from ..fitting.fit import Fit, classes_for, classifier_loss, for_classes, for_numbers
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Classes, Target
+from ..fitting.labels import Classes
+from ..fitting.of_files import Origin as Origin
+from ..fitting.of_files import target_bounds as declared_target
 from ..losses import Loss
 from ..methods import Method
 from .base import PrivateEstimator
-from .ready import Origin as Origin
-from .ready import Prepared
+from .prepared import Prepared
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
@@ -143,9 +144,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
         method = self._method(prepared.width)
-        loss = classifier_loss(self.loss, method, values, self.class_weight)
-        labels = classes_for(values, loss)
-        model = model_for(self.model, prepared.scaling, loss, labels)
+        model, labels = for_classes(
+            values, method=method, loss=self.loss, model=self.model, scaling=prepared.scaling, weights=self.class_weight
+        )
         return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
 
     def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
@@ -244,9 +245,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":
             raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
-        labels, loss = Target(*self._target_bounds()), regression_loss(self.loss)
-        method = self._method(prepared.width)
-        model = model_for(self.model, prepared.scaling, loss, labels)
+        bounds, method = self._target_bounds(), self._method(prepared.width)
+        model, labels = for_numbers(bounds, loss=self.loss, model=self.model, scaling=prepared.scaling)
         # an origin says where all bounds come from
         assumed = None if prepared.origin is not None else "bounds of the target, declared"
         return self._fit_of(prepared, method, model, labels, assumed)
@@ -255,8 +255,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         if self.target_bounds is not None:
             return interval("target_bounds", self.target_bounds)
         if isinstance(self.schema, Schema) and self.schema.target is not None:
-            column = self.schema[self.schema.target]
-            return interval("bounds of the target", (column.low, column.high))
+            return declared_target(self.schema)
         raise ValueError(
             "target_bounds is missing, and bounds are those of the features; pass target_bounds=(low, high), what y can be, "
             "never read from private rows"

@@ -18,6 +18,7 @@ from ..curator.panel import SCORINGS
 from ..data.persons import Mask
 from ..events import Repetitions
 from ..fitting.fit import Labelled
+from ..fitting.ready import Ready
 from ..statement import Statement
 from ..tune import exponential, selection
 from ..tune.candidates import SCORED, Candidate, Tuned, known_size
@@ -28,7 +29,6 @@ from ..tune.stated import Bill, in_words, stated
 from ..tune.worth import advised
 from .base import PrivateEstimator
 from .pipelines import refuse_others, warn_in_pipeline
-from .ready import Ready
 
 Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
 HOW = ("auto", "public", "selection", "exponential", "online", "none")
