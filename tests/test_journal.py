@@ -89,7 +89,9 @@ def test_every_method_goes_on_where_it_was(tmp_path, name):
         lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
         assert lines[: len(past)] == past and not any("forfeited" in line for line in lines)
     whole = Purse(done.facts.budget, store=tmp_path / "spending.json").entries
-    assert [entry.state for entry in whole] == ["spent"]
+    given_back = [entry for entry in whole if entry.state == "failed"]  # the part of a run that had asked nothing yet
+    assert [entry.state for entry in whole[len(given_back) :]] == ["spent"]
+    assert not given_back or (answered == 0 and given_back[0].counted.cost == 0)
 
 
 # --- one question after the other ------------------------------------------------------------------------------------------

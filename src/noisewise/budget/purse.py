@@ -252,11 +252,11 @@ class Purse(NotCopied):
             return _amount(*meter.charged)
         return reserved
 
-    def _settle(self, number: int, entry: Entry, meter: Meter, state: str) -> None:
+    def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
-        spent = self.settled(meter, entry.reserved)
-        settled = replace(entry, spent=spent, events=tuple(as_events(meter.events)), state=state)
+        spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
+        settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 
 
@@ -289,7 +289,7 @@ class Part:
     def settle(self, state: str = "spent") -> None:
         """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
         _validate.one_of(("spent", "failed"), state=state)
-        self._purse._settle(self._number, self._entry, self.meter, state)
+        self._purse._settle(self._number, self._entry, self.meter, state, self._claimed)
 
     def __enter__(self) -> Part:
         return self

@@ -110,7 +110,7 @@ class Store(Protocol):
         """
 
     def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
-        """Put the settled run in the place of the reserved one; a run is settled once."""
+        """Put the settled run in the place of the reserved one; a run is settled once, by who claimed its part last."""
 
     def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         """What is neither spent nor reserved, exactly: of the cost, and of delta."""
@@ -157,7 +157,9 @@ class _Kept(ABC):
         def edit(entries: Entries) -> Entries:
             if number >= len(entries) or not entries[number].is_that_of(settled):
                 raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
-            return (*entries[:number], replace(settled, claimed=entries[number].claimed), *entries[number + 1 :])
+            if entries[number].claimed != settled.claimed:
+                raise Claimed(TAKEN_UP)
+            return (*entries[:number], settled, *entries[number + 1 :])
 
         self._change(terms, edit)
 
@@ -181,8 +183,8 @@ class SpendingFile(_Kept):
     processes never both reserve the last of a budget. Killed at any moment, the file is the old one or the new one.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, drafts: Path | None = None) -> None:
+        self.path, self._drafts = Path(path), drafts
 
     def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
         with self._locked():
@@ -190,7 +192,8 @@ class SpendingFile(_Kept):
             changed = edit(entries)
             if changed is not entries:
                 document = {"terms": terms, "entries": [_to_dict(entry) for entry in changed]}
-                write_atomically(self.path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
+                content = json.dumps(document, indent=1).encode() + b"\n"
+                write_atomically(self.path, content, durable=True, drafts=self._drafts)
             return changed
 
     @contextmanager

@@ -265,7 +265,7 @@ def rights(role: str, schema: str) -> list[str]:
     functions = (
         "noisewise_reserve(text, text, text, bigint, bigint)",
         "noisewise_claim(text, bigint, double precision, double precision)",
-        "noisewise_settle(text, bigint, bigint, bigint, text, text)",
+        "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text)",
     )
     return [
         f'GRANT USAGE ON SCHEMA {schema} TO "{role}"',

@@ -63,13 +63,14 @@ BEGIN
   RETURN true;
 END $$;
 
-CREATE FUNCTION noisewise_settle(of_account text, of_number bigint, of_spent bigint, of_delta bigint, of_state text,
-  of_events text) RETURNS void
+CREATE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
+  of_delta bigint, of_state text, of_events text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE := {schema}.noisewise_own(of_account, of_number);
 BEGIN
-  IF run.state IS DISTINCT FROM 'reserved' THEN RAISE EXCEPTION 'the run is not reserved; it may have been settled before'; END IF;
+  IF run.state IS DISTINCT FROM 'reserved' OR run.claimed IS DISTINCT FROM of_claimed
+    THEN RAISE EXCEPTION 'the run is not reserved as it should be; it may have been settled before'; END IF;
   IF of_spent IS NULL OR of_delta IS NULL OR of_spent < 0 OR of_delta < 0 OR of_spent > run.reserved
     OR of_delta > run.reserved_delta THEN RAISE EXCEPTION 'a run spends at most what it reserved'; END IF;
   IF of_state IS NULL OR of_state NOT IN ('spent', 'failed') OR of_events IS NULL
@@ -91,4 +92,4 @@ FOR EACH STATEMENT EXECUTE FUNCTION noisewise_kept();
 REVOKE ALL ON FUNCTION noisewise_add(text, bigint, text, text), noisewise_own(text, bigint),
   noisewise_reserve(text, text, text, bigint, bigint), noisewise_kept(),
   noisewise_claim(text, bigint, double precision, double precision),
-  noisewise_settle(text, bigint, bigint, bigint, text, text) FROM PUBLIC;
+  noisewise_settle(text, bigint, double precision, bigint, bigint, text, text) FROM PUBLIC;

@@ -104,14 +104,16 @@ class DatasetStore:
             there = run_row(connection, self.name, number)
             if there is None or not entry_of(there, account).is_that_of(settled):
                 raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
+            if there.claimed != settled.claimed:
+                raise Claimed(TAKEN_UP)
             cost, delta = (
                 in_units(settled.spent.cost, account.unit_cost),
                 in_units(settled.spent.delta, account.unit_delta),
             )
             given = {"account": self.name, "number": number, "spent": cost, "delta": delta, "state": settled.state}
             if self._database.server:
-                query = text("SELECT noisewise_settle(:account, :number, :spent, :delta, :state, :events)")
-                connection.execute(query.bindparams(**given, events=events))
+                query = text("SELECT noisewise_settle(:account, :number, :claimed, :spent, :delta, :state, :events)")
+                connection.execute(query.bindparams(**given, claimed=there.claimed, events=events))
             else:
                 _settle(connection, there, given, events)
 

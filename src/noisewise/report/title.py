@@ -106,7 +106,9 @@ def _budget(folder: RunFolder) -> Markup:
     relation = "added or removed" if promise["adjacency"] == "add_remove" else "replaced by another"
     added = sums(folder)
     small = f"delta = {words.budget(delta)}; {promise['unit']} {relation}{seeded}"
-    return _tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}")
+    return _tile(
+        "Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}"
+    )
 
 
 def _limit(folder: RunFolder) -> Markup | None:

@@ -1,23 +1,4 @@
-"""A journal: every released answer of a run in a folder, so that a run that was killed goes on where it was.
-
-    claim a block of the budget, durably -> charge -> draw -> write down the noisy answer -> use it
-
-A run that is taken up again is answered from the journal as far as that reaches: nothing is drawn twice. What was charged
-and has no answer stays charged: a plan has one step fewer then, a filter may ask again as a further event. The stream of
-noise is never written down; a run that goes on has a fresh one.
-
-*Blocks*. Lines are handed to the system one by one and forced to the disk once a block, a sixteenth of the budget, so that a
-step waits for no disk. Whatever of a block has no line when the run is taken up may have been drawn nevertheless (the power
-failed, or another process has a copy of the folder), so the rest of the last block is given up: a crash costs at most one
-block. A run that ends in good order, by an exception too, gives back what it claimed and did not use.
-
-*Guarantee*: whatever happens between two lines, every noise that was drawn is charged for, and no answer is given for other
-noise than it was drawn with: a block is on the disk, and claimed in the purse that pays for the run, before any of it is
-drawn, and what has an answer is not asked again. A claim says which one it follows, so of two copies of a folder that are
-both taken up, a purse that outlives the process (a file, a ledger) lets one go on, and the other stops. Without such a purse,
-that there is one folder is the user's word. So is that the data set is the one it was: contents are not compared. The folder
-holds released answers and settings alone.
-"""
+"""The folder of a journal: its lock, its settings, the lines and answers that are there, and how further ones are added."""
 
 from __future__ import annotations
 
@@ -26,31 +7,26 @@ import math
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .atomic import write_atomically
-from .budget import Budget, BudgetExhausted, Meter, MeterView, Terms
-from .budget.account import Account
-from .budget.purse import Part, Purse
-from .budget.store import Claimed
-from .curator import Answer, Asking, Curator, Facts
-from .curator.oneshot import rebuilt_walk
-from .curator.question import checked_noise, rebuilt
-from .curator.questions.moments import Count
-from .events import FULL, Event, Gaussian, Sampling, from_dict, plain_sampling, sampled, to_dict
-from .late import Tensor, torch
-from .prepare.features import Features
-from .trace import Released
+from ..atomic import write_atomically
+from ..budget import BudgetExhausted
+from ..budget.purse import Part
+from ..curator import Answer
+from ..events import Event, from_dict, to_dict
+from ..late import torch
 
+SETTINGS = "settings.json"
 FORMAT = "noisewise-journal/2"
+NOBODY = -1  # instead of the number of a part
 KINDS = ("float32", "float64", "int64")
-LOST = "lost"  # how a trace names an answer that was paid for and not written down in time
 BLOCK = 1 / 16  # of the budget: what a crash can cost
+ROUNDING = 1e-9  # of a share, which is a float
 DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
 
 
@@ -69,6 +45,10 @@ class Forfeited(NamedTuple):
     share: float
 
 
+class Running(RuntimeError):
+    """Another process holds the folder: it runs now."""
+
+
 class Journal:
     """The journal in a folder, held by one process at a time; ``settings`` say of which run it is, as plain JSON data."""
 
@@ -82,12 +62,12 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise RuntimeError(f"{self._place}: another process is running this checkpoint; wait for it") from None
+            raise Running(f"{self._place}: another process is running this run; wait for it") from None
         self._process, self._files = os.getpid(), dict[str, int]()
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
-        self._claimed, self._closed, self._fresh = 0.0, True, True
+        self._claimed, self._closed, self._fresh, self._touched = 0.0, True, True, False
         try:
             self._agree({"format": FORMAT, **settings})
             self._read()
@@ -115,18 +95,12 @@ class Journal:
         self._files, self._lock = {}, -1
 
     def _agree(self, settings: Mapping[str, Any]) -> None:
-        path, own = self._place / "settings.json", json.loads(json.dumps(settings, default=str))
-        if not path.exists():
+        own, there = json.loads(json.dumps(settings, default=str)), settings_in(self._place)
+        if there is None:
             if (self._place / "journal.jsonl").exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
-            write_atomically(path, json.dumps(own, indent=1).encode(), durable=True)
+            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True)
             return
-        try:
-            there = json.loads(path.read_bytes())
-        except ValueError:
-            there = None
-        if not isinstance(there, dict):
-            raise ValueError(f"{self._place}: settings.json cannot be read; pass another folder")
         if odd := [name for name in sorted({*own, *there}) if own.get(name) != there.get(name)]:
             raise ValueError(
                 f"{self._place} holds a run with another {', '.join(odd)}; pass the same settings, or another folder"
@@ -169,21 +143,21 @@ class Journal:
         if "part" in line:
             self.claim, self._closed = int(line["part"]), self._fresh
         elif "block" in line:
-            self._claimed, self._fresh = _share(line["block"]), False
+            self._claimed, self._fresh, self._touched = _share(line["block"]), False, True
         elif "charged" in line:
             self.past.append(Kept(str(line["charged"]), from_dict(line["event"])))
         elif "refused" in line:
             self._pop()
         elif "answered" in line:
-            found, shown = (
-                self._answer(line),
-                dict(line["answered"]),
-            )  # before the charge is touched: it stays, whatever comes
+            # before the charge is touched: it stays, whatever comes
+            found, shown = self._answer(line), dict(line["answered"])
             self.past.append(self._pop()._replace(answer=found, line=shown))
         elif "forfeited" in line:
             self.past.append(Forfeited(_share(line["forfeited"])))
         elif "closed" in line:
             self._claimed, self._closed = _share(line["closed"]), True
+            # so much was used: lines that somebody took out stay paid for
+            self.past.append(Forfeited(self._claimed * (1 - ROUNDING)))
         elif line == {"finished": True}:
             self.finished = True
         else:
@@ -245,14 +219,28 @@ class Journal:
             if name in self._files:
                 os.fsync(self._files[name])
 
+    def adopt(self, number: int) -> None:
+        """Note which part pays, before it is known otherwise: it was reserved, and then the process was gone."""
+        self._append({"part": number}, durable=True)
+        self.claim = number
+
+    def give_back(self) -> bool:
+        """Whether nothing was ever drawn, so that the part could be given back whole, which is then done."""
+        part = self._part
+        if part is None or part.meter.used or self._touched or part.claimed:
+            return False
+        part.claim(math.ulp(0.0))  # nobody else goes on with it
+        part.settle("failed")
+        self.adopt(NOBODY)
+        return True
+
     def paid_by(self, part: Part) -> None:
         """The part of a purse that pays for the run. What an earlier process claimed of it and left no line of is given up,
         unless it ended in good order and nobody went on since.
         """
         self._part = part
         if self.claim != part.number:
-            self._append({"part": part.number}, durable=True)
-            self.claim = part.number
+            self.adopt(part.number)
         claimed = max(part.claimed, self._claimed)
         if claimed > 0 and not self.finished and not (self._closed and part.claimed in (0.0, self._claimed)):
             self._append({"forfeited": claimed}, durable=True)
@@ -276,7 +264,7 @@ class Journal:
                 raise BudgetExhausted("nothing is left of this run's budget that could be claimed")
             self._part.claim(share)
         self._append({"block": share}, durable=True)
-        self._claimed, self._fresh = share, False
+        self._claimed, self._fresh, self._touched = share, False, True
 
     def refused(self) -> None:
         """What was about to be charged was not: the meter refused."""
@@ -305,149 +293,22 @@ class Journal:
             self.finished = True
 
 
+def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The settings of the run in a folder; None where there is no run yet."""
+    path = Path(folder) / SETTINGS
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
+            there = json.load(stream)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict):
+        raise ValueError(f"{folder}: settings.json cannot be read; pass another folder")
+    return there
+
+
 def _share(value: Any) -> float:
     if type(value) is not float or not 0 <= value <= 1:
         raise ValueError("no share of a budget")
     return value
-
-
-class Journalled(Asking):
-    """A curator whose answers are written down before they are used, and come from the journal where they are there."""
-
-    def __init__(self, curator: Curator, journal: Journal) -> None:
-        self.__curator, self.__journal = curator, journal
-        self.__pass_over_lost()
-
-    @property
-    def facts(self) -> Facts:
-        return self.__curator.facts
-
-    @property
-    def meter(self) -> MeterView:
-        return self.__curator.meter
-
-    @property
-    def trace(self) -> tuple[Released, ...]:
-        return self.__curator.trace
-
-    @property
-    def simulation(self) -> bool:
-        return self.__curator.simulation
-
-    @property
-    def features(self) -> Features | None:
-        return self.__curator.features
-
-    def change_basis(self, matrix: Tensor) -> None:
-        self.__curator.change_basis(matrix)
-
-    def prepare(self, features: Features) -> None:
-        self.__curator.prepare(features)
-
-    def centre(self, centre: Tensor, scale: float) -> None:
-        self.__curator.centre(centre, scale)
-
-    def in_first_basis(self, theta: Tensor) -> Tensor:
-        return self.__curator.in_first_basis(theta)
-
-    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
-        # what is written down is what is charged: plain numbers, once
-        event = sampled(plainly, asked.event(multiplier))
-        return self.__answer(
-            asked.name, event, asked, lambda: self.__curator.ask(asked, noise=multiplier, sampling=plainly)
-        )
-
-    def last_iterate(self, walk: Any) -> Answer:
-        return self.__whole(walk, self.__curator.last_iterate)
-
-    def minimise(self, objective: Any) -> Answer:
-        return self.__whole(objective, self.__curator.minimise)
-
-    def __whole(self, asked: Any, ask: Callable[[Any], Answer]) -> Answer:
-        own = rebuilt_walk(asked, self.facts.dimension)
-        return self.__answer(type(own).__name__, own.event(), own, lambda: ask(own))
-
-    def release_size(self, *, noise_multiplier: float) -> None:
-        """Buy the number of records, or take it from the journal."""
-
-        def bought() -> Answer:
-            size = self.__curator.release_size(noise_multiplier=noise_multiplier)
-            return Answer(torch.tensor(size, dtype=torch.float64), self.__curator.trace[-1].noise_std)
-
-        self.__answer(Count.name, Gaussian(noise_multiplier), None, bought)
-
-    def __answer(self, name: str, event: Event, asked: Any, ask: Callable[[], Answer]) -> Answer:
-        """From the journal, or asked now; ``asked`` is None for the size."""
-        return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
-
-    def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
-        if self.__journal.finished:
-            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
-        before, after = self.meter.spent_fraction, self.meter.share_after(event)
-        if after > 1:
-            return ask()  # which refuses, by the meter's own words
-        self.__journal.charged(name, event, before, after)
-        try:
-            answer = ask()
-        except BudgetExhausted:
-            self.__journal.refused()
-            raise
-        line = self.__curator.trace[-1]
-        self.__journal.answered(answer, {"clip": line.clip, "noise_std": line.noise_std, "norm": line.norm})
-        return answer
-
-    def __again(self, name: str, event: Event, asked: Any) -> Answer:
-        kept = self.__journal.past.popleft()
-        assert isinstance(kept, Kept)  # what is given up was passed over
-        if (kept.question, kept.event) != (name, event) or kept.answer is None or kept.line is None:
-            raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
-        line = Released(name, event, spent=0.0, **kept.line)
-        self.__curator.take_up(line, asked, float(kept.answer.value) if asked is None else None)
-        self.__pass_over_lost()
-        return kept.answer
-
-    def __pass_over_lost(self) -> None:
-        """Charge, in the meter of this process, for what was charged and never answered, and for what was given up."""
-        past = self.__journal.past
-        while past:
-            first = past[0]
-            if isinstance(first, Forfeited):
-                self.__curator.forfeit(first.share)
-            elif first.answer is None:
-                self.__curator.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
-            else:
-                return
-            past.popleft()
-
-
-@contextmanager
-def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal | None) -> Iterator[Meter]:
-    """The meter of a run, settled at the end whatever that is; a run with a journal that did not end can be taken up."""
-    if journal is None:
-        with source.part(terms, budget, what="training") as part:
-            yield part.meter
-        return
-    part = _part(source, terms, budget, journal)
-    journal.paid_by(part)
-    try:
-        yield part.meter
-    except Claimed:
-        raise  # another process goes on: what this one knows is not how it stands
-    except BaseException:
-        journal.close(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
-        raise
-    journal.finish()
-    part.settle()
-
-
-def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part:
-    """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
-    that was settled needs no purse.
-    """
-    try:
-        return source.part(terms, budget, what="training", number=journal.claim)
-    except (ValueError, BudgetExhausted):
-        if not journal.finished:
-            raise
-        return Purse(budget).part(terms, budget, what="training")
