@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write to a fresh file beside ``path``, then give it the name; ``durable``: it outlives a loss of power."""
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+def write_atomically(path: Path, content: bytes, *, durable: bool = False, drafts: Path | None = None) -> None:
+    """Write to a fresh file beside ``path``, then give it the name; ``durable``: it outlives a loss of power.
+
+    ``drafts``: another folder of the same disk for that fresh file, which a process that is killed leaves there.
+    """
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=drafts or path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

@@ -23,6 +23,7 @@ from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
+from ..journal import Journal
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method, makes_a_promise
@@ -129,8 +130,10 @@ class Fit:
         store: Store = in_memory,
         progress: Progress | None = None,
         purse: Purse | Account | None = None,
+        journal: Journal | None = None,
     ) -> Fitted:
-        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from.
+        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from, ``journal``
+        where released answers are written down.
 
         Without a purse it comes from the account that is open, if there is any (``noisewise.spending``).
         """
@@ -162,6 +165,7 @@ class Fit:
             seed=self.seed,
             progress=progress,
             purse=purse,
+            journal=journal,
         )
         return self._fitted(run, self._stated(run, assumed, account), known)
 

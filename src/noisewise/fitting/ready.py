@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..budget.account import Account
 from ..budget.purse import Purse
 from ..data.persons import Mask
+from ..journal import Journal
 from ..records.grid import Store, in_memory
 from ..train import Progress
 from .fit import Fit, Labelled
@@ -24,9 +25,16 @@ class Ready(NamedTuple):
     task: Labelled | None = None  # rows of a public task of the same shape, to choose settings on
     counted: Mask | None = None  # which rows of persons count, by secret coins
 
-    def run(self, *, progress: Progress | None = None, purse: Purse | Account | None = None) -> Fitted:
+    def run(
+        self,
+        *,
+        progress: Progress | None = None,
+        purse: Purse | Account | None = None,
+        journal: Journal | None = None,
+    ) -> Fitted:
         """Pay and train, as :meth:`Fit.run` does."""
-        return self.fit.run(self.private, self.public, store=self.store, progress=progress, purse=purse)
+        how: dict[str, Any] = {"progress": progress, "purse": purse, "journal": journal}
+        return self.fit.run(self.private, self.public, store=self.store, **how)
 
     def __repr__(self) -> str:
         return "Ready(...)"
