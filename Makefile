@@ -39,7 +39,7 @@ test-browser: browser
 
 # Pictures of README and guides that quick commands make; docs/images/README.md has the others. ONLY="plan.png demo.png" makes some.
 pictures: browser
-	$(BIN)/python docs/images/make.py $(ONLY)
+	$(BIN)/python tests/docs/make_pictures.py $(ONLY)
 
 browser: setup
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
