@@ -46,6 +46,7 @@ def test_it_prints_on_six_pages_without_raw_json(browser, five, name):
     assert '"format"' not in printed and '": ' not in printed, "JSON is not for paper"
     assert layout.measured(browser, layout.WORDS_ON_WORDS) == []
     assert layout.measured(browser, layout.WORDS_ON_DRAWINGS) == []
+    assert layout.measured(browser, layout.WORDS_ON_BORDERS) == []
     assert layout.measured(browser, layout.FAINT) == []
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", paper(browser, five[name], kept=name))
     assert 2 <= len(pages) <= 6

@@ -28,7 +28,12 @@ EXPLAINED = {
     "mae": "lower is better",
     "r2": "share of the variance explained",
 }
-CARDS = {"figures": "Against one answer for all", "calibration": "Calibration", "labels": "Labels and predictions"}
+CARDS = {
+    "figures": "Against one answer for all",
+    "errors": "How far off it is",
+    "calibration": "Calibration",
+    "labels": "Labels and predictions",
+}
 NUMBERS = ("rmse", "mae", "r2")  # figures of a regression
 UNKNOWN = (
     "How good this model is has not been measured yet: ",

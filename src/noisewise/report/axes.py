@@ -109,7 +109,7 @@ def labels_along(share: Axis, show: Callable[[float], str]) -> list[Label]:
     numbers are taken as have room; if not even two have, those of them that do.
 
     >>> labels_along(Axis(0, 100, 0, 1), str)
-    [(0.0, '0.0', 'middle'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
+    [(0.0, '0.0', 'start'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
     """
     for about in (5, 4, 3, 2):
         ticks = share.ticks(about)

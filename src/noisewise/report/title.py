@@ -85,9 +85,8 @@ def _quality(folder: RunFolder) -> Markup:
 
 
 def _found(folder: RunFolder) -> Markup | None:
-    if folder.fitted is not None:
-        effects = folder.fitted.effects().columns
-        names = [column.feature for column in sorted(effects, key=lambda column: -column.strength)]
+    if folder.effects is not None:
+        names = [column.feature for column in sorted(folder.effects.columns, key=lambda column: -column.strength)]
     else:
         names = clearest(folder.run)
     if not names:
