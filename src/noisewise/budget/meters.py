@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -16,6 +14,7 @@ from noisewise.accounting.base import UNITS, Currency, currencies, currency
 from noisewise.accounting.common import Unpriceable, approximate, count_leaves, kept, unsampled
 from noisewise.accounting.price import price_of
 from noisewise.accounting.terms import Budget
+from noisewise.budget.counts import BudgetExhausted, Counts, up
 from noisewise.events import (
     FULL,
     ApproximateDP,
@@ -32,71 +31,7 @@ from noisewise.events import (
 )
 
 
-class BudgetExhausted(Exception):
-    """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
-
-
-class NotCopied:
-    """A meter or a purse: a copy, a pickle or a forked process would spend the same budget twice."""
-
-    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise TypeError(
-            "a meter cannot be copied or pickled: the copy would spend the same budget twice; "
-            "keep one meter, or rebuild an empty one with meter_from(budget, description) for an audit"
-        )
-
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "this meter belongs to another process: a forked copy would spend the same budget twice; "
-                "ask the process that made it"
-            )
-
-
-class _Counts(NotCopied):
-    """What both meters have: the promise they keep, what was paid for, and an end."""
-
-    __slots__ = ("_budget", "_closed", "_events")
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__()
-        self._budget, self._closed = budget, False
-        self._events: Counter[Leaf] = Counter()
-
-    @property
-    def budget(self) -> Budget:
-        """The promise this meter keeps."""
-        return self._budget
-
-    @property
-    def events(self) -> Counter[Leaf]:
-        """What was paid for, with counts."""
-        return Counter(self._events)
-
-    @property
-    def closed(self) -> bool:
-        """Whether it pays for nothing any more."""
-        return self._closed
-
-    def close(self) -> None:
-        """Pay for nothing any more: what was spent is final, so that the rest can be given to others."""
-        with self._lock:
-            self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
-
-
-class AdditiveMeter(_Counts):
+class AdditiveMeter(Counts):
     """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
 
     *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
@@ -135,6 +70,11 @@ class AdditiveMeter(_Counts):
     def currency(self) -> Currency:
         """The currency and its cap."""
         return self._currency
+
+    @property
+    def one_shot_delta(self) -> float:
+        """The part of delta that is kept for events that are only (epsilon, delta)-DP."""
+        return self._one_shot_delta
 
     @property
     def spent_fraction(self) -> float:
@@ -255,7 +195,7 @@ class AdditiveMeter(_Counts):
         return text
 
 
-class PlanMeter(_Counts):
+class PlanMeter(Counts):
     """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
 
     *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
@@ -381,12 +321,6 @@ class PlanMeter(_Counts):
             "epsilon": self.epsilon,
             "plan": [{"event": to_dict(leaf), "count": count} for leaf, count in self._plan.items()],
         }
-
-
-def up(exact: Fraction) -> float:
-    """The least float that is at least this."""
-    value = float(exact)
-    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
 
 
 Meter = AdditiveMeter | PlanMeter  # each stops before its cap, whatever it is asked, in whatever order

@@ -16,7 +16,8 @@ from ..accounting.base import as_events, currency
 from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
 from ..events import ApproximateDP, Composed, Event
-from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
+from .counts import BudgetExhausted, NotCopied
+from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
 from .store import Amount, Entry, Memory, SpendingFile, Store
 
@@ -85,6 +86,11 @@ class Purse(NotCopied):
         return self._budget
 
     @property
+    def terms(self) -> Mapping[str, Any]:
+        """The promise, the filter and its cap, as a store keeps them."""
+        return self._terms
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """The runs so far, as they are written down."""
         return self._store.entries(self._terms)
@@ -133,7 +139,7 @@ class Purse(NotCopied):
             )
         meter = open_meter(promise, terms)
         described = {"what": str(what), **_promise(promise), "meter": meter.describe()}
-        entries = [Entry(described, most) for most in self._prices(meter, terms)]
+        entries = [Entry(described, most) for most in self.prices(meter)]
         if number is not None and 0 <= number < len(there := self.entries):
             entry = next((entry for entry in entries if there[number].is_that_of(entry)), None)
             if entry is None:
@@ -180,7 +186,7 @@ class Purse(NotCopied):
             low, high = (middle, high) if fits else (low, middle)
         return 0.0 if refused else low
 
-    def _prices(self, meter: Meter, terms: Terms) -> list[Amount]:
+    def prices(self, meter: Meter) -> list[Amount]:
         """All that the run may spend, in the purse's unit: the ways to count it, the cheapest first.
 
         In a filter a run of the same currency counts as its cap, a plan as its events; either, and any other run, as
@@ -188,8 +194,8 @@ class Purse(NotCopied):
         """
         if self._filter is None:
             return [Amount(float(meter.budget.epsilon), float(meter.budget.delta))]
-        if self._in_kind(meter):
-            return [Amount(meter.currency.cap, terms.one_shot_delta)]  # type: ignore[union-attr]
+        if isinstance(meter, AdditiveMeter) and self._in_kind(meter):
+            return [Amount(meter.currency.cap, meter.one_shot_delta)]
         events: list[Event] = []
         if isinstance(meter, PlanMeter):
             events.append(Composed(tuple(as_events(meter.remaining))))
@@ -238,15 +244,18 @@ class Purse(NotCopied):
         self._check_process()
         self._store.claim(self._terms, number, before, after)
 
+    def settled(self, meter: Meter, reserved: Amount) -> Amount:
+        """What a run takes in the end that reserved so much and was charged what its meter says."""
+        if not meter.used:
+            return Amount(0.0, 0.0)
+        if isinstance(meter, AdditiveMeter) and self._in_kind(meter):
+            return _amount(*meter.charged)
+        return reserved
+
     def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
-        spent = entry.reserved
-        if not meter.used:
-            spent = Amount(0.0, 0.0)
-        elif isinstance(meter, AdditiveMeter) and self._in_kind(meter):
-            spent = _amount(*meter.charged)
-        events = tuple(as_events(meter.events))
+        spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
         settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from ..atomic import locked, write_atomically
 from ..events import Event, from_dict, to_dict
-from .meters import BudgetExhausted
+from .counts import BudgetExhausted
 
 STATES = ("reserved", "spent", "failed")
 TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"

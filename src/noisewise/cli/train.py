@@ -190,7 +190,7 @@ def _train(
                 fitted, words = _fit(request, resolved, data, public, written, room, report, kept, tuning)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
-                runs.write(fitted, draft, warnings=warnings)
+                runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
                 kept.into(draft)
                 _write_report(draft)
     if words:

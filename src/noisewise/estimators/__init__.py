@@ -54,24 +54,43 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     Parameters
     ----------
-    epsilon, delta : the budget of one ``fit``. Two fits on the same records spend it twice.
-    method : "auto" (effects of columns and pairs for a table, descent for other models), a name
+    epsilon
+        The budget of one ``fit``, with delta. Two fits on the same records spend it twice.
+    delta
+        The rest of the budget: well below one over the number of records.
+    method
+        "auto" (effects of columns and pairs for a table, descent for other models), a name
         (``noisewise.methods.registry()``), or a configured method object.
-    loss : "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
-    model : "auto" (left to the method), "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
-    adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
-    bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
-        :class:`Schema` with categories too. Declared by you; values outside are clamped. Never read from private rows.
-        "buy": a part of epsilon buys noisy quantiles as bounds, of all columns or of those that a Schema leaves open.
-    bounds_epsilon : the part of epsilon that buys bounds; a fifth by default.
-    classes : the class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
-    max_grad_norm : clip norm of a record's gradient, or of a person's; None leaves it to the method.
-    size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
-    class_weight : {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
+    loss
+        "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
+    model
+        "auto" (left to the method), "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
+    adjacency
+        "add_remove" or "replace_one": what a neighbouring data set is.
+    bounds
+        (low, high) for all columns, a pair per column, or {column: (low, high)} for a DataFrame. Declared by you; values
+        outside are clamped. Never read from private rows. "buy": a part of epsilon buys noisy quantiles as bounds, of all
+        columns or of those that a Schema leaves open.
+    schema
+        A :class:`Schema` in their place, with categories too.
+    bounds_epsilon
+        The part of epsilon that buys bounds; a fifth by default.
+    classes
+        The class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
+    max_grad_norm
+        Clip norm of a record's gradient, or of a person's; None leaves it to the method.
+    size_is_public
+        Whether the number of records may be known. If not, a noisy count is bought from the budget.
+    class_weight
+        {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
         Weights count relative to the largest, by which they are divided: the clip would undo what is above 1.
-    random_state : None trains privately. A seed makes the run a simulation, whose statement says "not private".
-    unit, rows_per_unit : the column of a DataFrame that says whose row it is, and how many rows of a person count: what
-        is protected is then a person with all rows. The column is no feature. A :class:`Schema` can say both.
+    random_state
+        None trains privately. A seed makes the run a simulation, whose statement says "not private".
+    unit
+        The column of a DataFrame that says whose row it is: what is protected is then a person with all rows. The column
+        is no feature. A :class:`Schema` can say this and the next.
+    rows_per_unit
+        How many rows of a person count.
 
     Examples
     --------

@@ -73,21 +73,61 @@ def fit(
 ) -> FittedModule:
     """Train a copy of ``module`` on private records under ``budget``; what trains is what requires a gradient.
 
-    module, loss : copied; the loss takes (outputs, target) and gives the mean or sum over records (``loss_reduction``), or a
-        number for each. Both are trusted code, tried on made-up rows first: what mixes records is refused.
-    dataset : a TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
-    public : records of the same kind that are public, for methods that use some, beside the private ones.
-    method : "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method; ``protector`` a learned one.
-    steps | epochs, batch_size : how long; batches are Poisson, of rate batch_size / size. Without them all records, every step.
-    size_is_public : whether the number of records may be known. If not, a noisy count is bought, and ``expected_size``, a
-        public guess, stands in where the rate of batches is fixed beforehand.
-    max_grad_norm, clipping : the clip norm of a record's whole gradient; "per_layer" clips each parameter to its even part.
-    optimizer, learning_rate, settings : of the method; settings is a dict of any others.
-    max_physical_batch_size : rows of one pass: bounds memory, and changes nothing else.
-    arithmetic : "assumed" or "bounded": how the rounding of sums is treated; None: the better one that is not slow.
-    purse, checkpoint : where the budget comes from, and a folder from which a run that was interrupted goes on.
-    resume : the folder of a run that was interrupted, like checkpoint, but refused where there is none to go on with.
-    random_state : makes the run a simulation, which is not private. progress : False for no bar, or progress(step, steps, spent).
+    Parameters
+    ----------
+    module
+        Copied. Trusted code, tried on made-up rows first: what mixes records is refused.
+    loss
+        Copied, trusted and tried like the module; takes (outputs, target) and gives the mean or sum over records
+        (``loss_reduction``), or a number for each.
+    dataset
+        A TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
+    budget
+        What the run may spend.
+    method
+        "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method.
+    protector
+        A learned protector: its name or file, or "auto".
+    public
+        Records of the same kind that are public, for methods that use some, beside the private ones.
+    steps
+        How long; or ``epochs``.
+    epochs
+        How long, with ``batch_size``: an epoch has one over the rate steps.
+    batch_size
+        Batches are Poisson, of rate batch_size / size. Without it all records, every step.
+    size_is_public
+        Whether the number of records may be known. If not, a noisy count is bought.
+    expected_size
+        A public guess of the size, which stands in where it is private and the rate of batches is fixed beforehand.
+    max_grad_norm
+        The clip norm of a record's whole gradient.
+    clipping
+        "flat", or "per_layer", which clips each parameter to its even part.
+    optimizer
+        Of the method.
+    learning_rate
+        Of the method.
+    settings
+        A dict of any other settings of the method.
+    loss_reduction
+        "mean" or "sum" over records; None: what the loss says of itself, else "mean".
+    max_physical_batch_size
+        Rows of one pass: bounds memory, and changes nothing else.
+    arithmetic
+        "assumed" or "bounded": how the rounding of sums is treated; None: the better one that is not slow.
+    device
+        Where passes run; None: where the module is.
+    purse
+        Where the budget comes from.
+    checkpoint
+        A folder from which a run that was interrupted goes on.
+    resume
+        The folder of a run that was interrupted: like ``checkpoint``, but refused where there is none to go on with.
+    random_state
+        Makes the run a simulation, which is not private.
+    progress
+        False for no bar, or progress(step, steps, spent).
     """
     refuse_observers()
     checkpoint = _folder(checkpoint, resume)

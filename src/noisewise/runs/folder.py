@@ -42,11 +42,12 @@ def save(fitted: Fitted, folder: str | Path, *, warnings: Sequence[str] = ()) ->
     return Path(folder)
 
 
-def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = ()) -> None:
-    """The files of a run, sealed, into an empty folder."""
+def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = (), data: Sequence[str] = ()) -> None:
+    """The files of a run, sealed, into an empty folder; ``data``: names of the files it was trained on, for its report."""
     document = {
         "format": FORMAT,
         **fitted.to_dict(),
+        **({"data": list(data)} if data else {}),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "software": {name: version(name) for name in SOFTWARE},
         "warnings": list(warnings),
