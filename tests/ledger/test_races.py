@@ -27,6 +27,9 @@ def racer(url, gate, results, settles):
         began = time.monotonic()
         try:
             part = account.part(GDP, RUN)
+        except LedgerBusy:  # as a user would, after five seconds
+            waits.append(time.monotonic() - began)
+            continue
         except BudgetExhausted:
             waits.append(time.monotonic() - began)
             break
@@ -34,13 +37,23 @@ def racer(url, gate, results, settles):
         numbers.append(part.number)
         if settles:
             part.meter.spend(Gaussian(part.meter.noise_for(0.9)))
-            part.settle()
+            while True:
+                try:
+                    part.settle()
+                    break
+                except LedgerBusy:
+                    continue
     results.put((numbers, waits))
 
 
 @pytest.mark.parametrize("settles", [False, True], ids=["reserved", "settled"])
 def test_never_is_more_reserved_than_was_granted(url, settles):
     race(url, settles)
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_long(url):
+    assert race(url, True) < LONGEST  # the 99th of a hundred waits
 
 
 def test_nor_on_a_server(server):
@@ -65,8 +78,8 @@ def race(url, settles):
     assert numbers == list(range(len(state.entries)))  # each number once: none lost, none doubled
     assert sum(entry.counted.cost for entry in state.entries) <= state.granted.cost
     assert state.left.cost < state.entries[0].reserved.cost  # and none was refused while there was room
-    assert waits[int(0.99 * len(waits))] < LONGEST
     assert len(numbers) > 20
+    return waits[int(0.99 * len(waits))]
 
 
 def test_who_waits_for_too_long_is_told_and_nothing_is_spent(url, monkeypatch):
