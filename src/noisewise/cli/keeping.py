@@ -84,10 +84,13 @@ class Kept(Spending):
         try:
             there = json.loads((self.folder / BOUNDS).read_bytes())
             paid = dict(there["preparation"])
-            schema, words = Schema.from_dict(there["schema"]), str(there["words"])
+            schema, words, asked = Schema.from_dict(there["schema"]), str(there["words"]), there["settings"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             raise ValueError(f"{self.folder / BOUNDS}: cannot be read; bring it back as it was") from None
         same = ("epsilon", "delta", "meter")
+        assert self.journal is not None
+        if asked != self.journal.digest:
+            raise ValueError(f"{self.folder}: its settings are not those that bounds were bought for; bring them back")
         if not any(all(entry.terms[name] == paid.get(name) for name in same) for entry in entries):
             raise ValueError(MISSING.format(self.path, self.folder))
         return replace(resolved, schema=schema, words=words, preparation=paid, purchase=None)
@@ -95,7 +98,9 @@ class Kept(Spending):
     def keep_bounds(self, resolved: Resolved) -> None:
         """Write down the bounds that were bought, which are released facts, before anything is made of them."""
         if self.folder is not None:
+            assert self.journal is not None
             document = {
+                "settings": self.journal.digest,
                 "schema": resolved.schema.to_dict(),
                 "words": resolved.words,
                 "preparation": resolved.preparation,
@@ -147,7 +152,7 @@ def _keeping(place: Path, budget: Budget, said: Mapping[str, Any], made: list[Pa
         except Claimed:
             raise
         except BaseException as error:
-            _stopped(place, path, folder, purse, made, error)
+            _stopped(place, path, journal, purse, made, error)
             raise
         remove(folder)
         tidy(path, made, kept=False)
@@ -172,11 +177,12 @@ def _take_up(journal: Journal, purse: Purse, path: Path, folder: Path) -> None:
             journal.adopt(NOBODY)  # which was not written down any more
 
 
-def _stopped(place: Path, path: Path, folder: Path, purse: Purse, made: list[Path], error: BaseException) -> None:
+def _stopped(place: Path, path: Path, journal: Journal, purse: Purse, made: list[Path], error: BaseException) -> None:
     """Say what is left of a run that was stopped, and how to go on; remove what nobody needs."""
     from ..train import NothingLeft
 
-    kept = counts(purse)
+    folder = journal_of(place)
+    kept = counts(purse) or journal.touched
     goes_on = kept and _goes_on(folder, purse)
     if not goes_on:
         remove(folder)

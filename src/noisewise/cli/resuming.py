@@ -96,12 +96,14 @@ def is_whole(place: Path) -> bool:
     from ..journal import settings_in
 
     folder = journal_of(place)
-    name = (settings_in(folder) or {}).get("spending") or f"{place.name}.spending.json"
+    there = settings_in(folder)
+    name = (there or {}).get("spending") or f"{place.name}.spending.json"
     beside, inside = place.with_name(Path(str(name)).name), place / "spending.json"
     left = folder.exists() or beside.exists()
     if not left:
         raise ValueError(f"{place}: is a finished run; there is nothing to go on with")
-    if not inside.exists() or (beside.exists() and beside.read_bytes() != inside.read_bytes()):
+    same = beside.read_bytes() == inside.read_bytes() if beside.exists() and inside.exists() else there is None
+    if not same:  # what was spent goes last, so without settings all of it was in the folder
         raise ValueError(
             f"{place} exists already, and is not what the stopped run would write; move it away, then go on"
         )

@@ -93,11 +93,11 @@ class Journalled(Asking):
         return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
-        if self.__journal.finished:
-            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         before, after = self.meter.spent_fraction, self.meter.share_after(event)
         if after > 1:
             return ask()  # which refuses, by the meter's own words
+        if self.__journal.finished:
+            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         self.__journal.charged(name, event, before, after)
         try:
             answer = ask()
@@ -124,7 +124,8 @@ class Journalled(Asking):
         while past:
             first = past[0]
             if isinstance(first, Forfeited):
-                self.__curator.forfeit(first.share)
+                if not first.known or used(self.meter) < first.share:
+                    self.__curator.forfeit(first.share)
             elif first.answer is None:
                 self.__curator.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
             else:
@@ -150,10 +151,15 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
         with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
             given_back = journal.give_back()
         if not given_back:
-            journal.stopped(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
+            journal.stopped(used(part.meter))
         raise
     journal.finish()
     part.settle()
+
+
+def used(meter: MeterView) -> float:
+    """The share of a meter that is used, rounded up."""
+    return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
 
 def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part:
