@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -365,22 +365,33 @@ def to_dict(event: Event | Repetitions) -> dict[str, Any]:
 
 def from_dict(data: Mapping[str, Any]) -> Event:
     """The event that :func:`to_dict` wrote; anything else is refused by name."""
-    return _made(data, _BY_NAME)  # type: ignore[no-any-return]
+    try:
+        return _made(data, _BY_NAME)  # type: ignore[no-any-return]
+    except RecursionError:
+        pass
+    raise InvalidEvent("an event is nested too deeply; pass what to_dict wrote")
 
 
-def _made(data: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Any:
+def _made(data: Any, known: Mapping[str, type[Any]]) -> Any:
+    if not isinstance(data, Mapping):
+        raise InvalidEvent(f"an event is a {type(data).__name__}; pass what to_dict wrote")
     kind = known.get(str(data.get("kind")))
     if kind is None:
         raise InvalidEvent(f"unknown event kind {data.get('kind')!r}; known: {', '.join(known)}")
     names = {field.name for field in fields(kind)}
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
     if extra := set(data) - names - {"kind"}:
         raise InvalidEvent(f"{kind.__name__} has no field {sorted(extra)[0]!r}; its fields are {sorted(names)}")
     values: dict[str, Any] = {name: value for name, value in data.items() if name != "kind"}
+    if lacking := sorted(needed - set(values)):
+        raise InvalidEvent(f"{kind.__name__} lacks the field {lacking[0]!r}; its fields are {sorted(names)}")
     if "event" in values:
-        values["event"] = from_dict(values["event"])
+        values["event"] = _made(values["event"], _BY_NAME)
     for several in ("events", "candidates"):
         if several in values:
-            values[several] = tuple(from_dict(inner) for inner in values[several])
+            if not isinstance(values[several], list | tuple):
+                raise InvalidEvent(f"{kind.__name__}.{several} is no list; pass a list of events")
+            values[several] = tuple(_made(inner, _BY_NAME) for inner in values[several])
     if "repetitions" in values:
         values["repetitions"] = _made(values["repetitions"], _LAWS)
     return kind(**values)

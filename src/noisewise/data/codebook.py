@@ -6,6 +6,7 @@ A codebook is a CSV with a line for each column (name, kind, low, high, categori
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -91,7 +92,8 @@ def typed(texts: Sequence[str]) -> tuple[Scalar, ...]:
     """Codes as numbers or booleans where all of them are such, and written as such; 01 is a text."""
     if texts and all(text.lower() in ("true", "false") for text in texts):
         return tuple(text.lower() == "true" for text in texts)
-    numbers = [number for text in texts if (number := number_of(text)) is not None and key(number) == text]
+    found = [(text, number) for text in texts if (number := number_of(text)) is not None and math.isfinite(number)]
+    numbers = [number for text, number in found if key(number) == text]
     whole = tuple(int(number) if number == int(number) else number for number in numbers)
     return whole if len(numbers) == len(texts) else tuple(texts)
 

@@ -116,6 +116,8 @@ class Schema:
         self._check_unit()
         if self.target is None:
             return
+        if not isinstance(self.target, str):
+            raise ValueError("target must be the name of a column, as a text")
         if self.target not in names:
             meant = did_you_mean(self.target, names)
             raise ValueError(f"target is {self.target!r}, which is not among the columns; name one of them{meant}")
@@ -287,11 +289,8 @@ def read_schema(path: str | Path) -> Schema:
 def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
     if data.get("format") != FORMAT:
         raise ValueError(f'format must be "{FORMAT}"')
-    target = data.get("target")
-    if target is not None and not isinstance(target, str):
-        raise ValueError("target must be the name of a column, as a text")
     rest = data.get("unit"), data.get("rows_per_unit"), data.get("target_missing", "refuse")
-    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *rest)
+    return Schema(tuple(_column(name, fields) for name, fields in columns), data.get("target"), *rest)
 
 
 def declared(name: Any, what: Any) -> Column:
