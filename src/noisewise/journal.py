@@ -84,7 +84,7 @@ class Journal:
             return
         try:
             there = json.loads(path.read_bytes())
-        except ValueError:
+        except (ValueError, RecursionError):
             there = None
         if not isinstance(there, dict):
             raise ValueError(f"{self._place}: settings.json cannot be read; pass another folder")
@@ -119,7 +119,7 @@ class Journal:
                     finished = True
                 else:
                     raise ValueError("a line says nothing")
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, ArithmeticError, OSError, RecursionError):
             raise ValueError(f"{self._place}: its journal was changed; pass another folder") from None
         return past, claim, finished
 
@@ -128,6 +128,8 @@ class Journal:
         if kind not in KINDS:
             raise ValueError("an answer is of an unknown kind")
         with (self._place / "answers.bin").open("rb") as file:
+            if not 0 <= count <= os.fstat(file.fileno()).st_size:
+                raise ValueError("an answer is missing")
             file.seek(int(line["at"]))
             value = np.frombuffer(file.read(count * np.dtype(kind).itemsize), dtype=kind)
         if len(value) != count:
