@@ -326,7 +326,7 @@ def plain_sampling(sampling: Sampling) -> Sampling:
     match sampling:
         case ("full",):
             return FULL
-        case ("poisson" | "fixed" as kind, rate):
+        case ("poisson" | "fixed" as kind, rate) if _number(rate):
             return ("poisson" if kind == "poisson" else "fixed", float(rate))
     raise ValueError('sampling must be ("full",), ("poisson", rate) or ("fixed", rate)')
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import _validate
-from ..events import FULL, Event, Gaussian, Sampling, sampled
+from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from .base import ACCOUNTANTS, UNITS, Accountant, accountant_named, currencies, currency, names
 from .calibrate import calibrate
 from .common import Unpriceable, count_leaves
@@ -34,6 +34,7 @@ def choose_terms(
     >>> choose_terms(Budget(1.0, 1e-6), adaptive=True).accountant
     'gdp'
     """
+    sampling = plain_sampling(sampling)
     events = None if plan is None else tuple(plan) if isinstance(plan, Iterable) else (plan,)
     name = meter or _natural(budget, adaptive, sampling, events)
     known = ACCOUNTANTS.get(name)
@@ -140,6 +141,7 @@ def explain(
     the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive
     """
     _validate.whole(steps=steps)
+    sampling = plain_sampling(sampling)
     filtered = adaptive or sampling[0] == "full"
     asked = (_filter(sampling),) if filtered else accountants_for(sampled(sampling, Gaussian(1.0)), budget.adjacency)
     name = meter or asked[0]

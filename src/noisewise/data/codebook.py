@@ -77,15 +77,15 @@ def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
     """
     lines = [line for line in text.splitlines() if line.strip()]
     entries = [entry for line in lines for entry in _entries(line, alone=len(lines) > 1)]
-    codes: list[str] = []
+    codes: dict[str, str] = {}  # by what they are compared by
     words = []
     for entry in entries:
         match = ENTRY.fullmatch(entry) or NUMBERED.fullmatch(entry)
         code = (match["code"] if match else entry).strip().strip("\"'").strip()
-        if code and key(code) not in map(key, codes):
-            codes.append(code)
+        if code and key(code) not in codes:
+            codes[key(code)] = code
             words += [f"{code} = {match['label']}"] if match else []
-    return typed(codes), ", ".join(words)
+    return typed(tuple(codes.values())), ", ".join(words)
 
 
 def typed(texts: Sequence[str]) -> tuple[Scalar, ...]:

@@ -54,6 +54,11 @@ class Column:
     since: str = ""
 
     def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, self.kind, self.note)):
+            raise ValueError(f"column {self.name!r}: name, kind and note are texts")
+        for several in (self.categories, self.knots, self.rare):
+            if isinstance(several, str) or not isinstance(several, Iterable):
+                raise ValueError(f"column {self.name!r}: categories, knots and rare are lists")
         object.__setattr__(self, "since", since_from(self.name, self.unit, self.since))
         object.__setattr__(self, "rare", tuple(plain_value(self.name, value) for value in self.rare))
         object.__setattr__(self, "knots", tuple(number_from(self.name, "knots", value) for value in self.knots))
