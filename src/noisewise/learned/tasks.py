@@ -116,7 +116,7 @@ class TaskSource:
                 raise ValueError(f"file is {self.file!r}; name a file inside the data folder")
         if not isinstance(self.label, str) or not isinstance(self.licence, str):
             raise ValueError("label and licence are texts")
-        if not isinstance(self.where, dict) or not isinstance(self.pairs, str | tuple):
+        if not isinstance(self.where, dict) or not isinstance(self.pairs, str | tuple | list):
             raise ValueError("where is a table, and pairs 'all', 'groups' or a list")
         lists = (self.drop, self.without, self.losses)
         if any(not isinstance(one, tuple) for one in lists) or not all(isinstance(name, str) for name in self.drop):
