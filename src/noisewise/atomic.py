@@ -1,16 +1,24 @@
-"""Writing a file as a whole or not at all, and never through a link that somebody has laid out."""
+"""Writing a file as a whole or not at all, and never through a link that somebody has laid out; reading likewise."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write to a fresh file beside ``path``, then give it the name; ``durable``: it outlives a loss of power."""
+PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def write_atomically(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
+    """Write to a fresh file beside ``path``, then give it the name.
+
+    ``durable``: it outlives a loss of power. ``private``: nobody else may read it (mode 0600).
+    """
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -18,7 +26,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        os.chmod(draft, 0o666 & ~umask())
+            if not private and hasattr(os, "fchmod"):
+                os.fchmod(stream.fileno(), 0o666 & ~umask())  # by its handle: a link laid at its name is not followed
         os.replace(draft, path)
         if durable:
             folder = os.open(path.parent, os.O_RDONLY)
@@ -28,6 +37,20 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
                 os.close(folder)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def read_plain(path: Path) -> bytes:
+    """The content of a plain file: no link at its name is followed, and no pipe waited for."""
+    with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(f"{path} is not a plain file")
+        return stream.read()
+
+
+def open_private(path: Path, *, append: bool) -> IO[bytes]:
+    """A file to write to that nobody else may read (mode 0600 if it is new); a link at its name is refused."""
+    flags = os.O_RDWR | PLAIN | (os.O_CREAT | os.O_APPEND if append else 0)
+    return os.fdopen(os.open(path, flags, 0o600), "ab" if append else "r+b")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .atomic import write_atomically
+from .atomic import PLAIN, open_private, read_plain, write_atomically
 from .budget import Budget, BudgetExhausted, Meter, MeterView, Terms
 from .budget.account import Account
 from .budget.purse import Purse
@@ -55,8 +55,11 @@ class Journal:
         self._place = Path(folder)
         import fcntl  # not on every system, and needed only here
 
-        self._place.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | PLAIN, 0o600)
+        except OSError as error:
+            raise ValueError(f"{self._place}: cannot be locked ({error.strerror}); pass another folder") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -80,11 +83,11 @@ class Journal:
         if not path.exists():
             if (self._place / "journal.jsonl").exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
-            write_atomically(path, json.dumps(own, indent=1).encode(), durable=True)
+            write_atomically(path, json.dumps(own, indent=1).encode(), durable=True, private=True)
             return
         try:
-            there = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
+            there = json.loads(read_plain(path))
+        except (ValueError, RecursionError, OSError):
             there = None
         if not isinstance(there, dict):
             raise ValueError(f"{self._place}: settings.json cannot be read; pass another folder")
@@ -99,10 +102,13 @@ class Journal:
         claim, finished = None, False
         if not path.exists():
             return past, None, False
-        content = path.read_bytes()
+        try:
+            content = read_plain(path)
+        except OSError:
+            raise ValueError(f"{self._place}: its journal is not a plain file; pass another folder") from None
         whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
-            with path.open("r+b") as file:
+            with open_private(path, append=False) as file:
                 file.truncate(len(whole))
                 os.fsync(file.fileno())
         try:
@@ -127,7 +133,7 @@ class Journal:
         kind, count = line["dtype"], int(line["count"])
         if kind not in KINDS:
             raise ValueError("an answer is of an unknown kind")
-        with (self._place / "answers.bin").open("rb") as file:
+        with open_private(self._place / "answers.bin", append=False) as file:
             if not 0 <= count <= os.fstat(file.fileno()).st_size:
                 raise ValueError("an answer is missing")
             file.seek(int(line["at"]))
@@ -141,7 +147,7 @@ class Journal:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with (self._place / "journal.jsonl").open("ab") as file:
+        with open_private(self._place / "journal.jsonl", append=True) as file:
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -161,8 +167,8 @@ class Journal:
 
     def answered(self, answer: Answer, line: Mapping[str, Any]) -> None:
         value = np.ascontiguousarray(answer.value.numpy())
-        with (self._place / "answers.bin").open("ab") as file:
-            at = file.tell()
+        with open_private(self._place / "answers.bin", append=True) as file:
+            at = file.seek(0, os.SEEK_END)
             file.write(value.tobytes())
             file.flush()
             os.fsync(file.fileno())

@@ -71,7 +71,7 @@ def epsilon(given: tuple[Any, ...]) -> None:
     assert price >= 0
 
 
-@target("epsilon, every accountant", lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, ACCOUNTANTS, 0.05)), weight=0.004)
+@target("epsilon, every accountant", lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, ACCOUNTANTS, 0.05)), weight=0.05)
 def epsilon_by_all(given: tuple[Any, ...]) -> None:
     epsilon(given)
 
@@ -86,13 +86,13 @@ def run_asked(rng: Random) -> dict[str, Any]:
     }
 
 
-@target("calibrate", run_asked, weight=0.05)
+@target("calibrate", run_asked, weight=0.5)
 def calibrate(given: dict[str, Any]) -> None:
     rest = {name: value for name, value in given.items() if name != "budget"}
     nw.calibrate(Budget(*given["budget"]), **rest)
 
 
-@target("explain", run_asked, weight=0.001)
+@target("explain", run_asked, weight=0.0005, seconds=60)  # it prices a run by every accountant
 def explain(given: dict[str, Any]) -> None:
     str(nw.explain(Budget(*given["budget"]), steps=given["steps"], sampling=given["sampling"], size=given["shape"]))
 
@@ -106,7 +106,7 @@ def plan_asked(rng: Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@target("plan", plan_asked, weight=0.02)
+@target("plan", plan_asked, weight=0.2)
 def plan(given: dict[str, Any]) -> None:
     str(nw.plan(given.pop("epsilon"), given.pop("delta"), **given))
 
@@ -144,7 +144,7 @@ def accounts(given: tuple[Any, ...]) -> None:
     repr(spending(epsilon, delta, dataset, unit=unit, terms=own))
 
 
-@target("choose_terms", lambda rng: (some(rng, (True, False)), some(rng, SAMPLINGS), some(rng, (None, 10)), some(rng, (None, "gdp", "zcdp", "pld"))), weight=0.05)
+@target("choose_terms", lambda rng: (some(rng, (True, False)), some(rng, SAMPLINGS), some(rng, (None, 10)), some(rng, (None, "gdp", "zcdp", "pld"))), weight=0.5)
 def terms_chosen(given: tuple[Any, ...]) -> None:
     choose_terms(Budget(1.0, 1e-6), adaptive=given[0], sampling=given[1], steps=given[2], meter=given[3])
 

@@ -48,6 +48,7 @@ class Target:
     weight: float = 1.0
     refusals: tuple[type[BaseException], ...] = REFUSALS
     shown: Callable[[Any], str] = repr  # what of an input may be quoted: there a planted word is no leak
+    seconds: float = SECONDS  # of processor time
 
 
 TARGETS: dict[str, Target] = {}
@@ -55,13 +56,13 @@ TARGETS: dict[str, Target] = {}
 
 def target(
     name: str, make: Make, *, group: str = "parsers", weight: float = 1.0, also: tuple[type[BaseException], ...] = (),
-    shown: Callable[[Any], str] = lambda value: "",
+    shown: Callable[[Any], str] = lambda value: "", seconds: float = SECONDS,
 ) -> Callable[[Run], Run]:  # fmt: skip
     """Register the function below as a target; ``also``: further exceptions that are documented for it."""
 
     def register(run: Run) -> Run:
         assert name not in TARGETS, name
-        TARGETS[name] = Target(name, make, run, group, weight, (*REFUSALS, *also), shown)
+        TARGETS[name] = Target(name, make, run, group, weight, (*REFUSALS, *also), shown, seconds)
         return run
 
     return register
@@ -98,19 +99,19 @@ def tried(target: Target, value: Any) -> tuple[str, str]:
     before, start = _peak(), time.process_time()
     with _listening(heard):
         try:
-            with _at_most(SECONDS):
+            with _at_most(target.seconds):
                 target.run(value)
             verdict = "accepted", ""
         except target.refusals as error:
             verdict = _refused(target, value, error)
         except TooLong:
-            verdict = "finding", f"took more than {SECONDS:g} s"
+            verdict = "finding", f"took more than {target.seconds:g} s"
         except (Exception, SystemExit) as error:
             verdict = "finding", _described(error)
     if heard:
         verdict = "finding", f"warned: {heard[0]}"
-    if time.process_time() - start > SECONDS:
-        verdict = "finding", f"took more than {SECONDS:g} s"
+    if time.process_time() - start > target.seconds:
+        verdict = "finding", f"took more than {target.seconds:g} s"
     if _peak() - before > MEGABYTES:
         verdict = "finding", f"took more than {MEGABYTES} MB"
     return verdict

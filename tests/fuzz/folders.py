@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import torch
 
 import noisewise as nw
 from noisewise.budget import Budget, BudgetExhausted, Terms
@@ -20,6 +21,7 @@ from noisewise.export.elsewhere import Scores
 from noisewise.export.plain_model import plain_model
 from noisewise.journal import FORMAT as JOURNAL
 from noisewise.journal import Journal
+from noisewise.learned.trained import read_checkpoint, write_checkpoint
 from noisewise.protect.learned.zoo import as_bytes, load_protector, shipped
 from noisewise.report.page import report_page
 from noisewise.runs import load
@@ -237,6 +239,32 @@ def changed_protector(rng: Random) -> bytes:
 def protector(content: bytes) -> None:
     learned = load_protector(laid("p.safetensors", content))
     learned.outside(size=1000.0, dimension=10.0, epsilon=1.0, horizon=20.0)
+
+
+@cache
+def training_seed() -> tuple[bytes, Any]:
+    path = folder(0) / "p.checkpoint"
+    write_checkpoint(path, {"recipe": {"rate": 0.1}}, ({"weight.a": torch.zeros(2)}, {"epoch": 3}))
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    return content, json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["noisewise"])
+
+
+def changed_training(rng: Random) -> bytes:
+    content, header = training_seed()
+    if rng.random() < 0.3:
+        return flipped(content, rng)
+    length = int.from_bytes(content[:8], "little")
+    outer = json.loads(content[8 : 8 + length])
+    outer["__metadata__"] = {"noisewise": json.dumps(reshaped(header, rng))}
+    made = json.dumps(outer).encode()
+    made += b" " * (-len(made) % 8)
+    return len(made).to_bytes(8, "little") + made + content[8 + length :]
+
+
+@target("checkpoint of a protector", changed_training, weight=0.5)
+def training(content: bytes) -> None:
+    read_checkpoint(laid("p.checkpoint", content), {"recipe": {"rate": 0.1}})
 
 
 # -- exported models score whatever rows they are given ----------------------------------------------------------------

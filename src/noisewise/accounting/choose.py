@@ -37,6 +37,8 @@ def choose_terms(
     sampling = plain_sampling(sampling)
     events = None if plan is None else tuple(plan) if isinstance(plan, Iterable) else (plan,)
     name = meter or _natural(budget, adaptive, sampling, events)
+    if not isinstance(name, str):
+        raise ValueError(f"meter is {name!r}; pass the name of a meter")
     known = ACCOUNTANTS.get(name)
     if known is not None and known.adaptive and (adaptive or events is None or known.exact):
         return _additive(budget, known, sampling, steps, events)
@@ -140,7 +142,7 @@ def explain(
     >>> print(explain(Budget(0.5, 1e-8), steps=300).reason)
     the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive
     """
-    _validate.whole(steps=steps)
+    _validate.whole(steps=steps, **({} if size is None else {"size": size}))
     sampling = plain_sampling(sampling)
     filtered = adaptive or sampling[0] == "full"
     asked = (_filter(sampling),) if filtered else accountants_for(sampled(sampling, Gaussian(1.0)), budget.adjacency)
