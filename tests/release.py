@@ -19,7 +19,14 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("*.py", "py.typed", "protect/learned/protectors/*.safetensors", "learned/recipes/*.toml", "report/page.css", "report/statement.schema.json")
+SHIPPED = (
+    "*.py",
+    "py.typed",
+    "protect/learned/protectors/*.safetensors",
+    "learned/recipes/*.toml",
+    "report/page.css",
+    "report/statement.schema.json",
+)
 META = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt", "LICENSE"}
 
 

@@ -36,6 +36,7 @@ MOST_COUNT = 10**15
 LEAST_ETA, MOST_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
 LEAST_GAMMA = 2.0**-40
 MOST_RUNS = 1e9
+MOST_DEPTH = 50  # of events in each other, in a document
 MOST_RDP = 1e6
 ORDERS = (2, 1024)  # least and largest Renyi order
 
@@ -365,14 +366,12 @@ def to_dict(event: Event | Repetitions) -> dict[str, Any]:
 
 def from_dict(data: Mapping[str, Any]) -> Event:
     """The event that :func:`to_dict` wrote; anything else is refused by name."""
-    try:
-        return _made(data, _BY_NAME)  # type: ignore[no-any-return]
-    except RecursionError:
-        pass
-    raise InvalidEvent("an event is nested too deeply; pass what to_dict wrote")
+    return _made(data, _BY_NAME)  # type: ignore[no-any-return]
 
 
-def _made(data: Any, known: Mapping[str, type[Any]]) -> Any:
+def _made(data: Any, known: Mapping[str, type[Any]], depth: int = 0) -> Any:
+    if depth > MOST_DEPTH:
+        raise InvalidEvent(f"an event is nested more than {MOST_DEPTH} deep; pass what to_dict wrote")
     if not isinstance(data, Mapping):
         raise InvalidEvent(f"an event is a {type(data).__name__}; pass what to_dict wrote")
     kind = known.get(str(data.get("kind")))
@@ -386,12 +385,12 @@ def _made(data: Any, known: Mapping[str, type[Any]]) -> Any:
     if lacking := sorted(needed - set(values)):
         raise InvalidEvent(f"{kind.__name__} lacks the field {lacking[0]!r}; its fields are {sorted(names)}")
     if "event" in values:
-        values["event"] = _made(values["event"], _BY_NAME)
+        values["event"] = _made(values["event"], _BY_NAME, depth + 1)
     for several in ("events", "candidates"):
         if several in values:
             if not isinstance(values[several], list | tuple):
                 raise InvalidEvent(f"{kind.__name__}.{several} is no list; pass a list of events")
-            values[several] = tuple(_made(inner, _BY_NAME) for inner in values[several])
+            values[several] = tuple(_made(inner, _BY_NAME, depth + 1) for inner in values[several])
     if "repetitions" in values:
         values["repetitions"] = _made(values["repetitions"], _LAWS)
     return kind(**values)

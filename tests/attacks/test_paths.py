@@ -182,7 +182,7 @@ def test_a_link_in_a_run_folder_shows_nothing_of_what_it_leads_to(run: Path, unt
 def test_a_pipe_is_not_waited_for(run: Path) -> None:
     (run / "run.json").unlink()
     os.mkfifo(run / "run.json")
-    with pytest.raises(ValueError, match="lacks run.json"):
+    with pytest.raises(ValueError, match=r"lacks run\.json"):
         load(run)
     with pytest.raises(OSError, match="not a plain file"):
         atomic.read_plain(run / "run.json")
@@ -267,7 +267,9 @@ def test_rows_on_disk_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_a_draft_is_private_until_it_is_whole(tmp_path: Path, monkeypatch: Any) -> None:
     seen = []
     real = os.fdopen
-    monkeypatch.setattr(os, "fdopen", lambda handle, *how: (seen.append(os.fstat(handle).st_mode), real(handle, *how))[1])
+    monkeypatch.setattr(
+        os, "fdopen", lambda handle, *how: (seen.append(os.fstat(handle).st_mode), real(handle, *how))[1]
+    )
     atomic.write_atomically(tmp_path / "whole.json", b"{}")
     atomic.write_atomically(tmp_path / "private.json", b"{}", private=True)
     assert {stat.S_IMODE(one) for one in seen} == {0o600}

@@ -36,7 +36,9 @@ def budget(given: tuple[Any, ...]) -> None:
     Budget(*given)
 
 
-@target("Budget.from_gdp, from_zcdp", lambda rng: (some(rng, EPSILONS), some(rng, DELTAS), rng.random() < 0.5), weight=0.2)
+@target(
+    "Budget.from_gdp, from_zcdp", lambda rng: (some(rng, EPSILONS), some(rng, DELTAS), rng.random() < 0.5), weight=0.2
+)
 def budgets_from(given: tuple[Any, Any, bool]) -> None:
     (Budget.from_gdp if given[2] else Budget.from_zcdp)(given[0], given[1])
 
@@ -64,14 +66,22 @@ def event(rng: Random, depth: int = 0) -> Any:
 QUICK = ("gdp", "zcdp", "tcdp", "ctcdp", "advanced", "basic")
 
 
-@target("epsilon", lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, QUICK, 0.05)), weight=0.5)
+@target(
+    "epsilon",
+    lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, QUICK, 0.05)),
+    weight=0.5,
+)
 def epsilon(given: tuple[Any, ...]) -> None:
     made = given[0]()
     price = nw.epsilon(made, delta=given[1], adjacency=given[2], accountant=given[3])
     assert price >= 0
 
 
-@target("epsilon, every accountant", lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, ACCOUNTANTS, 0.05)), weight=0.05)
+@target(
+    "epsilon, every accountant",
+    lambda rng: (event(rng), some(rng, DELTAS), some(rng, RELATIONS, 0.05), some(rng, ACCOUNTANTS, 0.05)),
+    weight=0.05,
+)
 def epsilon_by_all(given: tuple[Any, ...]) -> None:
     epsilon(given)
 
@@ -124,7 +134,12 @@ def terms(given: tuple[Any, ...]) -> None:
 
 
 def spent_on(rng: Random) -> tuple[Any, ...]:
-    return some(rng, ("gdp", "zcdp", "ctcdp"), 0.05), [event(rng) for _ in range(3)], some(rng, (0.5, 1.0, 1e-9)), some(rng, SAMPLINGS)
+    return (
+        some(rng, ("gdp", "zcdp", "ctcdp"), 0.05),
+        [event(rng) for _ in range(3)],
+        some(rng, (0.5, 1.0, 1e-9)),
+        some(rng, SAMPLINGS),
+    )
 
 
 @target("meter: spend, affords, noise_for", spent_on, also=(BudgetExhausted,), weight=0.5)
@@ -138,18 +153,46 @@ def meters(given: tuple[Any, ...]) -> None:
     meter.noise_for(given[2], given[3])
 
 
-@target("spending (account)", lambda rng: (some(rng, EPSILONS), some(rng, (None, *DELTAS)), some(rng, ("patients", "a\nb"), 0.3), some(rng, ("record", "person"), 0.2), some(rng, (None, "gdp", "rdp"), 0.2)))
+@target(
+    "spending (account)",
+    lambda rng: (
+        some(rng, EPSILONS),
+        some(rng, (None, *DELTAS)),
+        some(rng, ("patients", "a\nb"), 0.3),
+        some(rng, ("record", "person"), 0.2),
+        some(rng, (None, "gdp", "rdp"), 0.2),
+    ),
+)
 def accounts(given: tuple[Any, ...]) -> None:
     epsilon, delta, dataset, unit, own = given
     repr(spending(epsilon, delta, dataset, unit=unit, terms=own))
 
 
-@target("choose_terms", lambda rng: (some(rng, (True, False)), some(rng, SAMPLINGS), some(rng, (None, 10)), some(rng, (None, "gdp", "zcdp", "pld"))), weight=0.5)
+@target(
+    "choose_terms",
+    lambda rng: (
+        some(rng, (True, False)),
+        some(rng, SAMPLINGS),
+        some(rng, (None, 10)),
+        some(rng, (None, "gdp", "zcdp", "pld")),
+    ),
+    weight=0.5,
+)
 def terms_chosen(given: tuple[Any, ...]) -> None:
     choose_terms(Budget(1.0, 1e-6), adaptive=given[0], sampling=given[1], steps=given[2], meter=given[3])
 
 
-@target("Schema, from keywords", lambda rng: {f"c{i}": some(rng, ((0, 1), ["a", "b"], "ignore", {"kind": "number", "low": 0, "high": 1}), 0.5) for i in range(3)} | {"target": some(rng, ("c0", None), 0.3)}, weight=2)
+@target(
+    "Schema, from keywords",
+    lambda rng: (
+        {
+            f"c{i}": some(rng, ((0, 1), ["a", "b"], "ignore", {"kind": "number", "low": 0, "high": 1}), 0.5)
+            for i in range(3)
+        }
+        | {"target": some(rng, ("c0", None), 0.3)}
+    ),
+    weight=2,
+)
 def schema_keywords(given: dict[str, Any]) -> None:
     nw.Schema(**given).to_toml()
 

@@ -109,7 +109,7 @@ def ran(given: tuple[list[str], bytes, bytes]) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     assert code in (0, 1, 2, 130), f"exit code {code}"
     assert "Traceback" not in said, "a traceback"
-    public = ("init" in words or "wizard" in words or "--public" in words)  # rows that are said to be public may be shown
+    public = "init" in words or "wizard" in words or "--public" in words  # rows that are said to be public may be shown
     assert public or not any(secret in said for secret in SECRETS), "shows a cell"
     if code:
         raise ValueError("refused")

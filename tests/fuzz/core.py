@@ -195,7 +195,9 @@ def _listening(heard: list[str]) -> Iterator[None]:
     """Warnings of libraries are findings; those of noisewise are for its users."""
 
     def hear(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
-        ours = category.__module__.startswith("noisewise") or category.__name__ == "DataConversionWarning"  # raised by us
+        ours = (
+            category.__module__.startswith("noisewise") or category.__name__ == "DataConversionWarning"
+        )  # raised by us
         if not ours:
             heard.append(f"{category.__name__} at {os.path.basename(filename)}:{lineno}: {str(message)[:200]}")
 

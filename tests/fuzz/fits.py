@@ -16,7 +16,17 @@ from noisewise.budget import BudgetExhausted
 from .core import NUMBER, WORD, target
 from .mutate import odd
 
-METHODS = ("auto", "descent", "dpsgd", "additive", "agd", "output_perturbation", "sufficient_statistics", "l2p", "dynamic")
+METHODS = (
+    "auto",
+    "descent",
+    "dpsgd",
+    "additive",
+    "agd",
+    "output_perturbation",
+    "sufficient_statistics",
+    "l2p",
+    "dynamic",
+)
 
 
 def settings(rng: Random, strange: float) -> dict[str, Any]:
@@ -27,7 +37,13 @@ def settings(rng: Random, strange: float) -> dict[str, Any]:
         "adjacency": ("add_remove", "replace_one"), "max_grad_norm": (None, 1.0), "size_is_public": (False, True),
         "random_state": (0, 3), "classes": (None, [0, 1]), "class_weight": (None, {0: 1.0, 1: 0.5}),
     }  # fmt: skip
-    chosen: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "random_state": 0, "method": rng.choice(METHODS)}
+    chosen: dict[str, Any] = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "bounds": (-1, 1),
+        "random_state": 0,
+        "method": rng.choice(METHODS),
+    }
     for name, values in usual.items():
         if rng.random() < strange:
             chosen[name] = odd(rng) if rng.random() < 0.5 else rng.choice(values)

@@ -232,7 +232,11 @@ def changed_protector(rng: Random) -> bytes:
         outer = reshaped(outer, rng)
     made = json.dumps(outer).encode()
     made += b" " * (-len(made) % 8)
-    return (len(made) if rng.random() < 0.95 else rng.choice((0, 2**40, 2**63))).to_bytes(8, "little") + made + content[8 + length :]
+    return (
+        (len(made) if rng.random() < 0.95 else rng.choice((0, 2**40, 2**63))).to_bytes(8, "little")
+        + made
+        + content[8 + length :]
+    )
 
 
 @target("protector", changed_protector, weight=0.5)

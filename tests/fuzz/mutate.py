@@ -119,7 +119,9 @@ def _near(value: Any, rng: Random) -> Any:
     if isinstance(value, int):
         return value + rng.choice((-1, 1, 1000, -1000))
     if isinstance(value, float):
-        return rng.choice((math.nextafter(value, math.inf), math.nextafter(value, -math.inf), value * 2, -value, value + 1e-9))
+        return rng.choice(
+            (math.nextafter(value, math.inf), math.nextafter(value, -math.inf), value * 2, -value, value + 1e-9)
+        )
     if isinstance(value, str):
         return flipped(value.encode("utf-8", "surrogatepass"), rng).decode("utf-8", "replace")
     return odd(rng)

@@ -2,7 +2,7 @@
 
 Costs are whole multiples of 2^-220, rounded down by less than one; caps are rounded up likewise. So a sum above a cap is one:
 no rounding of ours can hide or make an overrun of more than 2^-200. A cap is what (epsilon, delta) is worth, found by bisection
-on the conversion that PRIVACY or the paper states, which is another way round than the meters take.
+on the conversion that the paper states, which is another way round than the meters take.
 """
 
 from __future__ import annotations
@@ -82,8 +82,13 @@ def _sampled(order: int, rate: float, sigma: float) -> int:
     """RDP of a Gaussian on a Poisson batch, add_remove (Mironov, Talwar & Zhang 2019)."""
     with mpmath.workprec(120):
         q, s = mpmath.mpf(rate), mpmath.mpf(sigma)
-        terms = (mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp(k * (k - 1) / (2 * s * s)) for k in range(order + 1))
-        return int(mpmath.floor(mpmath.ldexp(mpmath.log(mpmath.fsum(terms)) / (order - 1) * (1 - mpmath.mpf(2) ** -60), BITS)))
+        terms = (
+            mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp(k * (k - 1) / (2 * s * s))
+            for k in range(order + 1)
+        )
+        return int(
+            mpmath.floor(mpmath.ldexp(mpmath.log(mpmath.fsum(terms)) / (order - 1) * (1 - mpmath.mpf(2) ** -60), BITS))
+        )
 
 
 def cost(leaf: Any, name: str, order: int | None, adjacency: str) -> int:

@@ -105,7 +105,10 @@ def codebook(content: bytes) -> None:
     read_book(laid("codebook.csv", content))
 
 
-@target("pasted codes", lambda rng: flipped(rng.choice((b"1 = clerk\n2 = farmer, own land", b"S|M|L", b"0 to 120", *CODEBOOKS)), rng))
+@target(
+    "pasted codes",
+    lambda rng: flipped(rng.choice((b"1 = clerk\n2 = farmer, own land", b"S|M|L", b"0 to 120", *CODEBOOKS)), rng),
+)
 def pasted(content: bytes) -> None:
     text = content.decode("utf-8", "replace")
     codes_in(text)

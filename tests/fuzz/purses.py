@@ -19,7 +19,18 @@ from typing import Any
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
 from noisewise.budget.account import Account
 from noisewise.budget.purse import Part, Purse
-from noisewise.events import ApproximateDP, BoundedRange, Composed, Event, FixedBatch, Gaussian, Leaf, Poisson, Repeated, leaves
+from noisewise.events import (
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    Event,
+    FixedBatch,
+    Gaussian,
+    Leaf,
+    Poisson,
+    Repeated,
+    leaves,
+)
 
 from . import oracle
 from .core import target
@@ -135,7 +146,13 @@ def a_plan(rng: Random) -> None:
     except ValueError:
         return
     executed = Executed("gdp", None, budget.adjacency)
-    asked = [*events, *(event.event for event in events), Gaussian(math.nextafter(base, 0.0)), Gaussian(base), Composed(tuple(events))]
+    asked = [
+        *events,
+        *(event.event for event in events),
+        Gaussian(math.nextafter(base, 0.0)),
+        Gaussian(base),
+        Composed(tuple(events)),
+    ]
     for _ in range(rng.randrange(3, SIZE)):
         try:
             event = rng.choice(asked)
@@ -205,7 +222,11 @@ class Adversary:
             return Terms.plan((Repeated(Gaussian(rng.choice((20.0, 60.0, 200.0))), rng.choice((1, 4))),), "gdp")
         if self.terms is None or rng.random() < 0.05:
             return terms_for(rng, self.budget, CURRENCIES[:3])
-        return Terms.adaptive(self.terms.accountant, order=self.terms.order, one_shot_delta=rng.choice((0.0, self.terms.one_shot_delta / 2)))
+        return Terms.adaptive(
+            self.terms.accountant,
+            order=self.terms.order,
+            one_shot_delta=rng.choice((0.0, self.terms.one_shot_delta / 2)),
+        )
 
     def spend_some(self) -> None:
         hand = self.rng.choice(self.hands)
@@ -257,7 +278,9 @@ class Adversary:
             self.all.within(self.budget, self.terms.one_shot_delta)
             return
         used = {hand.part.number: hand.budget for hand in every if hand.own.events}
-        assert sum(Fraction(float(one.epsilon)) for one in used.values()) <= Fraction(float(self.budget.epsilon)), "epsilons"
+        assert sum(Fraction(float(one.epsilon)) for one in used.values()) <= Fraction(float(self.budget.epsilon)), (
+            "epsilons"
+        )
         assert sum(Fraction(float(one.delta)) for one in used.values()) <= Fraction(float(self.budget.delta)), "deltas"
 
 
@@ -295,7 +318,9 @@ def files(seed: int) -> None:
     terms = None if rng.random() < 0.5 else Terms.adaptive("gdp", one_shot_delta=budget.delta / 2)
     path = folder(0) / "purse.json"
     path.unlink(missing_ok=True)
-    adversary = Adversary(rng, budget, terms, Purse(budget, terms, store=path), lambda: Purse(budget, terms, store=path))
+    adversary = Adversary(
+        rng, budget, terms, Purse(budget, terms, store=path), lambda: Purse(budget, terms, store=path)
+    )
     adversary.play()
     if path.exists():
         _written(path)

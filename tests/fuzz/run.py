@@ -34,7 +34,9 @@ def keep(target: Target, seed: int, why: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     name = "".join(letter if letter.isalnum() else "-" for letter in target.name)
     path = FOLDER / f"{name}-{seed}.txt"
-    path.write_text(f"{target.name}\nseed {seed}\n{why}\n\n{made(target, seed)!r}\n", encoding="utf-8", errors="replace")
+    path.write_text(
+        f"{target.name}\nseed {seed}\n{why}\n\n{made(target, seed)!r}\n", encoding="utf-8", errors="replace"
+    )
 
 
 def piece_of(work: tuple[str, int, int, int]) -> tuple[str, bytes]:

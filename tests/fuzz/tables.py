@@ -24,9 +24,11 @@ from .core import NUMBER, WORD, target
 from .mutate import INTERESTING, flipped
 from .places import laid
 
-SCHEMA = Schema(age=(17, 90), job=["clerk", "nurse"], hours=(0, 99), name="ignore", income=["low", "high"], target="income")
+SCHEMA = Schema(
+    age=(17, 90), job=["clerk", "nurse"], hours=(0, 99), name="ignore", income=["low", "high"], target="income"
+)
 HEAD = b"age,job,hours,name,income"
-ROWS = (b"30,clerk,40,Ann,low", b"41.5,nurse,39,\"Bo, B\",high", b"58,clerk,12,,low")
+ROWS = (b"30,clerk,40,Ann,low", b'41.5,nurse,39,"Bo, B",high', b"58,clerk,12,,low")
 PLANTED = (  # what a private file holds where it should not
     b"S3CRET-417,clerk,40,Ann,low", b"30,S3CRET-417,40,Ann,low", b"30,clerk,40,Ann,S3CRET-417", b"8675309.25,clerk,40,S3CRET-417,low",
     b"30,clerk,40,Ann,low,S3CRET-417", b"30,S3CRET-417", b"30,clerk,\"S3CRET-417,Ann,low", b"30,clerk,40,S3CRET-417\xff,low",
@@ -69,7 +71,11 @@ def first_line(content: bytes) -> str:
         except Exception:
             return ""
     text = content.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    return text[: max(text.find(b"\n"), text.find(b"\r"), 0) or len(text)].decode("utf-8", "replace") if _unended(text) else ""
+    return (
+        text[: max(text.find(b"\n"), text.find(b"\r"), 0) or len(text)].decode("utf-8", "replace")
+        if _unended(text)
+        else ""
+    )
 
 
 def _unended(text: bytes) -> bool:
@@ -88,12 +94,16 @@ def private_csv(file: tuple[str, bytes, tuple[str | None, str | None]]) -> None:
     read(*file)
 
 
-@target("CSV, separators", lambda rng: (rng.choice(INTERESTING).decode("latin-1"), rng.choice((None, ".", ",", "x", ""))))
+@target(
+    "CSV, separators", lambda rng: (rng.choice(INTERESTING).decode("latin-1"), rng.choice((None, ".", ",", "x", "")))
+)
 def separators(given: tuple[str, str | None]) -> None:
     Dialect(*given)
 
 
-@target("CSV, public: schema init", csv_of, weight=2, shown=lambda file: WORD + str(NUMBER))  # public rows may be quoted
+@target(
+    "CSV, public: schema init", csv_of, weight=2, shown=lambda file: WORD + str(NUMBER)
+)  # public rows may be quoted
 def public_csv(file: tuple[str, bytes, tuple[str | None, str | None]]) -> None:
     name, content, dialect = file
     made = fill_from_public(None, laid(name, content), separator=Dialect(*dialect))
@@ -169,5 +179,3 @@ def parquet_names(content: bytes) -> None:
     from noisewise.data.files import open_source
 
     skeleton(open_source(laid("private.parquet", content)))
-
-

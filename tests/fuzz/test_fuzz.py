@@ -25,8 +25,14 @@ from .core import TARGETS, WORD, Target, made, seed_of, tally_of, tried
 from .places import laid
 from .tables import HEAD, reading
 
-TRIED = {"parsers": 40, "fits": 6, "purses": 60}
-FEW = {"command line": 6, "explain": 1, "report of a run folder": 8, "epsilon, every accountant": 5, "fit, odd arguments, rows and labels": 8}
+TRIED = {"parsers": 30, "fits": 6, "purses": 40}
+FEW = {
+    "command line": 3,
+    "explain": 1,
+    "report of a run folder": 4,
+    "epsilon, every accountant": 5,
+    "fit, odd arguments, rows and labels": 5,
+}
 assert targets
 
 
@@ -110,17 +116,13 @@ def _findings(name: str, many: int) -> list[tuple[int, str]]:
     return tally_of(TARGETS[name], 5, range(many), lambda *_: None).findings
 
 
-def test_the_oracle_sees_a_filter_that_lets_too_much_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = AdditiveMeter._fits
-    monkeypatch.setattr(AdditiveMeter, "_fits", lambda self, units, delta: real(self, units - units // 10**6 * 10**3, delta))
-    assert any("over" in why for _, why in _findings("one filter (gdp, zcdp, rdp, tcdp, ctcdp)", 300))
-
-
-def test_the_oracle_sees_an_ulp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that gives the last event a relative 1e-9 for nothing."""
+def test_the_oracle_sees_a_filter_that_gives_a_little_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative 1e-9 for nothing, with every event."""
     real = AdditiveMeter._fits
     monkeypatch.setattr(AdditiveMeter, "_fits", lambda self, units, delta: real(self, units - units // 10**9, delta))
-    monkeypatch.setattr(purses, "wish", lambda rng, meter: purses.Gaussian(math.nextafter(meter.noise_for(1.0), 0.0) * (1 - 4e-10)))
+    monkeypatch.setattr(
+        purses, "wish", lambda rng, meter: purses.Gaussian(math.nextafter(meter.noise_for(1.0), 0.0) * (1 - 4e-10))
+    )
     assert any("over" in why for _, why in _findings("one filter (gdp, zcdp, rdp, tcdp, ctcdp)", 50))
 
 

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from .. import _validate
 from ..events import FULL, MOST_COUNT, Event, Gaussian, Repeated, Sampling, leaves, sampled
@@ -77,7 +78,8 @@ def plan_rows(
     if size > MOST_COUNT:
         raise ValueError("size is more than 10^15; pass how many records there are")
     _validate.positive(clip=clip)
-    for name, several in (("steps", steps), ("rates", rates)):
+    lists: dict[str, Any] = {"steps": steps, "rates": rates}
+    for name, several in lists.items():
         if isinstance(several, str) or not isinstance(several, Iterable):
             raise ValueError(f"{name} is {several!r}; pass a list of numbers")
     if not steps:

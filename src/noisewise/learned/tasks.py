@@ -208,7 +208,9 @@ def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
         if source.file and not (tasks.folder / source.file).is_file():
             raise ValueError(f"{path}: {tasks.folder / source.file} is not there; pass its folder with --data")
         if source.file and not (tasks.folder / source.file).resolve().is_relative_to(tasks.folder.resolve()):
-            raise ValueError(f"{path}: {tasks.folder / source.file} is a link out of the data folder; copy the file there")
+            raise ValueError(
+                f"{path}: {tasks.folder / source.file} is a link out of the data folder; copy the file there"
+            )
     return tasks
 
 
@@ -226,7 +228,9 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
                 f"a source has no {sorted(unknown)[0]!r}; it has {', '.join(f.name for f in fields(TaskSource))}"
             )
         if "data" not in entry:
-            raise ValueError("a source does not say what its data are; write data = 'table', 'images' or a generated one")
+            raise ValueError(
+                "a source does not say what its data are; write data = 'table', 'images' or a generated one"
+            )
         settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
         sources.append(TaskSource(**settings))
     rest: dict[str, Any] = {
