@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old fuzz fuzz-guided release test-browser notebooks lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -55,16 +55,30 @@ release:
 	.venv-release/bin/python tests/release.py dist
 
 # The report in headless Chromium; SCREENSHOTS=FOLDER keeps the pictures.
-test-browser: setup
+test-browser: browser
+	$(BIN)/python -m pytest tests_browser
+
+# Pictures of README and guides that quick commands make; docs/images/README.md has the others. ONLY="plan.png demo.png" makes some.
+pictures: browser
+	$(BIN)/python docs/images/make.py $(ONLY)
+
+browser: setup
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,browser]"
-	$(BIN)/python -m pytest tests_browser
 
 # Runs docs/notebooks anew and writes down what they print.
 notebooks: setup
 	$(BIN)/python tests/docs/notebooks.py
+
+# The documentation site, in site/: open site/index.html, no server and no network needed. A broken link, a page that nav
+# forgets and anything that a page would fetch from elsewhere are errors.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
 
 lint: setup
 	$(BIN)/ruff check .
@@ -75,4 +89,4 @@ bench: setup
 	$(BIN)/noisewise bench speed
 
 clean:
-	rm -rf .venv .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache site

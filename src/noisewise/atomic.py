@@ -8,17 +8,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
+def write_atomically(
+    path: Path, content: bytes, *, durable: bool = False, private: bool = False, drafts: Path | None = None
+) -> None:
     """Write to a fresh file beside ``path``, then give it the name.
 
-    ``durable``: it outlives a loss of power. ``private``: nobody else may read it (mode 0600).
+    ``durable``: it outlives a loss of power. ``private``: nobody else may read it (mode 0600). ``drafts``: another folder
+    of the same disk for that fresh file, which a process that is killed leaves there.
     """
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=drafts or path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -29,11 +31,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False, priva
                 os.fchmod(stream.fileno(), 0o666 & ~umask())  # by its handle: a link laid at its name is not followed
         os.replace(draft, path)
         if durable:
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            force_to_disk(path.parent)
     finally:
         Path(draft).unlink(missing_ok=True)
 
@@ -46,10 +44,13 @@ def read_plain(path: Path) -> bytes:
         return stream.read()
 
 
-def open_private(path: Path, *, append: bool) -> IO[bytes]:
-    """A file to write to that nobody else may read (mode 0600 if it is new); a link at its name is refused."""
-    flags = os.O_RDWR | PLAIN | (os.O_CREAT | os.O_APPEND if append else 0)
-    return os.fdopen(os.open(path, flags, 0o600), "ab" if append else "r+b")
+def force_to_disk(path: Path) -> None:
+    """What a file or the list of a folder says now outlives a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

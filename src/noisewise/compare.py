@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from . import _validate
 from .budget import Budget
-from .comparison import METRICS, Row, ranked
+from .comparison import LEAST, METRICS, Row, ranked
 from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
 from .fitting.labels import Classes
@@ -300,7 +300,8 @@ def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
 
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    """The mean and its standard error, which is None where there are too few values to tell."""
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= LEAST else None
     return float(np.mean(values)), error
 
 

@@ -6,7 +6,8 @@ a theta. What it is given: facts, theta and public rows of its own, and the cura
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
@@ -34,6 +35,16 @@ from .torchrun import started_by_torchrun
 from .units import rows_per_person
 
 Progress = Callable[[int, int | None, float], None]
+
+
+class NothingLeft(ValueError):
+    """A run that was stopped has lost what it cannot do without, and cannot pay for it again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what this run asks first was paid for and lost when it was stopped, and its budget has no room to ask again; "
+            "what is written down stays spent: start anew, with a budget of its own"
+        )
 
 
 @dataclass(frozen=True)
@@ -124,11 +135,14 @@ def _private_run(
         unroll=unrolled,
     )
     asking = curator if journal is None else cast(Curator, Journalled(curator, journal))
-    for event in size_noise(curator.facts):
-        asking.release_size(noise_multiplier=event.noise_multiplier)
+    with _lost(journal):
+        for event in size_noise(curator.facts):
+            asking.release_size(noise_multiplier=event.noise_multiplier)
     private = Recording(asking, most=MOST if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
+    if not steps and journal is not None:
+        raise NothingLeft
     features = curator.features
     spread, made = (method.spread(state), method.made(state)) if isinstance(method, Method) else (None, None)
     if features is not None and isinstance(model, Additive):
@@ -138,6 +152,17 @@ def _private_run(
     shares = None if features is None else _shares(method.shares(state), features.width)
     answered = (curator.trace, curator.facts, meter, curator.simulation, steps, curator.arithmetic)
     return Trained(theta, *answered, tape, features, noise, shares, _own(made))
+
+
+@contextmanager
+def _lost(journal: Journal | None) -> Iterator[None]:
+    """What a run cannot do without, and cannot pay for again when it was lost."""
+    try:
+        yield
+    except BudgetExhausted:
+        if journal is not None:
+            raise NothingLeft from None
+        raise
 
 
 def _with_labels(records: Records, model: Model) -> tuple[Any, Any]:

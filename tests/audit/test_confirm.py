@@ -22,7 +22,7 @@ from noisewise.audit.lower_bound import _Prepared, judged
 from noisewise.cli.main import app
 from noisewise.methods import registry
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report.about_model import refutes
+from noisewise.report.about_promise import refutes
 
 METHODS = sum(kind.private for kind in registry().values())
 EPSILON, DELTA = 2.0, 0.25

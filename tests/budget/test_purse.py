@@ -216,7 +216,7 @@ def test_what_is_written_can_be_replayed(tmp_path):
     document = json.loads((tmp_path / "spending.json").read_text())
     assert set(document) == {"terms", "entries"}
     (entry,) = document["entries"]
-    assert set(entry) == {"terms", "reserved", "spent", "state"} and entry["state"] == "spent"
+    assert set(entry) == {"terms", "reserved", "spent", "state", "claimed"} and entry["state"] == "spent"
     promise = {name: entry["terms"][name] for name in ("epsilon", "delta", "adjacency")}
     again = meter_from(Budget(**promise), entry["terms"]["meter"])
     for event in purse.entries[0].events:
@@ -435,6 +435,9 @@ def test_any_store_will_do_that_keeps_the_protocol():
 
         def settle(self, terms, number, settled):
             self[number] = settled
+
+        def left(self, terms):
+            return left_of(Amount(**terms["cap"]), self.entries(terms))
 
     kept = Kept()
     with Purse(BUDGET, store=kept).part(GDP, Budget(0.5, 5e-7)) as run:

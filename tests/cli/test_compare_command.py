@@ -70,6 +70,29 @@ def test_a_table_for_people(public, tmp_path):
     assert "comparison.json, comparison.png" in told.stderr
 
 
+def test_two_repeats_have_no_error_and_three_have_one(public, tmp_path):
+    quick = [public, "--target", "rich", *BUDGET, "--methods", "descent,only_public", "--jobs", "1", "--out", tmp_path]
+    words, shown = {}, {}
+    for repeats in (1, 2, 3):
+        told = run(*quick, "--repeats", repeats)
+        assert told.exit_code == 0, told.output
+        words[repeats] = " ".join(told.stdout.split())
+        rows = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))["rows"]
+        shown[repeats] = [row["standard_error"] is not None for row in rows]
+    assert "One training each: spread unknown." in words[1] and "Mean of 2 repeats: spread unknown." in words[2]
+    assert "Mean of 3 repeats ± its standard error." in words[3] and "±" not in words[1] + words[2]
+    assert not any(shown[1] + shown[2]) and all(shown[3]) and "± 0.00" not in words[3]
+    assert all("worse by " in one and "by -" not in one for one in words.values())
+
+
+def test_a_picture_goes_where_it_is_asked_for(public, tmp_path):
+    told = run(public, "--target", "rich", *QUICK, "--out", tmp_path / "out", "--plot", tmp_path / "new" / "all.svg")
+    assert told.exit_code == 0, told.output
+    picture = (tmp_path / "new" / "all.svg").read_text(encoding="utf-8")
+    assert "<svg" in picture and [file.name for file in (tmp_path / "out").iterdir()] == ["comparison.json"]
+    assert "all.svg" in told.stderr
+
+
 def test_what_auto_chooses_for_the_model_asked_for_is_recommended(public, tmp_path):
     quick = [*BUDGET, "--methods", "descent", "--repeats", "1", "--jobs", "1", "--out", tmp_path / "out"]
     for model, chosen in (("auto", "additive"), ("linear", "descent")):
@@ -173,6 +196,7 @@ def test_help_has_an_example():
         (["public.csv", "--target", "rich", "--public-share", "2"], "public_share"),
         (["dates.csv", "--target", "rich"], "looks like dates"),
         (["few.csv", "--target", "rich"], "too few"),
+        (["public.csv", "--target", "rich", "--plot", "all.txt"], "all.txt has no picture format that is known"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, public, frame, arguments, reason):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zlib
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -19,8 +20,8 @@ from noisewise.budget.purse import Purse
 from noisewise.events import Gaussian, to_dict
 from noisewise.export.elsewhere import Scores
 from noisewise.export.plain_model import plain_model
-from noisewise.journal import FORMAT as JOURNAL
-from noisewise.journal import Journal
+from noisewise.journal.folder import FORMAT as JOURNAL
+from noisewise.journal.folder import Journal
 from noisewise.learned.trained import read_checkpoint, write_checkpoint
 from noisewise.protect.learned.zoo import as_bytes, load_protector, shipped
 from noisewise.report.page import report_page
@@ -173,23 +174,28 @@ def spending(given: tuple[bool, bytes]) -> None:
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 SETTINGS = {"module": "abc", "epsilon": 1.0}
+HELD = bytes(range(24))
 LINES: list[Any] = [
-    {"claimed": 0},
+    {"part": 0},
+    {"block": 0.25},
     {"charged": "gradient", "event": to_dict(Gaussian(3.0))},
     {"answered": {"clip": 1.0, "noise_std": 3.0, "norm": None}, "at": 0, "count": 4, "dtype": "float32", "shape": [2, 2],
-     "noise_std": 3.0, "below": None},
+     "noise_std": 3.0, "below": None, "crc": zlib.crc32(HELD[:16])},
     {"charged": "Count", "event": to_dict(Gaussian(9.0))},
     {"answered": {"clip": None, "noise_std": 9.0, "norm": None}, "at": 16, "count": 1, "dtype": "float64", "shape": [],
-     "noise_std": 9.0, "below": 0.5},
+     "noise_std": 9.0, "below": 0.5, "crc": zlib.crc32(HELD[16:])},
+    {"forfeited": 0.25},
+    {"block": 0.5},
     {"charged": "gradient", "event": to_dict(Gaussian(3.0))},
     {"refused": True},
+    {"closed": 0.4},
     {"finished": True},
 ]  # fmt: skip
 
 
 def changed_journal(rng: Random) -> dict[str, bytes]:
     settings = {"format": JOURNAL, **SETTINGS}
-    lines, answers = LINES, bytes(range(24))
+    lines, answers = LINES, HELD
     if rng.random() < 0.2:
         settings = reshaped(settings, rng)
     else:

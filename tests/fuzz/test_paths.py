@@ -18,7 +18,7 @@ from noisewise.budget import Budget, Terms
 from noisewise.budget.purse import Purse
 from noisewise.data.rows import RowStore
 from noisewise.events import Gaussian
-from noisewise.journal import Journal
+from noisewise.journal.folder import Journal
 from noisewise.learned.tasks import load_tasks
 from noisewise.report.page import write_report
 from noisewise.runs import load, new_folder
@@ -142,7 +142,7 @@ def test_no_file_of_a_checkpoint_is_a_link(tmp_path: Path, untouched: Path, name
     place.mkdir()
     if name != "settings.json":
         made = Journal(place, {"run": 1})
-        made.charged("gradient", Gaussian(3.0))
+        made.charged("gradient", Gaussian(3.0), 0.0, 0.1)
         made.close()
         (place / name).unlink(missing_ok=True)
     (place / name).symlink_to(untouched)
@@ -241,7 +241,7 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
     from noisewise.curator import Answer
 
     journal = Journal(tmp_path / "checkpoint", {"run": 1})
-    journal.charged("gradient", Gaussian(3.0))
+    journal.charged("gradient", Gaussian(3.0), 0.0, 0.1)
     journal.answered(Answer(torch.zeros(2), 3.0), {"clip": 1.0, "noise_std": 3.0, "norm": None})
     journal.close()
     assert mode(tmp_path / "checkpoint") == 0o700

@@ -7,7 +7,8 @@ A :class:`purse.Purse` shares one budget among several runs and writes down what
 
 from noisewise.accounting.base import Currency, currency
 from noisewise.accounting.terms import LEAST_DELTA, Budget, Terms
-from noisewise.budget.meters import AdditiveMeter, BudgetExhausted, Meter, PlanMeter, meter_from
+from noisewise.budget.counts import BudgetExhausted
+from noisewise.budget.meters import AdditiveMeter, Meter, PlanMeter, meter_from
 from noisewise.budget.opening import MeterView, checked_meter, open_meter
 
 __all__ = [

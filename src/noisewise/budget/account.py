@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn
 from .. import _validate
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
 from ..events import Adjacency
-from .meters import BudgetExhausted, NotCopied
+from .counts import BudgetExhausted, NotCopied
 from .purse import Part, Purse, down
 from .store import Amount, Entry, Store
 
@@ -271,7 +271,7 @@ def spending(
     elif delta is not None or adjacency is not None:
         raise ValueError("budget says delta and adjacency; leave them out, or pass epsilon and delta")
     _validate.one_of(UNITS, unit=unit)
-    _named(dataset)
+    named(dataset)
     from .concerns import warn_of  # which needs the warning above
 
     warn_of(budget.epsilon, budget.delta)
@@ -339,7 +339,8 @@ def refuse_elsewhere(sent: tuple[str, int] | None) -> None:
         )
 
 
-def _named(dataset: str) -> None:
+def named(dataset: str) -> None:
+    """Refuse what is no name of a data set."""
     if not isinstance(dataset, str) or not name_is_plain(dataset):
         raise ValueError(f"dataset is not a name; pass one line of at most {LONGEST} letters")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -16,6 +14,7 @@ from noisewise.accounting.base import UNITS, Currency, currencies, currency
 from noisewise.accounting.common import Unpriceable, approximate, count_leaves, kept, unsampled
 from noisewise.accounting.price import price_of
 from noisewise.accounting.terms import Budget
+from noisewise.budget.counts import BudgetExhausted, Counts, up
 from noisewise.events import (
     FULL,
     ApproximateDP,
@@ -33,71 +32,7 @@ from noisewise.events import (
 )
 
 
-class BudgetExhausted(Exception):
-    """The event asked for more than is left: it did not happen, and the meter is as before. Public facts only."""
-
-
-class NotCopied:
-    """A meter or a purse: a copy, a pickle or a forked process would spend the same budget twice."""
-
-    __slots__ = ("_lock", "_process")  # no instance can have a method of its own
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise TypeError(
-            "a meter cannot be copied or pickled: the copy would spend the same budget twice; "
-            "keep one meter, or rebuild an empty one with meter_from(budget, description) for an audit"
-        )
-
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "this meter belongs to another process: a forked copy would spend the same budget twice; "
-                "ask the process that made it"
-            )
-
-
-class _Counts(NotCopied):
-    """What both meters have: the promise they keep, what was paid for, and an end."""
-
-    __slots__ = ("_budget", "_closed", "_events")
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__()
-        self._budget, self._closed = budget, False
-        self._events: Counter[Leaf] = Counter()
-
-    @property
-    def budget(self) -> Budget:
-        """The promise this meter keeps."""
-        return self._budget
-
-    @property
-    def events(self) -> Counter[Leaf]:
-        """What was paid for, with counts."""
-        return Counter(self._events)
-
-    @property
-    def closed(self) -> bool:
-        """Whether it pays for nothing any more."""
-        return self._closed
-
-    def close(self) -> None:
-        """Pay for nothing any more: what was spent is final, so that the rest can be given to others."""
-        with self._lock:
-            self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
-
-
-class AdditiveMeter(_Counts):
+class AdditiveMeter(Counts):
     """A filter for a currency whose costs add up: stops before the sum would exceed the cap.
 
     *Guarantee*: however the events are chosen, also from earlier answers, everything released under this meter is
@@ -138,6 +73,11 @@ class AdditiveMeter(_Counts):
         return self._currency
 
     @property
+    def one_shot_delta(self) -> float:
+        """The part of delta that is kept for events that are only (epsilon, delta)-DP."""
+        return self._one_shot_delta
+
+    @property
     def spent_fraction(self) -> float:
         """The share of the cap that is spent, from 0 to 1."""
         return self._spent / UNITS
@@ -164,6 +104,34 @@ class AdditiveMeter(_Counts):
             self._delta_spent += delta
             self._events.update(counts)
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was paid for, or given up."""
+        return self._spent > 0 or self._delta_spent > 0
+
+    def share_after(self, event: Event) -> float:
+        """What :attr:`spent_fraction` would be at most after the event, rounded up; above 1 where it does not fit."""
+        units, delta, _ = self._price(event)
+        return up(Fraction(self._spent + units, UNITS)) if self._fits(units, delta) else math.inf
+
+    def forfeit(self, share: float) -> Counter[Leaf]:
+        """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
+
+        What stands for them is a Gaussian of that price. The share of delta for one-shot events goes whole, since such an
+        event may have been among them.
+        """
+        self._check_process()
+        _validate.share(share=share)
+        with self._lock:
+            self._check_open()
+            target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
+            if target > self._spent:
+                if (sigma := self._sigma(target - self._spent)) is not None:
+                    gone[Gaussian(sigma)] = 1
+                self._spent, self._delta_spent = target, Fraction(self._one_shot_delta)
+                self._events.update(gone)
+            return gone
+
     def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
         """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
 
@@ -175,7 +143,14 @@ class AdditiveMeter(_Counts):
         if UNITS - self._spent < UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
-        allowed = (UNITS - self._spent) * top // bottom
+        if (sigma := self._sigma((UNITS - self._spent) * top // bottom, sampling)) is None:
+            raise BudgetExhausted(
+                f"asked for a share {share:.3g} of what is left, which is too little to buy any answer"
+            )
+        return sigma
+
+    def _sigma(self, allowed: int, sampling: Sampling = FULL) -> float | None:
+        """The noise multiplier of a Gaussian that costs at most so many units; None where that is too little."""
         cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS)
         for _ in range(20):
             if cost < 1e-250:
@@ -184,7 +159,7 @@ class AdditiveMeter(_Counts):
             if self._currency.units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
                 return sigma
             cost *= 1 - 2.0**-50
-        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, which is too little to buy any answer")
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
@@ -220,7 +195,7 @@ class AdditiveMeter(_Counts):
         return text
 
 
-class PlanMeter(_Counts):
+class PlanMeter(Counts):
     """A meter for events that were all fixed beforehand: the whole plan is priced once, then used up.
 
     *Guarantee*: whatever the caller does with the plan, reordering it, skipping events or stopping, also by looking
@@ -301,6 +276,32 @@ class PlanMeter(_Counts):
             self._remaining -= counts
             self._events.update(counts)
             self._used += counts.total()
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was paid for, or given up."""
+        return self._used > 0
+
+    def share_after(self, event: Event) -> float:
+        """What :attr:`spent_fraction` would be after the event, rounded up; above 1 where it is not in the plan."""
+        counts = leaves(event)
+        return up(Fraction(self._used + counts.total(), self._total)) if counts <= self._remaining else math.inf
+
+    def forfeit(self, share: float) -> Counter[Leaf]:
+        """Give up the plan to this share of its events: some may have happened, and nobody knows any more which.
+
+        So as many are taken from *each* kind of event that is left: whichever of them happened, none happens twice.
+        """
+        self._check_process()
+        _validate.share(share=share)
+        with self._lock:
+            self._check_open()
+            lost = max(int(-(-Fraction(share) * self._total // 1)) - self._used, 0)
+            gone = self._remaining & Counter(dict.fromkeys(self._remaining, lost))
+            self._remaining -= gone
+            self._used += gone.total()
+            self._events.update(gone)
+            return gone
 
     def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
         """Refused: the noise of a plan is fixed beforehand."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from noisewise import _validate
 from noisewise.accounting.terms import Budget, Terms
 from noisewise.budget.meters import AdditiveMeter, Meter, PlanMeter
-from noisewise.events import FULL, Leaf, Sampling, rebuilt, rebuilt_leaf
+from noisewise.events import FULL, Event, Leaf, Sampling, rebuilt, rebuilt_leaf
 
 
 def open_meter(budget: Budget, terms: object) -> Meter:
@@ -89,6 +89,10 @@ class MeterView:
     def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
         """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up; a plan refuses."""
         return self.__meter.noise_for(share, sampling)
+
+    def share_after(self, event: Event) -> float:
+        """What ``spent_fraction`` would be at most after an event; above 1 where it does not fit."""
+        return self.__meter.share_after(event)
 
     def __repr__(self) -> str:
         return f"MeterView({self.budget}, spent_fraction={self.spent_fraction:.6g})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from types import TracebackType
@@ -12,11 +13,13 @@ from typing import Any
 
 from .. import _validate
 from ..accounting.base import as_events, currency
+from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import Composed
-from .meters import AdditiveMeter, BudgetExhausted, Meter, NotCopied, PlanMeter
+from ..events import ApproximateDP, Composed, Event
+from .counts import BudgetExhausted, NotCopied
+from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
-from .store import Amount, Entry, Memory, SpendingFile, Store, left_of
+from .store import Amount, Entry, Memory, SpendingFile, Store
 
 
 class Purse(NotCopied):
@@ -25,12 +28,15 @@ class Purse(NotCopied):
     Without ``terms`` the promises of the runs add up (basic composition): a run takes its epsilon and its delta whole,
     unless it asked nothing. With adaptive ``terms`` the purse is a filter over all runs: an adaptive run in the same
     currency takes what it was charged, and the rest comes back; a plan takes its price in that currency whole, unless
-    nothing of it was asked.
+    nothing of it was asked. Any run, or a plan where that is cheaper, may count as the (epsilon, delta) that it promises,
+    its delta taken from the ``one_shot_delta`` of the terms; then, too, all of it is taken.
 
     *Guarantee*: everything that all runs release together is (epsilon, delta)-DP under the budget's relation, however
     they are chosen, also from earlier answers, and also when they take turns. Basic composition: Rogers, Roth, Ullman &
     Vadhan 2016 for choices, Vadhan & Zhang 2023 for turns. A filter: its events are one adaptive sequence, whoever
-    asks them, and one that did not happen was not charged. A part's own meter stays what it was: exactly an
+    asks them, and one that did not happen was not charged; a run that counts as its promise is one event of it, since
+    whatever is asked of an interactive (epsilon, delta)-DP mechanism is post-processing of one randomized response (Lyu
+    2022, Vadhan & Zhang 2023). A part's own meter stays what it was: exactly an
     ``AdditiveMeter`` or a ``PlanMeter``, which stops at the part.
 
     >>> from noisewise.events import Gaussian
@@ -73,12 +79,17 @@ class Purse(NotCopied):
         self._store = (
             Memory() if store is None else SpendingFile(store) if isinstance(store, str | os.PathLike) else store
         )
-        self._store.entries(self._terms)  # a file that cannot be read is refused before anything is planned
+        self._store.left(self._terms)  # a file that cannot be read is refused before anything is planned
 
     @property
     def budget(self) -> Budget:
         """The promise of all runs together."""
         return self._budget
+
+    @property
+    def terms(self) -> Mapping[str, Any]:
+        """The promise, the filter and its cap, as a store keeps them."""
+        return self._terms
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -98,7 +109,7 @@ class Purse(NotCopied):
     @property
     def left(self) -> tuple[Fraction, Fraction]:
         """What is neither spent nor reserved, exactly: of the epsilons or the filter's currency, and of delta."""
-        return left_of(self._cap, self.entries)
+        return self._store.left(self._terms)
 
     @property
     def spent_fraction(self) -> float:
@@ -129,22 +140,26 @@ class Purse(NotCopied):
             )
         meter = open_meter(promise, terms)
         described = {"what": str(what), **_promise(promise), "meter": meter.describe()}
-        entry = Entry(described, self._most(meter, terms))
+        entries = [Entry(described, most) for most in self.prices(meter)]
         if number is not None and 0 <= number < len(there := self.entries):
-            if there[number] != entry:
+            entry = next((entry for entry in entries if there[number].is_that_of(entry)), None)
+            if entry is None:
                 raise ValueError(
                     "the run's part of the purse is settled, or was reserved on other terms; start it anew"
                 )
-            return self._held(number, entry, meter)
-        return self._held(self._store.reserve(self._terms, entry), entry, meter)
+            return self._held(number, entry, meter, there[number].claimed)
+        for entry in entries[:-1]:
+            with suppress(BudgetExhausted):
+                return self._held(self._store.reserve(self._terms, entry), entry, meter)
+        return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
 
-    def _held(self, number: int, entry: Entry, meter: Meter) -> Part:
+    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> Part:
         """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
         with self._lock:
             before, self._holders[number] = self._holders.get(number), meter
         if before is not None:
             before.close()
-        return Part(self, number, entry, meter)
+        return Part(self, number, entry, meter, claimed)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0) -> Budget:
         """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can."""
@@ -180,57 +195,112 @@ class Purse(NotCopied):
             low, high = (middle, high) if fits else (low, middle)
         return 0.0 if refused else low
 
-    def _most(self, meter: Meter, terms: Terms) -> Amount:
-        """All that the run may spend, in the purse's unit."""
-        if self._filter is None:
-            return Amount(float(meter.budget.epsilon), float(meter.budget.delta))
-        own = open_meter(self._budget, self._filter)
-        assert isinstance(own, AdditiveMeter)
-        if isinstance(meter, PlanMeter):
-            own.spend(Composed(tuple(as_events(meter.remaining))))
-            return _amount(*own.charged)
-        if (meter.name, meter.currency.order) != (own.name, own.currency.order):
-            raise ValueError(
-                f"the run is metered by {meter.name}, but the purse is a filter of {own.name}"
-                f"{f' at order {own.currency.order}' if own.currency.order else ''}; name the same in its terms"
-            )
-        if (meter.currency.omega or 0.0) < (own.currency.omega or 0.0):
-            raise ValueError(
-                "the run keeps a smaller omega than the purse; pass a budget with a smaller delta or epsilon"
-            )
-        return Amount(meter.currency.cap, terms.one_shot_delta)
+    def prices(self, meter: Meter) -> list[Amount]:
+        """All that the run may spend, in the purse's unit: the ways to count it, the cheapest first.
 
-    def _settle(self, number: int, entry: Entry, meter: Meter, state: str) -> None:
+        In a filter a run of the same currency counts as its cap, a plan as its events; either, and any other run, as
+        the promise that it keeps, where the filter has a share of delta for that.
+        """
+        if self._filter is None:
+            return [Amount(float(meter.budget.epsilon), float(meter.budget.delta))]
+        if isinstance(meter, AdditiveMeter) and self._in_kind(meter):
+            return [Amount(meter.currency.cap, meter.one_shot_delta)]
+        events: list[Event] = []
+        if isinstance(meter, PlanMeter):
+            events.append(Composed(tuple(as_events(meter.remaining))))
+        if self._filter.one_shot_delta:
+            events.append(ApproximateDP(meter.budget.epsilon, meter.budget.delta))
+        found, refused = [], None
+        for event in events:
+            own = self._filter_meter()
+            try:
+                own.spend(event)
+                found.append(_amount(*own.charged))
+            except (BudgetExhausted, Unpriceable) as error:
+                refused = error
+        if refused is not None and not found:
+            raise refused
+        if not found:
+            raise ValueError(self._of_another_kind(meter))
+        return sorted(found, key=lambda amount: amount.cost)
+
+    def _filter_meter(self) -> AdditiveMeter:
+        """An empty meter of the filter."""
+        assert self._filter is not None
+        meter = open_meter(self._budget, self._filter)
+        assert isinstance(meter, AdditiveMeter)
+        return meter
+
+    def _in_kind(self, meter: Meter) -> bool:
+        """Whether the meter counts in the filter's own currency, so that what it does not spend can come back."""
+        if self._filter is None or not isinstance(meter, AdditiveMeter):
+            return False
+        own, other = self._filter_meter().currency, meter.currency
+        return (own.name, own.order) == (other.name, other.order) and (other.omega or 0.0) >= (own.omega or 0.0)
+
+    def _of_another_kind(self, meter: Meter) -> str:
+        assert isinstance(meter, AdditiveMeter)
+        own = self._filter_meter()
+        if (meter.name, meter.currency.order) == (own.name, own.currency.order):
+            return "the run keeps a smaller omega than the purse; pass a budget with a smaller delta or epsilon"
+        order = f" at order {own.currency.order}" if own.currency.order else ""
+        return (
+            f"the run is metered by {meter.name}, but the purse is a filter of {own.name}{order} without a share of delta "
+            "for the promises of other runs; name the same in its terms, or give the purse a one_shot_delta"
+        )
+
+    def _claim(self, number: int, before: float, after: float) -> None:
+        self._check_process()
+        self._store.claim(self._terms, number, before, after)
+
+    def settled(self, meter: Meter, reserved: Amount) -> Amount:
+        """What a run takes in the end that reserved so much and was charged what its meter says."""
+        if not meter.used:
+            return Amount(0.0, 0.0)
+        if isinstance(meter, AdditiveMeter) and self._in_kind(meter):
+            return _amount(*meter.charged)
+        return reserved
+
+    def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
         if self._holders.get(number) is not meter:
             raise ValueError("this part was taken up again since; the run that took it up settles it")
-        spent = entry.reserved
-        if not meter.events:
-            spent = Amount(0.0, 0.0)
-        elif self._filter is not None and isinstance(meter, AdditiveMeter):
-            spent = _amount(*meter.charged)
-        settled = replace(entry, spent=spent, events=tuple(as_events(meter.events)), state=state)
+        spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
+        settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 
 
 class Part:
     """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
 
-    __slots__ = ("_entry", "_number", "_purse", "meter")
+    __slots__ = ("_claimed", "_entry", "_number", "_purse", "meter")
 
-    def __init__(self, purse: Purse, number: int, entry: Entry, meter: Meter) -> None:
-        self._purse, self._number, self._entry, self.meter = purse, number, entry, meter
+    def __init__(self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> None:
+        self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
 
     @property
     def number(self) -> int:
         """Its place in the purse."""
         return self._number
 
+    @property
+    def claimed(self) -> float:
+        """How much of it was claimed so far, here or by an earlier process of the run."""
+        return self._claimed
+
+    def claim(self, share: float) -> None:
+        """Write down, durably, that it may be used up to this share of its meter, before that is drawn.
+
+        Of several processes that took up one run only one gets any block: :class:`~.store.Claimed` for the others.
+        """
+        self._purse._claim(self._number, self._claimed, float(share))
+        self._claimed = float(share)
+
     def settle(self, state: str = "spent") -> None:
         """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
         _validate.one_of(("spent", "failed"), state=state)
-        self._purse._settle(self._number, self._entry, self.meter, state)
+        self._purse._settle(self._number, self._entry, self.meter, state, self._claimed)
 
     def __enter__(self) -> Part:
         return self

@@ -1,6 +1,6 @@
 """Where spending is written down: in memory, in a file, or whatever else keeps the protocol of :class:`Store`.
 
-A file ``spending.json`` holds one purse and a list of its runs, each with the same four keys::
+A file ``spending.json`` holds one purse and a list of its runs, each with the same keys::
 
     {"terms":   {"epsilon", "delta", "adjacency",             what may be promised in all
                  "filter":  null, or {"name", "order", "one_shot_delta"},
@@ -8,10 +8,12 @@ A file ``spending.json`` holds one purse and a list of its runs, each with the s
      "entries": [{"terms":    {"what", "epsilon", "delta", "adjacency", "meter"},   ``meter`` as it describes itself
                   "reserved": {"cost", "delta"},              the most that the run may spend
                   "spent":    null, or {"cost", "delta", "events"},                 null until the run is settled
-                  "state":    "reserved", "spent" or "failed"}]}
+                  "state":    "reserved", "spent" or "failed",
+                  "claimed":  0.0 to 1.0}]}                   how much of its part the run may have used by now
 
 An entry counts as what it reserved until it is settled, and then as what it spent: a run that was killed stays charged
-whole. A file that is not exactly of this shape is refused, never taken for an empty one.
+whole. A run that can be taken up again claims its part block by block before it draws; a claim says what it follows, so of
+two processes that take up the same run only one gets the next block. A file that is not exactly of this shape is refused, never taken for an empty one.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ from typing import Any, Protocol
 
 from ..atomic import locked, write_atomically
 from ..events import Event, from_dict, to_dict
-from .meters import BudgetExhausted
+from .counts import BudgetExhausted
 
 STATES = ("reserved", "spent", "failed")
+TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,11 @@ class Entry:
     spent: Amount | None = None
     events: tuple[Event, ...] = ()
     state: str = "reserved"
+    claimed: float = 0.0
 
     def __post_init__(self) -> None:
+        if type(self.claimed) is not float or not 0 <= self.claimed <= 1:
+            raise ValueError(f"a run claimed {self.claimed!r} of its part; pass a share from 0.0 to 1.0")
         if self.state not in STATES or (self.spent is None) != (self.state == "reserved"):
             raise ValueError(f"a run in state {self.state!r} with spent {self.spent}; only reserved runs have none")
         if self.spent is not None and not self.spent.within(self.reserved):
@@ -72,6 +78,10 @@ class Entry:
     def counted(self) -> Amount:
         """What it takes of the purse now."""
         return self.reserved if self.spent is None else self.spent
+
+    def is_that_of(self, other: Entry) -> bool:
+        """Whether the other one, as it is asked for, is this run, reserved and not settled."""
+        return self.state == "reserved" and self.terms == other.terms and other.reserved.within(self.reserved)
 
 
 Entries = tuple[Entry, ...]
@@ -93,8 +103,21 @@ class Store(Protocol):
     def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
         """Write down a run if the cap has room for all it reserves, and give it a number; else ``BudgetExhausted``."""
 
+    def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
+        """Note that a reserved run may use its part up to ``after``; :class:`Claimed` if it is not at ``before`` now.
+
+        A run that stops in good order claims less than before: what it did use.
+        """
+
     def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
-        """Put the settled run in the place of the reserved one; a run is settled once."""
+        """Put the settled run in the place of the reserved one; a run is settled once, by who claimed its part last."""
+
+    def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+        """What is neither spent nor reserved, exactly: of the cost, and of delta."""
+
+
+class Claimed(RuntimeError):
+    """Another process has taken up the same run since: what it draws is paid for once, by the other one."""
 
 
 class _Kept(ABC):
@@ -118,10 +141,24 @@ class _Kept(ABC):
 
         return len(self._change(terms, edit)) - 1
 
+    def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
+        def edit(entries: Entries) -> Entries:
+            here = entries[number] if number < len(entries) else None
+            if here is None or here.state != "reserved" or here.claimed != before or before == after:
+                raise Claimed(TAKEN_UP)
+            return (*entries[:number], replace(here, claimed=after), *entries[number + 1 :])
+
+        self._change(terms, edit)
+
+    def left(self, terms: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+        return left_of(Amount(**terms["cap"]), self.entries(terms))
+
     def settle(self, terms: Mapping[str, Any], number: int, settled: Entry) -> None:
         def edit(entries: Entries) -> Entries:
-            if number >= len(entries) or entries[number] != replace(settled, spent=None, events=(), state="reserved"):
+            if number >= len(entries) or not entries[number].is_that_of(settled):
                 raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
+            if entries[number].claimed != settled.claimed:
+                raise Claimed(TAKEN_UP)
             return (*entries[:number], settled, *entries[number + 1 :])
 
         self._change(terms, edit)
@@ -146,8 +183,8 @@ class SpendingFile(_Kept):
     processes never both reserve the last of a budget. Killed at any moment, the file is the old one or the new one.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, drafts: Path | None = None) -> None:
+        self.path, self._drafts = Path(path), drafts
 
     def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
         with self._locked():
@@ -155,7 +192,8 @@ class SpendingFile(_Kept):
             changed = edit(entries)
             if changed is not entries:
                 document = {"terms": terms, "entries": [_to_dict(entry) for entry in changed]}
-                write_atomically(self.path, json.dumps(document, indent=1).encode() + b"\n", durable=True)
+                content = json.dumps(document, indent=1).encode() + b"\n"
+                write_atomically(self.path, content, durable=True, drafts=self._drafts)
             return changed
 
     @contextmanager
@@ -197,14 +235,16 @@ def _to_dict(entry: Entry) -> dict[str, Any]:
         return {"cost": value.cost, "delta": value.delta}
 
     spent = entry.spent and {**amount(entry.spent), "events": [to_dict(event) for event in entry.events]}
-    return {"terms": dict(entry.terms), "reserved": amount(entry.reserved), "spent": spent, "state": entry.state}
+    kept = {"terms": dict(entry.terms), "reserved": amount(entry.reserved), "spent": spent, "state": entry.state}
+    return {**kept, "claimed": entry.claimed}
 
 
 def _from_dict(data: Any) -> Entry:
+    claimed = data.pop("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
     _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
     _exactly(data["terms"], ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
     _exactly(data["reserved"], ("cost", "delta"), "reserved")
-    entry = Entry(data["terms"], Amount(**data["reserved"]))
+    entry = Entry(data["terms"], Amount(**data["reserved"]), claimed=claimed)
     if (spent := data["spent"]) is not None:
         _exactly(spent, ("cost", "delta", "events"), "spent")
         events = tuple(from_dict(event) for event in spent["events"])

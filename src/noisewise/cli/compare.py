@@ -56,20 +56,25 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder for comparison.json and comparison.png.")] = Path(
         "noisewise-comparison"
     ),
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the picture goes instead: FILE.png, .svg or .pdf.", show_default=False)
+    ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder that gets comparison.json, for its report.")] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Simulate every method on public data at your budget and private size: an estimate, before any record is touched.
 
-    Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000[/bold]
+    Example: [bold]noisewise compare public.csv --target income --epsilon 1 --delta 1e-6 --size 20000 --plot all.svg[/bold]
     """
     from ..atomic import write_atomically
     from ..compare import compare as simulate
     from ..compare import constant_score, document, sizes
     from ..comparison import METRICS
     from ..fitting.auto import AUTO, method_for
+    from ..show.figures import picture_file
     from .plots import plot_comparison
 
+    picture = picture_file(plot or out / "comparison.png")
     if run is not None:
         from .. import runs
         from ..report.page import refresh
@@ -93,10 +98,8 @@ def compare(
     title = f"{size:,} records, epsilon {epsilon:g}, delta {delta:g}, {adjacency}"
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "comparison.json", text)
-    plot_comparison(
-        rows, out / "comparison.png", metric=METRICS[table.task], title=title, constant=constant, chosen=chosen
-    )
-    written = [f"{out}: comparison.json, comparison.png"]
+    plot_comparison(rows, picture, metric=METRICS[table.task], title=title, constant=constant, chosen=chosen)
+    written = [f"{out}: comparison.json, comparison.png"] if plot is None else [f"{out}: comparison.json", str(plot)]
     if run is not None:
         runs.check_seal(run)  # again: a new seal must not cover what was changed in the meantime
         write_atomically(run / "comparison.json", text)
@@ -157,7 +160,7 @@ def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
 
     console = Console()
     console.print(f"[bold]Every method at your budget, simulated[/bold]: {title}", highlight=False)
-    console.print(_table(rows, summary["metric"], summary["recommended"]))
+    console.print(_table(rows, summary["metric"], summary["recommended"], summary["repeats"]))
     if any(row.metrics for row in rows):
         console.print(_others(rows, summary["metric"]))
     for row in rows:
@@ -176,8 +179,8 @@ def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
     )
 
 
-def _table(rows: list[Row], metric: str, chosen: str) -> Table:
-    from ..comparison import unit_of
+def _table(rows: list[Row], metric: str, chosen: str, repeats: int) -> Table:
+    from ..comparison import against, in_unit, scatter, unit_of
 
     unit, name = unit_of(rows, metric)
     table = Table(
@@ -185,17 +188,22 @@ def _table(rows: list[Row], metric: str, chosen: str) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
         caption_justify="left",
-        caption="Mean and its standard error over the repeats; worse by: than without privacy, on the same rows.\nrecommended: what auto chooses for such a table.",
+        caption=f"{scatter(repeats).capitalize()}.\nAgainst no privacy: on the same rows.\n"
+        "recommended: what auto chooses for such a table.",
     )
     table.add_column("method", no_wrap=True)
-    for header in (name.replace(" error", "\nerror"), "worse by", "public\nrows", "seconds"):
-        table.add_column(header, justify="left" if header.startswith("public") else "right", no_wrap=True)
+    for header in (name.replace(" error", "\nerror"), "against\nno privacy", "public\nrows", "seconds"):
+        table.add_column(
+            header,
+            justify="left" if header.startswith("public") else "right",
+            no_wrap=not header.startswith("against"),
+        )
     for row in rows:
         best = row.method == chosen
         table.add_row(
             f"{row.method} (recommended)" if best else row.method if row.private else f"{row.method} (no privacy)",
-            "refused" if row.mean is None else _number(row.mean, row.standard_error, unit),
-            "" if row.worse is None else _number(row.worse, row.worse_error, unit),
+            "refused" if row.mean is None else in_unit(row.mean, row.standard_error, unit),
+            "" if row.worse is None else against(row.worse, row.worse_error, unit),
             "needed" if row.public else "",
             f"{row.seconds:.1f}",
             style="bold" if best else "dim" if row.mean is None else None,
@@ -220,7 +228,3 @@ def _others(rows: list[Row], metric: str) -> Table:
             shown = ["" if v is None else f"{100 * v:.1f}" if name in SHARES else f"{v:.4g}" for name, v in values]
             table.add_row(row.method, *shown, end_section=not row.private)
     return table
-
-
-def _number(value: float, error: float | None, unit: float) -> str:
-    return f"{value / unit:.2f}" if error is None else f"{value / unit:.2f} ± {error / unit:.2f}"

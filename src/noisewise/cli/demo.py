@@ -98,7 +98,7 @@ def demo(
     write_atomically(out / "statement.json", f"{statement.to_json()}\n".encode())
     write_atomically(out / "statement.txt", f"{statement}\n".encode())
     plot_accuracies(rows, out / "accuracy.png")
-    write_files(out)
+    write_census(out)
     if json_output:
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
@@ -119,15 +119,15 @@ def demo(
     )
 
 
-def write_files(out: Path) -> None:
+def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) -> None:
     """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
     from ..data.generated import census
     from ..data.schema import Column, Schema
 
     table = census(CENSUS_ROWS)
     frame = table.X.round(3).assign(income=["high" if label else "low" for label in table.y])
-    write_atomically(out / "census.csv", frame.iloc[:FILE_ROWS].to_csv(index=False).encode())
-    write_atomically(out / "new.csv", frame.iloc[FILE_ROWS : FILE_ROWS + NEW_ROWS].to_csv(index=False).encode())
+    write_atomically(out / "census.csv", frame.iloc[:private].to_csv(index=False).encode())
+    write_atomically(out / "new.csv", frame.iloc[private : private + new].to_csv(index=False).encode())
     columns = [Column(name, "number", low, high) for name, (low, high) in table.schema.items()]
     schema = Schema((*columns, Column("income", "category", categories=("low", "high"))), "income")
     write_atomically(out / "schema.toml", schema.to_toml().encode())
@@ -170,11 +170,13 @@ def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
     for row, axes in zip(rows, row_of_panels, strict=True):
         accuracies = [row[f"epsilon={epsilon:g}"] for epsilon in BUDGETS]
         axes.axhline(row["non-private"], color="#777777", linestyle="--", linewidth=1)
-        plainly = row["non-private"]
-        note(axes, f"without privacy {plainly:.1%}", (BUDGETS[0], plainly), (0, 4), color="#555555")
+        plainly, last = row["non-private"], len(BUDGETS) - 1
+        top = max(plainly, accuracies[0]) if abs(plainly - accuracies[0]) < 0.1 else plainly  # above the line, too
+        note(axes, f"without privacy {plainly:.1%}", (BUDGETS[0], top), (0, 7), color="#555555")
         axes.plot(BUDGETS, accuracies, "o-", color="#0b6e99")
-        for epsilon, accuracy in zip(BUDGETS, accuracies, strict=True):
-            note(axes, f"{accuracy:.1%}", (epsilon, accuracy), (0, -16), ha="center", color="#0b6e99", weight="bold")
+        for place, (epsilon, accuracy) in enumerate(zip(BUDGETS, accuracies, strict=True)):
+            how: dict[str, Any] = {"ha": "center" if place == last else "left", "color": "#0b6e99", "weight": "bold"}
+            note(axes, f"{accuracy:.1%}", (epsilon, accuracy), (0 if place == last else 4, -16), **how)
         title = f"{row['data']}: {row['records']:,} records, {row['features']} features"
         label_axes(axes, title=title, x=f"epsilon (delta {DELTA:g})", log="x")
         axes.set_xlim(0.06, 14)

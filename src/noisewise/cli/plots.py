@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def plot_comparison(
     rows: Sequence[Row], path: Path, *, metric: str, title: str, constant: float | None = None, chosen: str = ""
 ) -> None:
-    """A dot with its standard error for each method, best on top; the ``chosen`` one, which auto takes, is marked."""
+    """A dot with its standard error for each method, best on top; the ``chosen`` one, which auto takes, is marked.
+
+    Repeats that are too few for an error are shown one by one.
+    """
     from textwrap import fill
 
     from ..comparison import unit_of
@@ -32,6 +35,9 @@ def plot_comparison(
         error = None if row.standard_error is None else row.standard_error / unit
         look = {"color": colour, "markersize": 7.5 if best else 6, "markerfacecolor": "white" if row.public else colour}
         axes.errorbar(row.mean / unit, place, xerr=error, fmt=mark, capsize=2.5, linewidth=1.3, **look)
+        if error is None and len(row.scores) > 1:
+            alone = [score / unit for score in row.scores]
+            axes.plot(alone, [place] * len(alone), "|", color=colour, markersize=9, zorder=1)
     axes.set_yticks(range(len(shown)), [row.method for row in reversed(shown)], fontsize=9)
     for label, row in zip(axes.get_yticklabels(), reversed(shown), strict=True):
         if row.method == chosen:
@@ -39,26 +45,32 @@ def plot_comparison(
     for row in shown:
         if not row.private and row.mean is not None:
             axes.axvline(row.mean / unit, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
-    if constant is not None and not _near(constant, [row.mean for row in shown if row.mean is not None]):
-        constant = None  # far from all of them, it would squeeze them into a corner
-    if constant is not None:
+    far = constant is not None and not _near(constant, [row.mean for row in shown if row.mean is not None])
+    if constant is not None and not far:  # else it would squeeze them all into a corner
         axes.axvline(constant / unit, color=GREY, linewidth=1.1, linestyle=":", zorder=0)
     there: dict[tuple[Any, ...], bool] = {
         ("without privacy", GREY, "s", "--"): any(not row.private for row in shown),
         ("recommended", ORANGE, "D", "none"): any(row.method == chosen for row in shown),
         ("needs public rows", BLUE, "o", "none"): any(row.public for row in shown),
-        ("one answer for all", GREY, None, ":"): constant is not None,
+        ("one answer for all", GREY, None, ":"): constant is not None and not far,
     }
     marks = [_mark(*look) for look, used in there.items() if used]
     figure.legend(handles=marks, loc="outside lower center", ncols=max(len(marks), 1), frameon=False, fontsize=8.5)
     repeats = max((len(row.scores) for row in shown), default=0)
-    bars = f"mean of {repeats} repeats, bars: one standard error" if repeats > 1 else "one training each"
+    bars = _bars(repeats, known=any(row.standard_error is not None for row in shown))
     better = "more" if metric == "accuracy" else "less"
-    note = f"\nrefused: {fill(', '.join(refused), 90)}" if refused else ""
+    note = f"; one answer for all: {constant / unit:.4g}" if constant is not None and far else ""
+    note += f"\nrefused: {fill(', '.join(refused), 90)}" if refused else ""
     axes.set_xlabel(f"{measure} ({better} is better), on held-out public rows\nsimulated: {bars}{note}", fontsize=9)
     axes.set_title(title, loc="left", fontsize=10, x=0.0)
     axes.margins(y=0.03 + 0.3 / max(len(shown), 1))
     save_figure(figure, path)
+
+
+def _bars(repeats: int, *, known: bool) -> str:
+    if repeats < 2:
+        return "one training each, spread unknown"
+    return f"mean of {repeats} repeats, " + ("bars: one standard error" if known else "strokes: each of them")
 
 
 def _near(value: float, others: Sequence[float]) -> bool:

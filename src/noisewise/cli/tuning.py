@@ -12,6 +12,7 @@ from .main import errors
 if TYPE_CHECKING:
     from ..budget.purse import Purse
     from ..estimators import PrivateClassifier, PrivateRegressor
+    from ..fitting.fitted import Fitted
     from ..methods import Method
 
     Estimator = PrivateClassifier | PrivateRegressor
@@ -52,14 +53,14 @@ def searched(
     reading: dict[str, Any],
     purse: Purse,
     report: Callable[..., None],
-) -> tuple[Estimator, str]:
-    """The winner, and in words how it was found."""
+) -> tuple[Fitted, str]:
+    """What the winner became, and in words how it was found."""
     from ..estimators.search import PrivateSearchCV
 
     search = PrivateSearchCV(estimator, tuning.candidates, how=tuning.how, jobs=tuning.jobs, size=tuning.size)
     search.watch(lambda: report("searching", 0.5, news="how many runs there are stays secret"))
     search.fit_files(data, purse=purse, **reading)
-    return search.best_estimator_, search.words_
+    return search.best_estimator_.fitted_, search.words_
 
 
 def show_search(words: str) -> None:

@@ -26,6 +26,7 @@ from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
 from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
+from ..trace import LOST
 from ..units import rows_per_person
 from .asking import Asking
 from .desk import Desk
@@ -134,11 +135,15 @@ class Curator(Asking):
         how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
         shards = self.__dealt(plainly) if asked.sharded else None
         answer = self.__desk.answer(asked, how, facts, records, shards)
+        self.__graded(asked)
+        return answer
+
+    def __graded(self, asked: Any) -> None:
+        """Note how exact the answer to a question is."""
         if asked.bounded:
             self.__arithmetic = self.__arithmetic.bounded(asked.bounded)
         if asked.assumed:
             self.__arithmetic = self.__arithmetic.assumed(asked.assumed)
-        return answer
 
     def __dealt(self, sampling: Sampling) -> Shards:
         """How records are dealt into shards; refused before anything is paid where they are not."""
@@ -176,8 +181,7 @@ class Curator(Asking):
             self.__desk.pay(event, records)
             answer = Answer(whole.end(self.__model, records.float_rows(), facts, size, self.__desk.stream), std)
             self.__desk.log(type(whole).__name__, event, None, answer, norm=True)
-            walked = "whole walks and minimisers run in double precision, with a margin"
-            self.__arithmetic = self.__arithmetic.bounded(walked)
+        self.__graded(whole)
         return answer
 
     def release_size(self, *, noise_multiplier: float) -> float:
@@ -187,7 +191,7 @@ class Curator(Asking):
         self.__facts = replace(self.__facts, size=size)
         return size
 
-    def take_up(self, line: Released, size: float | None = None) -> None:
+    def take_up(self, line: Released, asked: Any = None, size: float | None = None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
 
         ``size``: what :meth:`release_size` released then. *Sensitivity*: nothing is drawn and no record is touched.
@@ -196,6 +200,14 @@ class Curator(Asking):
             self.__desk.meter.spend(line.event)
             self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
             self.__facts = self.__facts if size is None else replace(self.__facts, size=float(size))
+        if asked is not None:
+            self.__graded(asked)
+
+    def forfeit(self, share: float) -> None:
+        """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
+        with self.__desk:
+            for event in self.__desk.meter.forfeit(share).elements():
+                self.__desk.trace.append(Released(LOST, event, None, 0.0, None, self.__desk.meter.spent_fraction))
 
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.

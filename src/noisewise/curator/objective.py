@@ -16,11 +16,11 @@ from ..models import Model
 from ..noise import Stream
 from ..records.totals import FloatRows
 from ..records.walks import Perturbed, rows_of
-from .oneshot import ROUNDING, loss_constants, noised_end, plain_fields
+from .oneshot import ROUNDING, Whole, loss_constants, noised_end, plain_fields
 
 
 @dataclass(frozen=True, eq=False)
-class PerturbedObjective:
+class PerturbedObjective(Whole):
     """argmin of sum of losses + Lambda/2 ||theta - start||^2 + b.theta with b ~ N(0, s^2), Lambda >= l2 N: one number
     of :class:`ObjectiveTerms` each, solved to a gradient norm <= gamma, and output noise on top.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,8 +35,15 @@ FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
+class Whole:
+    """What all one-shot questions have in common: how exact their answers are."""
+
+    bounded: ClassVar[str] = "whole walks and minimisers run in double precision, with a margin"
+    assumed: ClassVar[str] = ""
+
+
 @dataclass(frozen=True, eq=False)
-class Descent:
+class Descent(Whole):
     """Plain descent on (w/N) sum of losses + l2/2 ||theta - start||^2, then Gaussian noise on the last iterate.
 
         theta <- project(theta - step_size gradient), ``steps`` times, onto the ball of ``radius`` around ``start``
@@ -83,7 +90,7 @@ class Descent:
 
 
 @dataclass(frozen=True, eq=False)
-class OnePass:
+class OnePass(Whole):
     """One private record a step, in their order, then ``passes`` times the public rows, noise at every step: PNSGD.
 
         theta <- project(theta - eta (gradient of one record + l2 (theta - start) + N(0, s^2)))

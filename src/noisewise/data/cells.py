@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from .arrays import Codes, numbers_in, places_in, values_in
 from .files import is_number, is_text, unusable
 from .moments import FORMS, moments, text_of
 from .refusal import Refusal
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .schema import Column
 
 Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 MISSING, UNKNOWN = -1, -2
 COMMAED = r"^\s*[+-]?([0-9]+,[0-9]*|,[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 POINTED = r"^\s*[+-]?([0-9][0-9.]*\.[0-9.]*|\.[0-9]+)([,eE][0-9+-]*)?\s*$"
@@ -101,7 +101,7 @@ def numbers_of(cells: pa.Array, column: Column) -> Floats:
             f"column {column.name!r} holds text where numbers are needed; write numbers as 1.5 (or pass --decimal ,), give "
             'dates a unit such as unit = "years", or set kind = "category" or "ignore"'
         )
-    return np.array([*numbers, np.nan], dtype=np.float64)[_places(coded)]
+    return np.array([*numbers, np.nan], dtype=np.float64)[places_in(coded)]
 
 
 def _dated(cells: pa.Array, column: Column) -> Floats:
@@ -115,18 +115,15 @@ def _dated(cells: pa.Array, column: Column) -> Floats:
 
 
 def _as_floats(cells: pa.Array) -> Floats:
-    floats: Floats = pc.cast(cells, pa.float64(), safe=not is_number(cells.type)).to_numpy(zero_copy_only=False)
-    return floats
+    return numbers_in(pc.cast(cells, pa.float64(), safe=not is_number(cells.type)), np.nan)
 
 
 def codes_of(cells: pa.Array, column: Column) -> Codes:
     """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
     coded = cells.dictionary_encode()
     declared = {key(value): place for place, value in enumerate(column.categories)}
-    values = coded.dictionary
-    several = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
-    codes = [_code(value, declared) for value in several]
-    return np.array([*codes, MISSING], dtype=np.int64)[_places(coded)]
+    codes = [_code(value, declared) for value in values_in(coded)]
+    return np.array([*codes, MISSING], dtype=np.int64)[places_in(coded)]
 
 
 def _code(value: Any, declared: dict[str, int]) -> int:
@@ -136,9 +133,3 @@ def _code(value: Any, declared: dict[str, int]) -> int:
     if place is not None:
         return place
     return MISSING if isinstance(value, str) and is_missing_word(value) else UNKNOWN
-
-
-def _places(coded: pa.DictionaryArray) -> Codes:
-    """Where each cell is in the dictionary; the end (-1) for a null."""
-    places: Codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return places

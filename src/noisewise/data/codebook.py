@@ -42,7 +42,10 @@ TYPES = (
     (r"(datetime64|timestamp|date)\S*.*", "date"), (r"(timedelta64|duration)\S*.*", "duration"),
     (r"(category|object|string|str|large_string)(\[\S*\])?", "category"),
 )  # fmt: skip
-ENTRY = re.compile(r"\s*(?P<code>\"[^\"]*\"|'[^']*'|[^=:\t]+?)\s*(=|:|\t|\s-\s)\s*(?P<label>.+?)\s*")
+EQUALS = re.compile(r"(?<![<>!=])=")  # not that of <=50K
+ENTRY = re.compile(
+    rf"\s*(?P<code>\"[^\"]*\"|'[^']*'|(?:[<>!]=|[^=:\t])+?)\s*({EQUALS.pattern}|:|\t|\s-\s)\s*(?P<label>.+?)\s*"
+)
 NUMBERED = re.compile(r"\s*(?P<code>[+-]?[0-9]+)[.)]?\s+(?P<label>[^0-9,;|].*?)\s*")
 RANGE = re.compile(
     r"\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(?:-|to|\.\.|\u2013)\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*"
@@ -74,6 +77,8 @@ def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
     ((1, 2), '1 = clerk, 2 = farmer, own land')
     >>> codes_in("yes; no"), codes_in("01, 02"), codes_in("S|M|L")[0]
     ((('yes', 'no'), ''), (('01', '02'), ''), ('S', 'M', 'L'))
+    >>> codes_in("<=50K, >50K"), codes_in("<=50K = low\\n>50K = high")
+    ((('<=50K', '>50K'), ''), (('<=50K', '>50K'), '<=50K = low, >50K = high'))
     """
     lines = [line for line in text.splitlines() if line.strip()]
     entries = [entry for line in lines for entry in _entries(line, alone=len(lines) > 1)]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from .arrays import numbers_in, places_in
 from .values import is_missing_word, looks_like_a_date
 
 Floats = NDArray[np.float64]
@@ -66,8 +67,7 @@ def moments(cells: pa.Array, unit: str, since: str) -> Floats | None:
         if number is None:
             return None
         numbers.append(number)
-    places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.array([*numbers, np.nan])[places]
+    return np.array([*numbers, np.nan])[places_in(coded)]
 
 
 def text_of(cell: Any) -> Any:
@@ -114,9 +114,8 @@ def _filled(cells: pa.Array, numbers: Any, kind: pa.DataType) -> Floats:
     if pa.types.is_timestamp(cells.type):
         kind = pa.timestamp("us", tz=cells.type.tz)
     whole = pc.cast(pc.cast(cells, kind, safe=False), pa.int64())
-    there = pc.is_valid(whole).to_numpy(zero_copy_only=False)
-    micros = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)
-    return np.where(there, numbers(micros), np.nan)
+    there = numbers_in(pc.cast(pc.is_valid(whole), pa.uint8()), 0) > 0
+    return np.where(there, numbers(numbers_in(whole, 0)), np.nan)
 
 
 def _since(micros: NDArray[np.int64], unit: str, since: str) -> Floats:

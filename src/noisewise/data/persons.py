@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..spelling import did_you_mean
 from ..units import rows_per_person
+from .arrays import places_in, values_in
 from .files import Share, Source
 from .refusal import Refusal, our_words
 from .values import is_missing_word, key
@@ -109,10 +109,7 @@ class Coins:
             return self._hashed(cells)
         plain = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
         coded = plain.dictionary_encode()
-        values = coded.dictionary
-        different = values.to_numpy(zero_copy_only=False) if pa.types.is_floating(values.type) else values.to_pylist()
-        places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return self._hashed([*different, None])[places]
+        return self._hashed([*values_in(coded), None])[places_in(coded)]
 
     def _hashed(self, values: Iterable[Any]) -> Digests:
         blank = bytes(16)

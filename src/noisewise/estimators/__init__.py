@@ -23,14 +23,15 @@ from ..data.preprocess import interval
 from ..data.refusal import our_words
 from ..data.schema import Schema
 from ..fitting.auto import AUTO, method_for
-from ..fitting.fit import Fit, classes_for, classifier_loss, model_for, regression_loss
+from ..fitting.fit import Fit, classes_for, classifier_loss, for_classes, for_numbers
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Classes, Target
+from ..fitting.labels import Classes
+from ..fitting.of_files import Origin as Origin
+from ..fitting.of_files import target_bounds as declared_target
 from ..losses import Loss
 from ..methods import Method
 from .base import PrivateEstimator
-from .ready import Origin as Origin
-from .ready import Prepared
+from .prepared import Prepared
 
 Array = NDArray[Any]
 NO_SCORE = "y cannot be scored; pass one label of the kind that predict returns for each row of X"
@@ -53,24 +54,43 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     Parameters
     ----------
-    epsilon, delta : the budget of one ``fit``. Two fits on the same records spend it twice.
-    method : "auto" (effects of columns and pairs for a table, descent for other models), a name
+    epsilon
+        The budget of one ``fit``, with delta. Two fits on the same records spend it twice.
+    delta
+        The rest of the budget: well below one over the number of records.
+    method
+        "auto" (effects of columns and pairs for a table, descent for other models), a name
         (``noisewise.methods.registry()``), or a configured method object.
-    loss : "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
-    model : "auto" (left to the method), "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
-    adjacency : "add_remove" or "replace_one": what a neighbouring data set is.
-    bounds, schema : (low, high) for all columns, a pair per column, {column: (low, high)} for a DataFrame, or a
-        :class:`Schema` with categories too. Declared by you; values outside are clamped. Never read from private rows.
-        "buy": a part of epsilon buys noisy quantiles as bounds, of all columns or of those that a Schema leaves open.
-    bounds_epsilon : the part of epsilon that buys bounds; a fifth by default.
-    classes : the class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
-    max_grad_norm : clip norm of a record's gradient, or of a person's; None leaves it to the method.
-    size_is_public : whether the number of records may be known. If not, a noisy count is bought from the budget.
-    class_weight : {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
+    loss
+        "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
+    model
+        "auto" (left to the method), "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes.
+    adjacency
+        "add_remove" or "replace_one": what a neighbouring data set is.
+    bounds
+        (low, high) for all columns, a pair per column, or {column: (low, high)} for a DataFrame. Declared by you; values
+        outside are clamped. Never read from private rows. "buy": a part of epsilon buys noisy quantiles as bounds, of all
+        columns or of those that a Schema leaves open.
+    schema
+        A :class:`Schema` in their place, with categories too.
+    bounds_epsilon
+        The part of epsilon that buys bounds; a fifth by default.
+    classes
+        The class labels, if they are not to be taken from ``y`` (taking them assumes that they are public).
+    max_grad_norm
+        Clip norm of a record's gradient, or of a person's; None leaves it to the method.
+    size_is_public
+        Whether the number of records may be known. If not, a noisy count is bought from the budget.
+    class_weight
+        {class: weight} chosen without the private labels; "balanced" is refused, counting labels would leak.
         Weights count relative to the largest, by which they are divided: the clip would undo what is above 1.
-    random_state : None trains privately. A seed makes the run a simulation, whose statement says "not private".
-    unit, rows_per_unit : the column of a DataFrame that says whose row it is, and how many rows of a person count: what
-        is protected is then a person with all rows. The column is no feature. A :class:`Schema` can say both.
+    random_state
+        None trains privately. A seed makes the run a simulation, whose statement says "not private".
+    unit
+        The column of a DataFrame that says whose row it is: what is protected is then a person with all rows. The column
+        is no feature. A :class:`Schema` can say this and the next.
+    rows_per_unit
+        How many rows of a person count.
 
     Examples
     --------
@@ -124,9 +144,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
         method = self._method(prepared.width)
-        loss = classifier_loss(self.loss, method, values, self.class_weight)
-        labels = classes_for(values, loss)
-        model = model_for(self.model, prepared.scaling, loss, labels)
+        model, labels = for_classes(
+            values, method=method, loss=self.loss, model=self.model, scaling=prepared.scaling, weights=self.class_weight
+        )
         return self._fit_of(prepared, method, model, labels, f"the classes, {whence}")
 
     def _known_classes(self, prepared: Prepared, y: Array | None) -> tuple[Array, str]:
@@ -225,9 +245,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":
             raise ValueError("y holds text; a regression needs numbers, or use PrivateClassifier")
-        labels, loss = Target(*self._target_bounds()), regression_loss(self.loss)
-        method = self._method(prepared.width)
-        model = model_for(self.model, prepared.scaling, loss, labels)
+        bounds, method = self._target_bounds(), self._method(prepared.width)
+        model, labels = for_numbers(bounds, loss=self.loss, model=self.model, scaling=prepared.scaling)
         # an origin says where all bounds come from
         assumed = None if prepared.origin is not None else "bounds of the target, declared"
         return self._fit_of(prepared, method, model, labels, assumed)
@@ -236,8 +255,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         if self.target_bounds is not None:
             return interval("target_bounds", self.target_bounds)
         if isinstance(self.schema, Schema) and self.schema.target is not None:
-            column = self.schema[self.schema.target]
-            return interval("bounds of the target", (column.low, column.high))
+            return declared_target(self.schema)
         raise ValueError(
             "target_bounds is missing, and bounds are those of the features; pass target_bounds=(low, high), what y can be, "
             "never read from private rows"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -21,36 +18,32 @@ from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
 from ..data.classes import same_length
 from ..data.encode import Encoder
-from ..data.files import Dialect, Paths, Share, open_source
+from ..data.files import Dialect, Paths
 from ..data.persons import Mask, Persons, persons_of
 from ..data.preprocess import Cells, Scaling, declared_bounds
 from ..data.refusal import our_words
-from ..data.rows import read_rows
 from ..data.schema import Schema
 from ..data.tables import number_columns
-from ..fitting.auto import AUTO, method_for
+from ..fitting.auto import method_for
 from ..fitting.fit import Fit, Labelled, seed_of
 from ..fitting.fitted import Fitted
-from ..fitting.labels import Labels, numbers_of_files, numbers_with
-from ..fitting.of_files import scaling_of
-from ..fitting.of_ranks import spread_files, store_for
+from ..fitting.labels import Labels, numbers_with
+from ..fitting.of_files import SETTINGS, Origin, ready_files, scaling_of
+from ..fitting.of_files import names_of as columns_in
+from ..fitting.ready import Ready
+from ..fitting.settings import plain_settings
 from ..methods import Method, makes_a_promise
 from ..models import Model
-from ..records.grid import Store, in_memory
-from ..records.ranks import Lead
 from ..records.unobserved import refuse_observers, unobserved
 from ..statement import Statement
 from ..train import Progress
 from .buying import bought_files, bought_ready, buys, refuse_to_buy
 from .pipelines import refuse_others, warn_in_pipeline
-from .ready import Origin, Prepared, Ready
+from .prepared import Prepared
 from .shown import Shown
 
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
-SETTINGS = "settings, chosen without the private rows"
-UNSAID = ("bounds", "schema", "bounds_epsilon")  # settings that preprocessing and the statement have
-CHECKED = "files checked against the schema before training"
 
 
 class PrivateEstimator(Shown, BaseEstimator, ABC):
@@ -77,9 +70,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         return self._run(ready, purse)
 
     def _run(self, ready: Ready, purse: Purse | Account | None) -> Self:
-        progress = getattr(self, "_progress", None)
-        fitted = ready.fit.run(ready.private, ready.public, store=ready.store, progress=progress, purse=purse)
-        return self.become(ready, fitted)
+        return self.become(ready, ready.run(progress=getattr(self, "_progress", None), purse=purse))
 
     def ready(self, X: Any, y: Any, public: Any = None, *, counted: Mask | None = None) -> Ready:
         """What :meth:`fit` would run, checked and scaled, with nothing paid and nothing of this object changed.
@@ -139,45 +130,23 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         self,
         paths: Paths,
         *,
-        public: Paths | None = None,
         separator: str | Dialect | None = None,
         decimal: str | None = None,
-        cache: str | Path | None = None,
-        reading: Share | None = None,
         origin: Origin | None = None,
-        counted: Mask | None = None,
-        lead: Lead | None = None,
+        **others: Any,
     ) -> Ready:
         """What :meth:`fit_files` would run, read and scaled, with nothing paid and nothing of this object changed.
 
-        Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
-        mapped into memory, so that they need not fit into it. ``counted``: as in :meth:`ready`. ``lead``: the ranks that read
-        the files, each its pieces, where there are several; this is then rank 0.
+        ``others``: ``public``, ``cache``, ``reading``, ``counted`` and ``lead``, as :func:`noisewise.fitting.of_files.ready_files`
+        takes them.
         """
-        refuse_observers()  # the method is somebody's object, made before this
         refuse_to_buy(self)
-        separator = Dialect.of(separator, decimal)
         asked = self.planned(origin)
-        assert asked.encoder is not None
-        made = (asked.encoder, asked.scaling)
-        known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
-        if asked.persons is not None and counted is None:
-            counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
-        how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
-        store: Store = in_memory
-        if lead is not None:
-            private = spread_files(lead, paths, asked, **how)
-        else:
-            rows = read_rows(paths, *made, **how)
-            store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
-            with unobserved():
-                numbers = _numbers(asked, rows.y, rows.there)
-                private = Labelled(rows.X, numbers, None if counted is None else len(counted))
-        given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
+        ready = ready_files(asked, paths, separator=Dialect.of(separator, decimal), **others)
         fresh = self._fresh()
         fresh.feature_names_in_ = np.array(asked.columns, dtype=object)
         fresh.n_features_in_ = len(fresh.feature_names_in_)
-        return Ready(asked, private, given, fresh, store, counted=counted)
+        return ready._replace(face=fresh)
 
     def planned(self, origin: Origin | None = None) -> Fit:
         """The fit that files of ``schema`` get: everything that can be checked before they are read."""
@@ -188,8 +157,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
                 "schema must be a Schema with a target to train on files; see noisewise schema init --help"
             )
         origin = origin or Origin()
-        assumed = (origin.words, SETTINGS, CHECKED)
-        return self._asked(Prepared(self._scaling(encoder), encoder, _names(encoder), assumed, origin), None)
+        return self._asked(Prepared(self._scaling(encoder), encoder, columns_in(encoder), origin.assumed, origin), None)
 
     def _scaling(self, encoder: Encoder) -> Scaling:
         return scaling_of(encoder, self._method(len(encoder.schema.features)), unit_rows=self._unit_rows)
@@ -234,7 +202,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
     def _prepared(self, columns: int, encoder: Encoder | None) -> Prepared:
         """How rows of an array or a table are made."""
         if encoder is not None:
-            names = _names(encoder)
+            names = columns_in(encoder)
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
             return Prepared(self._scaling(encoder), encoder, names, (Origin().words, SETTINGS))
         known = getattr(self, "feature_names_in_", None)
@@ -266,39 +234,15 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
             seed_of(self.random_state),
             (*prepared.assumed, *(() if assumed is None else (assumed,))),
             None if prepared.origin is None else prepared.origin.preparation,
-            self._settings(method),
+            plain_settings(self.get_params(deep=False), method),
             self._persons(),
         )
-
-    def _settings(self, method: Method) -> dict[str, Any]:
-        """The constructor's arguments that are plain; the method and loss by name, the columns under preprocessing."""
-        settings = {name: v for name, v in self.get_params(deep=False).items() if name not in UNSAID}
-        settings["method"] = method.name
-        if isinstance(self.method, str) and self.method == AUTO:
-            settings["chosen_by"] = AUTO
-        if self.epsilon is EPSILON:
-            settings["epsilon_by"] = "default"
-        for name in ("unit", "rows_per_unit"):
-            if settings[name] is None:
-                del settings[name]
-        if not isinstance(settings["loss"], str):
-            settings["loss"] = settings["loss"].name
-        if isinstance(settings.get("class_weight"), Mapping):  # JSON has no keys but texts
-            settings["class_weight"] = [list(pair) for pair in settings["class_weight"].items()]
-        if settings.get("classes") is not None:
-            settings["classes"] = np.asarray(settings["classes"]).tolist()
-        if not isinstance(settings["random_state"], numbers.Integral | None):  # a generator, whose state is not kept
-            settings["random_state"] = str(settings["random_state"])
-        return settings
 
     def _budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
 
     def _method(self, columns: int) -> Method:
-        method = method_for(self.method, self.model, columns)
-        if self.max_grad_norm is not None:
-            method = method.with_settings(max_grad_norm=self.max_grad_norm)
-        return method
+        return method_for(self.method, self.model, columns, self.max_grad_norm)
 
     def _checked(self, X: Any, y: Any, dropped: bool) -> tuple[Array, Array]:
         """X and y as arrays; missing labels are refused unless a schema drops their records, features never (a bad feature
@@ -366,15 +310,6 @@ def declared_labels(encoder: Encoder | None) -> Array | None:
     return None if encoder is None or encoder.schema.target is None else encoder.classes
 
 
-def _names(encoder: Encoder) -> tuple[str, ...]:
-    return tuple(column.name for column in encoder.schema.features)
-
-
 def _scaled(scaling: Scaling, X: Array) -> Array:
     with our_words("X cannot be scaled by its bounds; pass bounds that its columns can have"):
         return scaling(X)
-
-
-def _numbers(asked: Fit, y: Array | None, there: Mask | None = None) -> Array:
-    assert y is not None and asked.encoder is not None
-    return numbers_of_files(asked.labels, asked.encoder.classes, y, there)

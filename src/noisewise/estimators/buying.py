@@ -28,9 +28,10 @@ from ..data.refusal import our_words
 from ..data.resolve import Resolved, with_imagined_bounds
 from ..data.schema import Column, Schema, gaps
 from ..fitting.fit import seed_of
+from ..fitting.of_files import Origin
+from ..fitting.ready import Ready
 from ..records.grid import NO_CLASS, NO_LABEL
 from ..train import refuse_every_rank
-from .ready import Origin, Ready
 
 Array = NDArray[Any]
 BUY = "buy"

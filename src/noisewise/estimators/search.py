@@ -18,6 +18,7 @@ from ..curator.panel import SCORINGS
 from ..data.persons import Mask
 from ..events import Repetitions
 from ..fitting.fit import Labelled
+from ..fitting.ready import Ready
 from ..statement import Statement
 from ..tune import exponential, selection
 from ..tune.candidates import SCORED, Candidate, Tuned, known_size
@@ -28,7 +29,6 @@ from ..tune.stated import Bill, in_words, stated
 from ..tune.worth import advised
 from .base import PrivateEstimator
 from .pipelines import refuse_others, warn_in_pipeline
-from .ready import Ready
 
 Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
 HOW = ("auto", "public", "selection", "exponential", "online", "none")
@@ -43,24 +43,39 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : a :class:`PrivateClassifier` or :class:`PrivateRegressor`; all that is not tuned is set in it.
-    candidates : a list of settings, e.g. ``[{"method": "descent"}, {"method": "descent", "max_grad_norm": 0.5}]``, or
+    estimator
+        A :class:`PrivateClassifier` or :class:`PrivateRegressor`; all that is not tuned is set in it.
+    candidates
+        A list of settings, e.g. ``[{"method": "descent"}, {"method": "descent", "max_grad_norm": 0.5}]``, or
         ``{"max_grad_norm": [0.1, 0.5, 1.0]}`` for all combinations. Parameters of the estimator, or settings of its method.
         Written down before the private rows are seen.
-    budget : a :class:`Budget` for everything; None takes the estimator's epsilon and delta.
-    how : "auto", "public" (on public rows, free), "selection" (private selection: a secret number of runs, one released),
+    budget
+        A :class:`Budget` for everything; None takes the estimator's epsilon and delta.
+    how
+        "auto", "public" (on public rows, free), "selection" (private selection: a secret number of runs, one released),
         "exponential" (every candidate trained once, the best chosen by the exponential mechanism), "online" (one run that
         moves its clip norm and step size by what it has released, from the first candidate's), or "none" (the first
         candidate with the whole budget).
-    scoring : what "exponential" compares on private rows: "error" (wrong answers, squared errors) or "loss" (the model's
+    scoring
+        What "exponential" compares on private rows: "error" (wrong answers, squared errors) or "loss" (the model's
         loss, cut at a candidate's ``loss_bound``, 2 unless it says otherwise).
-    jobs : processes that train side by side on one mapped copy of the rows. Which order they end in is not shown.
-    size : how many records there are, as far as anybody may know; "auto" and "public" plan by it.
-    share : of the records, which private searches compare on and do not train on; drawn by secret coins.
-    repetitions : the distribution of the number of runs of a selection; None leaves it to a rule.
-    search, trials, repeats : how public rows are searched: "all", "random", "halving" or "optuna" (``noisewise[tune]``),
-        how many candidates are tried, and over how many splits.
+    jobs
+        Processes that train side by side on one mapped copy of the rows. Which order they end in is not shown.
+    size
+        How many records there are, as far as anybody may know; "auto" and "public" plan by it.
+    share
+        Of the records, which private searches compare on and do not train on; drawn by secret coins.
+    repetitions
+        The distribution of the number of runs of a selection; None leaves it to a rule.
+    search
+        How public rows are searched: "all", "random", "halving" or "optuna" (``noisewise[tune]``).
+    trials
+        How many candidates are tried on public rows.
+    repeats
+        Over how many splits of public rows a candidate is tried.
 
+    Notes
+    -----
     After ``fit``: ``best_estimator_``, ``best_params_``, ``best_index_``, ``best_score_`` (a released or public score, or
     None), ``cv_results_`` (the settings, and scores where these are public), ``how_``, ``words_``, ``statement_``.
 

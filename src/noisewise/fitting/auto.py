@@ -12,12 +12,18 @@ from ..prepare.columns import TableColumn
 from .why import AUTO, MOST_COLUMNS, TABLES, Choice
 
 
-def method_for(method: str | Method, model: Any, columns: int | None) -> Method:
-    """The method asked for; "auto" takes effects of columns and pairs where the model is left open, else descent."""
-    if not (isinstance(method, str) and method == AUTO):
-        return method_named(method)
+def method_for(method: str | Method, model: Any, columns: int | None, max_grad_norm: float | None = None) -> Method:
+    """The method asked for; "auto" takes effects of columns and pairs where the model is left open, else descent.
+
+    ``max_grad_norm``: instead of the method's own.
+    """
+    chosen = method_named(_auto(model, columns) if isinstance(method, str) and method == AUTO else method)
+    return chosen if max_grad_norm is None else chosen.with_settings(max_grad_norm=max_grad_norm)
+
+
+def _auto(model: Any, columns: int | None) -> str:
     open_model = isinstance(model, str) and model == AUTO
-    return method_named(TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED)
+    return TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED
 
 
 def outline_for(

@@ -23,6 +23,7 @@ from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
+from ..journal import Journal
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method, makes_a_promise
@@ -36,7 +37,7 @@ from ..statement import Statement, make_statement, training_budget
 from ..tape import Tape
 from ..train import Progress, Records, Trained, refuse_batches, train
 from .fitted import Fitted
-from .labels import Classes, Labels
+from .labels import Classes, Labels, Target
 from .network import Network
 from .spread import Spread
 
@@ -129,8 +130,10 @@ class Fit:
         store: Store = in_memory,
         progress: Progress | None = None,
         purse: Purse | Account | None = None,
+        journal: Journal | None = None,
     ) -> Fitted:
-        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from.
+        """Train on private rows; ``store`` says where they are laid out, ``purse`` where the budget comes from, ``journal``
+        where released answers are written down.
 
         Without a purse it comes from the account that is open, if there is any (``noisewise.spending``).
         """
@@ -162,6 +165,7 @@ class Fit:
             seed=self.seed,
             progress=progress,
             purse=purse,
+            journal=journal,
         )
         return self._fitted(run, self._stated(run, assumed, account), known)
 
@@ -310,6 +314,21 @@ def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: Labels) -> Model
 def classes_for(values: Array, loss: Loss) -> Classes:
     """The classes as this loss takes them."""
     return Classes(values, loss.task == "classes", loss.has_probabilities)
+
+
+def for_classes(
+    values: Array, *, method: Method, loss: str | Loss, model: Any, scaling: Scaling, weights: Any = None
+) -> tuple[Model, Classes]:
+    """The model and the labels of a classifier of these classes."""
+    chosen = classifier_loss(loss, method, values, weights)
+    labels = classes_for(values, chosen)
+    return model_for(model, scaling, chosen, labels), labels
+
+
+def for_numbers(bounds: tuple[float, float], *, loss: str | Loss, model: Any, scaling: Scaling) -> tuple[Model, Target]:
+    """The model and the labels of a regression of a number between bounds."""
+    labels = Target(*bounds)
+    return model_for(model, scaling, regression_loss(loss), labels), labels
 
 
 def seed_of(random_state: Any) -> int | None:

@@ -1,36 +1,131 @@
-"""The fit that files of a schema get, before a row is read: what a dry run checks, without a face and its library."""
+"""Training on files of a schema, for every face: the fit they get before a row is read, and their rows.
+
+What a dry run checks is the fit that a run has; neither needs scikit-learn.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 from ..budget import Budget
 from ..data.encode import Encoder
+from ..data.files import Dialect, Paths, Share, open_source
+from ..data.persons import Mask
 from ..data.preprocess import Cells, Scaling, interval
+from ..data.rows import read_rows
 from ..data.schema import Schema
 from ..data.tables import columns_of
 from ..losses import Loss
 from ..methods import Method
-from .fit import Fit, classes_for, classifier_loss, model_for, regression_loss
-from .labels import Labels, Target
+from ..records.grid import Store, in_memory
+from ..records.ranks import Lead
+from ..records.unobserved import refuse_observers, unobserved
+from .auto import method_for
+from .fit import Fit, Labelled, for_classes, for_numbers
+from .labels import Array, Labels, numbers_of_files
+from .of_ranks import spread_files, store_for
+from .ready import Ready
+from .settings import plain_settings
+
+SETTINGS = "settings, chosen without the private rows"
+CHECKED = "files checked against the schema before training"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where bounds and categories come from, in words, and what was paid for them before training."""
+
+    words: str = "bounds and categories, declared in a schema"
+    classes: str = "declared"
+    preparation: Mapping[str, Any] | None = None
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What a statement lists as assumed public of files."""
+        return (self.words, SETTINGS, CHECKED)
+
+    @property
+    def assumed_classes(self) -> str:
+        """The same of the classes of a target."""
+        return f"the classes, {self.classes}"
 
 
 def fit_of_files(
     schema: Schema,
     budget: Budget,
-    method: Method,
+    method: str | Method,
     *,
     loss: str | Loss,
     model: str | tuple[int, ...],
     size_is_public: bool,
     seed: int | None,
+    max_grad_norm: float | None = None,
+    origin: Origin | None = None,
 ) -> Fit:
-    """A fit of classes where the target is a category, else of a number; ``schema`` is complete."""
-    encoder = Encoder(schema)
-    chosen, labels = _labelled(schema, encoder, method, loss)
-    scaling = scaling_of(encoder, method, unit_rows=encoder.classes is not None)
-    network, persons = model_for(model, scaling, chosen, labels), schema.persons
+    """A fit of classes where the target is a category, else of a number; ``schema`` is complete.
+
+    What estimators take beyond that (classes, weights, bounds of a target) a schema says, or nobody.
+    """
+    encoder, origin = Encoder(schema), origin or Origin()
+    chosen = method_for(method, model, len(schema.features), max_grad_norm)
+    classes = encoder.classes
+    scaling = scaling_of(encoder, chosen, unit_rows=classes is not None)
+    asked: dict[str, Any] = {
+        "adjacency": budget.adjacency, "delta": budget.delta, "epsilon": budget.epsilon, "loss": loss,
+        "max_grad_norm": max_grad_norm, "method": method, "model": model, "random_state": seed,
+        "size_is_public": size_is_public,
+    }  # fmt: skip
+    assumed = origin.assumed
+    labels: Labels
+    if classes is not None:
+        network, labels = for_classes(classes, method=chosen, loss=loss, model=model, scaling=scaling)
+        assumed, asked = (*assumed, origin.assumed_classes), {**asked, "classes": None, "class_weight": None}
+    else:
+        network, labels = for_numbers(target_bounds(schema), loss=loss, model=model, scaling=scaling)
+        asked = {**asked, "target_bounds": None}
     return Fit(
-        budget, method, network, scaling, labels, encoder, size_is_public=size_is_public, seed=seed, persons=persons
-    )
+        budget, chosen, network, scaling, labels, encoder, names_of(encoder), size_is_public, seed, assumed,
+        origin.preparation, plain_settings(dict(sorted(asked.items())), chosen), schema.persons,
+    )  # fmt: skip
+
+
+def ready_files(
+    asked: Fit,
+    paths: Paths,
+    *,
+    public: Paths | None = None,
+    separator: str | Dialect | None = None,
+    cache: str | Path | None = None,
+    reading: Share | None = None,
+    counted: Mask | None = None,
+    lead: Lead | None = None,
+) -> Ready:
+    """What ``asked`` runs on files: read, checked and scaled, with nothing paid.
+
+    Rows that need more than 200 MB, or all when ``cache`` is a folder, are kept in a file without a name there and
+    mapped into memory, so that they need not fit into it. ``counted``: which rows of persons count, where that was
+    chosen before. ``lead``: the ranks that read the files, each its pieces, where there are several; this is then rank 0.
+    """
+    refuse_observers()  # the method is somebody's object, made before this
+    assert asked.encoder is not None
+    made = (asked.encoder, asked.scaling)
+    known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
+    if asked.persons is not None and counted is None:
+        counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
+    how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
+    store: Store = in_memory
+    if lead is not None:
+        private = spread_files(lead, paths, asked, **how)
+    else:
+        rows = read_rows(paths, *made, **how)
+        store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
+        with unobserved():
+            private = Labelled(rows.X, _numbers(asked, rows.y, rows.there), None if counted is None else len(counted))
+    given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
+    return Ready(asked, private, given, store=store, counted=counted)
 
 
 def scaling_of(encoder: Encoder, method: Method, *, unit_rows: bool) -> Scaling:
@@ -40,10 +135,18 @@ def scaling_of(encoder: Encoder, method: Method, *, unit_rows: bool) -> Scaling:
     return Scaling(encoder.low, encoder.high, unit_rows)
 
 
-def _labelled(schema: Schema, encoder: Encoder, method: Method, loss: str | Loss) -> tuple[Loss, Labels]:
-    if encoder.classes is None:
-        assert schema.target is not None
-        target = schema[schema.target]
-        return regression_loss(loss), Target(*interval("bounds of the target", (target.low, target.high)))
-    chosen = classifier_loss(loss, method, encoder.classes)
-    return chosen, classes_for(encoder.classes, chosen)
+def names_of(encoder: Encoder) -> tuple[str, ...]:
+    """Names of the columns that rows are made of."""
+    return tuple(column.name for column in encoder.schema.features)
+
+
+def target_bounds(schema: Schema) -> tuple[float, float]:
+    """What the target can be, as the schema declares it."""
+    assert schema.target is not None
+    target = schema[schema.target]
+    return interval("bounds of the target", (target.low, target.high))
+
+
+def _numbers(asked: Fit, y: Array | None, there: Mask | None = None) -> Array:
+    assert y is not None and asked.encoder is not None
+    return numbers_of_files(asked.labels, asked.encoder.classes, y, there)

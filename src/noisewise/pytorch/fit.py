@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import _validate
 from .._version import __version__
 from ..budget import Budget
@@ -22,6 +20,7 @@ from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
 from ..fitting.fit import seed_of
+from ..fitting.settings import plain_values
 from ..journal import Journal
 from ..late import Tensor
 from ..methods import Method
@@ -73,20 +72,59 @@ def fit(
 ) -> FittedModule:
     """Train a copy of ``module`` on private records under ``budget``; what trains is what requires a gradient.
 
-    module, loss : copied; the loss takes (outputs, target) and gives the mean or sum over records (``loss_reduction``), or a
-        number for each. Both are trusted code, tried on made-up rows first: what mixes records is refused.
-    dataset : a TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
-    public : records of the same kind that are public, for methods that use some, beside the private ones.
-    method : "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method; ``protector`` a learned one.
-    steps | epochs, batch_size : how long; batches are Poisson, of rate batch_size / size. Without them all records, every step.
-    size_is_public : whether the number of records may be known. If not, a noisy count is bought, and ``expected_size``, a
-        public guess, stands in where the rate of batches is fixed beforehand.
-    max_grad_norm, clipping : the clip norm of a record's whole gradient; "per_layer" clips each parameter to its even part.
-    optimizer, learning_rate, settings : of the method; settings is a dict of any others.
-    max_physical_batch_size : rows of one pass: bounds memory, and changes nothing else.
-    arithmetic : "assumed" or "bounded": how the rounding of sums is treated; None: the better one that is not slow.
-    purse, checkpoint : where the budget comes from, and a folder from which a run that was interrupted goes on.
-    random_state : makes the run a simulation, which is not private. progress : False for no bar, or progress(step, steps, spent).
+    Parameters
+    ----------
+    module
+        Copied. Trusted code, tried on made-up rows first: what mixes records is refused.
+    loss
+        Copied, trusted and tried like the module; takes (outputs, target) and gives the mean or sum over records
+        (``loss_reduction``), or a number for each.
+    dataset
+        A TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
+    budget
+        What the run may spend.
+    method
+        "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method.
+    protector
+        A learned protector: its name or file, or "auto".
+    public
+        Records of the same kind that are public, for methods that use some, beside the private ones.
+    steps
+        How long; or ``epochs``.
+    epochs
+        How long, with ``batch_size``: an epoch has one over the rate steps.
+    batch_size
+        Batches are Poisson, of rate batch_size / size. Without it all records, every step.
+    size_is_public
+        Whether the number of records may be known. If not, a noisy count is bought.
+    expected_size
+        A public guess of the size, which stands in where it is private and the rate of batches is fixed beforehand.
+    max_grad_norm
+        The clip norm of a record's whole gradient.
+    clipping
+        "flat", or "per_layer", which clips each parameter to its even part.
+    optimizer
+        Of the method.
+    learning_rate
+        Of the method.
+    settings
+        A dict of any other settings of the method.
+    loss_reduction
+        "mean" or "sum" over records; None: what the loss says of itself, else "mean".
+    max_physical_batch_size
+        Rows of one pass: bounds memory, and changes nothing else.
+    arithmetic
+        "assumed" or "bounded": how the rounding of sums is treated; None: the better one that is not slow.
+    device
+        Where passes run; None: where the module is.
+    purse
+        Where the budget comes from.
+    checkpoint
+        A folder from which a run that was interrupted goes on.
+    random_state
+        Makes the run a simulation, which is not private.
+    progress
+        False for no bar, or progress(step, steps, spent).
     """
     refuse_observers()
     _checked(budget, arithmetic, checkpoint, random_state)
@@ -122,7 +160,7 @@ def fit(
             refuse_ranges(model, shown, "public")
             known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
         with (
-            _journal(checkpoint, {**said, "settings": _plain(how.settings())}, model) as journal,
+            _journal(checkpoint, {**said, "settings": plain_values(how.settings())}, model) as journal,
             _shown(progress) as report,
         ):
             account = account_of(purse) if seed is None else None
@@ -236,7 +274,7 @@ def _stated(
         assumed.append(f"{public.size} public records, disjoint from the private ones")
     return make_statement(
         method=method.name,
-        settings=_plain(method.settings()),
+        settings=plain_values(method.settings()),
         run=run,
         model={
             "kind": model.path,
@@ -253,12 +291,3 @@ def _stated(
 def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-def _plain(value: Any) -> Any:
-    """Settings as JSON has them."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value

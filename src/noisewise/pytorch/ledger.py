@@ -23,7 +23,7 @@ from ..accounting.rdp import ORDERS
 from ..accounting.terms import Budget, Terms
 from ..budget import Meter, PlanMeter
 from ..budget.account import Account, account_of, paying, private_fit_begins
-from ..budget.meters import NotCopied
+from ..budget.counts import NotCopied
 from ..budget.purse import Part, Purse
 from ..events import FULL, Adjacency, Event, Gaussian, Leaf, Repeated, Sampling, from_dict, leaves, sampled, to_dict
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget.meters import NotCopied
+from ..budget.counts import NotCopied
 from ..curator.sampling import draw
 from ..engine import Layout, Refused, Tape, clip_factors, in_units
 from ..late import Tensor, torch

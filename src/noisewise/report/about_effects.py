@@ -1,8 +1,9 @@
-"""What the report says about effects of columns: a small picture of each, with its noise, and the strongest pairs."""
+"""What the model found: how strong each column is, a picture of each with its noise, and the strongest pairs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from ..fitting.effects import Effect, Effects, Pair
 from ..fitting.fitted import Fitted
 from . import words
+from .about_coefficients import coefficients
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
 from .words import number
 
@@ -22,25 +24,84 @@ Z = 1.96  # 95 % of a normal distribution
 SELDOM = 0.02  # of the records; a column with fewer missing values is drawn without them
 WIDEST_BAND = 2.5  # times the usual one; wider ones are cut
 LETTERS = 40  # of a label above a chart
+CARDS = {"strong": "How strong each column is", "pairs": "Strongest pairs"}
+FLAT = 1e-9  # effects so small are none
 
 
-def effects(folder: RunFolder) -> Markup | None:
-    """Pictures of the strongest columns, the others folded, and pairs."""
+def found(folder: RunFolder) -> Section:
+    """What the model found: effects of columns, or of coefficients; some models show nothing of it."""
     fitted = folder.fitted
-    if fitted is None:
-        return None
+    if fitted is not None:
+        return _effects(fitted)
+    return coefficients(folder) or section("found", "What it found", tag("p", _hidden(folder)))
+
+
+def _hidden(folder: RunFolder) -> str:
+    """Why there is nothing to draw."""
+    if folder.run["model"]["kind"] == "Linear":
+        return "The coefficients of this model are not in its folder."
+    what = (
+        "a perceptron"
+        if folder.run["model"]["kind"] == "MLP"
+        else f"a model of this kind ({folder.run['model']['kind']})"
+    )
+    return (
+        f"The parameters of {what} do not say by themselves what each column does. The model that a table gets by default "
+        "does: train without naming a model to see effects."
+    )
+
+
+def _effects(fitted: Fitted) -> Section:
+    """How strong each column is, pictures of the strongest, the others folded, and pairs."""
     found = fitted.effects()
     ranked = sorted(found.columns, key=lambda column: -column.strength)
-    pictures = [_picture(key, column, found, fitted) for key, column in enumerate(ranked)]
+    moving = [column for column in ranked if float(np.abs(column.effect).max(initial=0.0)) > FLAT]
+    still = [column.feature for column in ranked if column not in moving]
+    pictures = [_picture(key, column, found, fitted) for key, column in enumerate(moving)]
     drawn = [picture for picture in pictures if picture is not None]
     more = drawn[SHOWN:]
-    return section(
-        "What the model says about each column",
+    lead = join(
         *_words(fitted),
-        charts(*drawn[:SHOWN]),
-        tag("details", tag("summary", f"{len(more):,} weaker columns"), charts(*more)) if more else None,
-        _pairs(found.pairs, fitted),
+        tag("p", "The model makes no difference by ", *_names(still), ".") if still else None,
+        charts(_overview(moving), _pairs(found.pairs, fitted)),
     )
+    each = (
+        Part("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
+        if drawn
+        else None
+    )
+    rest = None
+    if more:
+        rest = Part(
+            "weaker", f"{len(more):,} weaker columns", join(charts(*more, kind="pictures")), folded=True, printed=False
+        )
+    return section("found", "What it found", lead, each, rest, cards=CARDS)
+
+
+def _names(names: Sequence[str]) -> list[Any]:
+    listed = [
+        join(", " if place else "", name_of(words.shorten(name, LETTERS))) for place, name in enumerate(names[:SHOWN])
+    ]
+    return [*listed, f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else None]
+
+
+def _overview(ranked: Sequence[Effect]) -> Markup | None:
+    """How strong each column is, in one picture."""
+    rows = [
+        Interval(column.feature, column.strength, text=number(column.strength, 2), solid=True)
+        for column in ranked[:SHOWN]
+    ]
+    chart = interval_chart(
+        "strength",
+        rows,
+        title="How strong each column is",
+        description="; ".join(f"{row.name}: {row.text}" for row in rows),
+        x_label="typical effect",
+        zero=True,
+    )
+    some = f"The {SHOWN} strongest of {len(ranked):,}. " if len(ranked) > SHOWN else ""
+    told = f"{some}Typical effect: its standard deviation over the records."
+    return figure(CARDS["strong"], chart, told, key="strong")
 
 
 def _words(fitted: Fitted) -> list[Markup]:
@@ -49,17 +110,15 @@ def _words(fitted: Fitted) -> list[Markup]:
     averages = "the released frequencies" if fitted.shares is not None else "its knots"
     lines: list[Any] = [
         join(
-            f"How {what} changes with one column while the others stay as they are, the strongest column first. "
-            f"0 is the mean over {averages}. ",
+            f"How {what} changes with one column while the others stay as they are; 0 is the mean over {averages}. ",
             _unit(fitted),
         ),
-        "The band, or the bar of a category, is 95 % of the privacy noise at that value: had the noise been drawn anew, the "
-        "effect would usually fall within. Where it reaches zero (hollow) there need not be an effect. The chance in who happened "
-        "to be in the data is not part of it.",
         join(
-            "Lines are averages over neighbouring values; ",
+            "Bands, and bars of categories, are 95 % of the privacy noise; where they reach zero (hollow) there need not be an "
+            "effect. The chance in who happened to be in the data is not part of them. Lines are averages over neighbouring "
+            "values: ",
             tag("code", "noisewise effects RUN --out effects.csv"),
-            " writes every knot and category.",
+            " writes every one.",
         ),
     ]
     return [tag("p", line) for line in lines]
@@ -81,17 +140,17 @@ def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup
     """A line with its band, or categories with their bars, of the output that the column moves most."""
     k = int(np.argmax(column.effect.std(axis=1)))
     of = None if found.outputs is None else found.outputs[k]
-    heading = words.shorten(column.feature if of is None else f"{column.feature}, for {of}", LETTERS)
+    heading = name_of(words.shorten(column.feature, LETTERS))
     draw = _line if column.number else _bars
     chart, caption = draw(f"effect-{key}", column, k, _label(fitted, of))
-    strength = f"Typical effect: {number(column.strength, 2)}."
-    return figure(heading, chart, join(strength, *(f" {text}" for text in (*caption, *_missing(column, k)))))
+    text = " ".join((*caption, *_missing(column, k)))
+    return figure(heading, chart, text or None)
 
 
 def _label(fitted: Fitted, of: str | None) -> str:
     if fitted.outputs is None:
         return words.shorten(f"change of {fitted.target}", LETTERS)
-    return words.shorten(f"change of the score for {fitted.target} = {of or fitted.outputs[0]}", LETTERS)
+    return words.shorten(f"change of the score for {of or fitted.outputs[0]}", LETTERS)
 
 
 def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
@@ -118,7 +177,7 @@ def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
         [line],
         title=f"Effect of {column.feature}",
         description="; ".join(told),
-        x_label=words.shorten(column.feature, LETTERS - 10),
+        x_label="",
         y_label=label,
         x_limits=course.ends if course.ends[1] - course.ends[0] > 1e-9 * max(map(abs, course.ends)) else None,
         y_limits=ends if ends[1] > ends[0] else None,
@@ -163,12 +222,9 @@ def _pairs(pairs: tuple[Pair, ...], fitted: Fitted) -> Markup | None:
         for pair in pairs[:PAIRS]
     ]
     what = "the prediction" if fitted.classes is None else "the score"
-    return join(
-        tag("h3", "Strongest pairs"),
-        tag(
-            "p",
-            f"What two columns do together, beyond the pictures above: by how much {what} typically moves. A pair that is hardly "
-            f"stronger than noise alone would be may be noise. {min(len(pairs), PAIRS)} of {len(pairs):,} are listed.",
-        ),
-        table(("columns", "strength", "noise alone"), lines, numeric=(1, 2)),
+    caption = (
+        f"What two columns do together, beyond the pictures below: by how much {what} typically moves. A pair that is hardly "
+        f"stronger than noise alone would be may be noise. {min(len(pairs), PAIRS)} of {len(pairs):,} are listed."
     )
+    shown = table(("columns", "strength", "noise alone"), lines, numeric=(1, 2))
+    return figure(CARDS["pairs"], shown, caption, key="pairs")

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 VOID = {"meta", "br"}
+ON_PAPER = 9  # pictures; the style sheet leaves out the others
+ROWS = 6  # of a table that grows with time
 
 
 class Markup(str):
@@ -86,19 +89,89 @@ def table(
     return tag("div", inside, class_="scroll")
 
 
-def figure(title: str, chart: Markup | None, caption: Any) -> Markup | None:
-    return None if chart is None else tag("figure", tag("h3", title), chart, tag("figcaption", caption))
+def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
+    """A table of what came one after another, the latest first; all but the last few are folded."""
+    recent, earlier = rows[: -ROWS - 1 : -1], rows[: max(len(rows) - ROWS, 0)][::-1]
+    older = tag(
+        "details",
+        tag("summary", f"{len(earlier):,} earlier {what}"),
+        table(heads, earlier, numeric, wide=True),
+        class_="unprinted",
+    )
+    return join(table(heads, recent, numeric, wide=True), older if earlier else None)
 
 
-def section(title: str, *parts: Any) -> Markup:
-    return tag("section", tag("h2", title), *parts)
+def figure(title: Any, chart: Markup | None, caption: Any = None, key: str | None = None) -> Markup | None:
+    """A card: a heading, a chart or a table, and words below it; links go to one that has a key."""
+    if chart is None:
+        return None
+    below = None if caption is None else tag("figcaption", caption)
+    return tag("figure", tag("h4", title), chart, below, id=key)
 
 
-def aside(*parts: Any) -> Markup:
-    """Words beside a chart; text is a paragraph of its own."""
-    return tag("div", *(part if isinstance(part, Markup) or part is None else tag("p", part) for part in parts))
+def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
+    """Cards side by side, two or more in a row; one that would stay alone is wider.
 
-
-def charts(*figures: Markup | None) -> Markup | None:
+    ``kind``: "pictures" are alike and stand three in a row, "figures" keep their own height.
+    """
     shown = [one for one in figures if one is not None]
-    return tag("div", *shown, class_="charts") if shown else None
+    cards = tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
+    if kind != "pictures" or len(shown) <= ON_PAPER:
+        return cards
+    return join(
+        cards, tag("p", f"The first {ON_PAPER} of {len(shown)}; the others are on the screen.", class_="soft paper")
+    )
+
+
+def listed(title: str, items: Iterable[Any]) -> Markup:
+    return tag("div", tag("h4", title), tag("ul", *(tag("li", item) for item in items)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a section under a heading of its own; a folded one opens on a click, and not all are for paper."""
+
+    key: str
+    title: str
+    body: Markup
+    folded: bool = False
+    printed: bool = True
+
+    def drawn(self) -> Markup:
+        if not self.folded:
+            return join(tag("h3", self.title, id=self.key), self.body)
+        inside = tag("div", self.body, id=self.key)  # a link to it opens what it lies in
+        return tag("details", tag("summary", self.title), inside, class_="fold" if self.printed else "fold unprinted")
+
+
+@dataclass(frozen=True)
+class Section:
+    """An answer to one reader's question: words, and parts."""
+
+    key: str
+    title: str
+    lead: Markup
+    parts: tuple[Part, ...]
+    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
+
+    def drawn(self) -> Markup:
+        return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))
+
+
+def section(key: str, title: str, lead: Markup, *parts: Part | None, cards: Mapping[str, str] | None = None) -> Section:
+    """A section of the parts that there are, with links to those ``cards`` of its lead that there are."""
+    there = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
+    return Section(key, title, lead, tuple(part for part in parts if part is not None), there)
+
+
+def contents(sections: Sequence[Section]) -> Markup:
+    """Links to all sections and their parts."""
+
+    def link(key: str, title: str) -> Markup:
+        return tag("a", title, href=f"#{key}")
+
+    def entry(one: Section) -> Markup:
+        inside = [*one.cards, *((part.key, part.title) for part in one.parts)]
+        return tag("li", link(one.key, one.title), tag("ul", *(tag("li", link(*place)) for place in inside)))
+
+    return tag("nav", tag("ol", *map(entry, sections)), aria_label="Contents", class_="contents")

@@ -27,6 +27,7 @@ RUN = {
     "software": dict,
     "warnings": list,
     "coefficients": Nullable(list),
+    "data": Optional([str]),  # names of files, where a command trained on some
 }
 MODEL = {"kind": str, "loss": str, "parameters": int}
 COEFFICIENT = {"output": Nullable(str), "feature": str, "value": float, "standard_error": Nullable(float)}

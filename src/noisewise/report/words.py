@@ -21,6 +21,7 @@ KINDS = {
     "ApproximateDP": "a one-shot mechanism",
     "AtOrder": "answers under a Renyi filter",
 }
+MODELS = {"Additive": "additive model of columns and pairs", "Linear": "linear model", "MLP": "perceptron"}
 QUESTIONS = {
     "gradient": "the mean gradient",
     "gradient_norm": "the norm of the mean gradient",
@@ -99,6 +100,16 @@ def at_most(share: float) -> str:
     return percent(share if share >= 0.999 else math.ceil(1000 * share - 1e-9) / 1000)
 
 
+def limited(share: float) -> str:
+    """A limit in a sentence; one that hardly limits is no "at most".
+
+    >>> limited(0.731058), limited(0.99999)
+    ('at most 73.2\\xa0%', 'more than 99.9\\xa0%')
+    """
+    told = at_most(share)
+    return told if told.startswith("more") else f"at most {told}"
+
+
 def chance(delta: float) -> str:
     """A small probability as one in so many, rounded to more likely.
 
@@ -150,15 +161,6 @@ def guess(epsilon: float, delta: float) -> float:
     return min(1.0, float(special.expit(epsilon) + delta * special.expit(-epsilon)))
 
 
-def gaussian_guess(mu: float) -> float:
-    """The same under mu-GDP: Phi(mu / 2).
-
-    >>> round(gaussian_guess(1.0), 4)
-    0.6915
-    """
-    return float(special.ndtr(mu / 2))
-
-
 def hits(false_alarms: float, epsilon: float, delta: float) -> float:
     """The most true positives at a rate of false positives under (epsilon, delta)-DP.
 
@@ -167,15 +169,6 @@ def hits(false_alarms: float, epsilon: float, delta: float) -> float:
     """
     growing = math.exp(min(epsilon + math.log(false_alarms), 1.0)) if false_alarms > 0 else 0.0
     return min(1.0, delta + growing, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))
-
-
-def gaussian_hits(false_alarms: float, mu: float) -> float:
-    """The same under mu-GDP: Phi(Phi^-1(false positives) + mu).
-
-    >>> round(gaussian_hits(0.5, 1.0), 4), gaussian_hits(0.0, 1.0), gaussian_hits(1.0, 1.0)
-    (0.8413, 0.0, 1.0)
-    """
-    return float(special.ndtr(special.ndtri(false_alarms) + mu))
 
 
 def gaussian_mu(statement: Mapping[str, Any]) -> float | None:
@@ -231,6 +224,15 @@ def when(stamp: Any) -> str:
         return str(stamp)
     zone = moment.tzname() or ""
     return f"{moment.day} {moment:%B %Y, %H:%M} {zone}".strip()
+
+
+def day(stamp: Any) -> str:
+    """The day of a moment.
+
+    >>> day("2025-03-01T12:30:59Z"), day("yesterday")
+    ('1 March 2025', 'yesterday')
+    """
+    return when(stamp).split(", ")[0]
 
 
 def shorten(name: Any, width: int) -> str:

@@ -11,6 +11,7 @@ from ..atomic import write_atomically
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#9B4F96", "#666666"
 PALE = "#AAAAAA"
+FORMATS = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".eps")
 STYLES: list[tuple[str, Any, str]] = [
     (BLUE, "-", "o"),
     (ORANGE, "--", "s"),
@@ -81,12 +82,16 @@ def legend_below(figure: Any, axes: Any, columns: int = 4, **options: Any) -> No
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, frameon=False, **options)
 
 
+def picture_file(path: Path) -> Path:
+    """The path, if its name ends as a picture's does; asked before anything that takes long."""
+    if path.suffix.lower() not in FORMATS:
+        raise ValueError(f"{path} has no picture format that is known; name it FILE.png, .pdf or .svg")
+    return path
+
+
 def save_figure(figure: Any, path: Path, dpi: int = 140) -> None:
     """The figure in the format that the file name asks for, whole or not at all."""
-    kind = path.suffix[1:].lower()
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"{path} has no picture format that is known; name it FILE.png, .pdf or .svg")
     buffer = BytesIO()
-    figure.savefig(buffer, format=kind, dpi=dpi)
+    figure.savefig(buffer, format=picture_file(path).suffix[1:].lower(), dpi=dpi)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue())

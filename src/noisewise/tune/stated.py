@@ -11,12 +11,12 @@ from ..arithmetic import Arithmetic
 from ..budget import Budget, Meter
 from ..events import Repeated, to_dict
 from ..fitting.fitted import Fitted
+from ..fitting.of_files import SETTINGS
 from ..prepare.parts import parts_of
 from ..statement import promised, worded
 from .candidates import Candidate
 from .price import Agreed
 
-SETTINGS = "settings, chosen without the private rows"
 LISTED = "the list of candidate settings, written down without the private rows"
 WALKS = ("output_perturbation", "pnsgd", "objective_perturbation")  # whole walks in the room
 CHOSEN = {

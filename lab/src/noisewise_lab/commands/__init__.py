@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from . import app, expected, figures, large, pictures, private_tables, protector_share, studies, tables, tuning
+from . import (
+    app,
+    beginners,
+    expected,
+    figures,
+    large,
+    pictures,
+    private_tables,
+    protector_share,
+    studies,
+    tables,
+    tuning,
+)
 from .app import bench
 
 __all__ = [
     "app",
+    "beginners",
     "bench",
     "expected",
     "figures",

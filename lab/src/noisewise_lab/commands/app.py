@@ -1,4 +1,4 @@
-"""``noisewise bench``, with ``speed``, ``memory``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
+"""``noisewise bench``, with ``speed``, ``memory``, ``starting``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
 
 from __future__ import annotations
 
@@ -96,6 +96,26 @@ def memory(
         print_json({"rows": rows})
     else:
         Console().print(table_of(rows, "Megabytes that training adds at its peak"))
+
+
+@bench.command()
+def starting(
+    json_output: JsonFlag = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Fresh processes of each command; the quickest counts.")] = 5,
+    only: Annotated[str, typer.Option(help="Commands to time instead of all, as in predict,report.")] = "",
+) -> None:
+    """Processor seconds of commands, each in a fresh process: refusals, predictions, a report, training on 40,000 rows.
+
+    Example: [bold]noisewise bench starting --rounds 7[/bold]
+    """
+    from ..starting import starting_rows
+
+    with watched("starting", transient=True) as report:
+        rows = starting_rows(rounds=rounds, only=listed(only), progress=lambda done, total: report((done, total)))
+    if json_output:
+        print_json({"rows": rows})
+    else:
+        Console().print(table_of(rows, "Processor seconds of a fresh process, modules and kernels compiled before"))
 
 
 @bench.command()

@@ -1,0 +1,1 @@
+"""The documentation site: what ``make docs`` makes of README, docs and docstrings, and what it refuses."""

@@ -1,0 +1,168 @@
+"""Asking through a journal: a curator whose answers are kept, and the meter of a run that can be taken up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms
+from ..budget.account import Account
+from ..budget.purse import Part, Purse
+from ..budget.store import Claimed
+from ..curator import Answer, Asking, Curator, Facts
+from ..curator.oneshot import rebuilt_walk
+from ..curator.question import checked_noise, rebuilt
+from ..curator.questions.moments import Count
+from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
+from ..late import Tensor, torch
+from ..prepare.features import Features
+from ..trace import LOST, Released
+from .folder import Forfeited, Journal, Kept
+
+
+class Journalled(Asking):
+    """A curator whose answers are written down before they are used, and come from the journal where they are there."""
+
+    def __init__(self, curator: Curator, journal: Journal) -> None:
+        self.__curator, self.__journal = curator, journal
+        self.__pass_over_lost()
+
+    @property
+    def facts(self) -> Facts:
+        return self.__curator.facts
+
+    @property
+    def meter(self) -> MeterView:
+        return self.__curator.meter
+
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        return self.__curator.trace
+
+    @property
+    def simulation(self) -> bool:
+        return self.__curator.simulation
+
+    @property
+    def features(self) -> Features | None:
+        return self.__curator.features
+
+    def change_basis(self, matrix: Tensor) -> None:
+        self.__curator.change_basis(matrix)
+
+    def prepare(self, features: Features) -> None:
+        self.__curator.prepare(features)
+
+    def centre(self, centre: Tensor, scale: float) -> None:
+        self.__curator.centre(centre, scale)
+
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        return self.__curator.in_first_basis(theta)
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
+        # what is written down is what is charged: plain numbers, once
+        event = sampled(plainly, asked.event(multiplier))
+        return self.__answer(
+            asked.name, event, asked, lambda: self.__curator.ask(asked, noise=multiplier, sampling=plainly)
+        )
+
+    def last_iterate(self, walk: Any) -> Answer:
+        return self.__whole(walk, self.__curator.last_iterate)
+
+    def minimise(self, objective: Any) -> Answer:
+        return self.__whole(objective, self.__curator.minimise)
+
+    def __whole(self, asked: Any, ask: Callable[[Any], Answer]) -> Answer:
+        own = rebuilt_walk(asked, self.facts.dimension)
+        return self.__answer(type(own).__name__, own.event(), own, lambda: ask(own))
+
+    def release_size(self, *, noise_multiplier: float) -> None:
+        """Buy the number of records, or take it from the journal."""
+
+        def bought() -> Answer:
+            size = self.__curator.release_size(noise_multiplier=noise_multiplier)
+            return Answer(torch.tensor(size, dtype=torch.float64), self.__curator.trace[-1].noise_std)
+
+        self.__answer(Count.name, Gaussian(noise_multiplier), None, bought)
+
+    def __answer(self, name: str, event: Event, asked: Any, ask: Callable[[], Answer]) -> Answer:
+        """From the journal, or asked now; ``asked`` is None for the size."""
+        return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
+
+    def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
+        if self.__journal.finished:
+            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
+        before, after = self.meter.spent_fraction, self.meter.share_after(event)
+        if after > 1:
+            return ask()  # which refuses, by the meter's own words
+        self.__journal.charged(name, event, before, after)
+        try:
+            answer = ask()
+        except BudgetExhausted:
+            self.__journal.refused()
+            raise
+        line = self.__curator.trace[-1]
+        self.__journal.answered(answer, {"clip": line.clip, "noise_std": line.noise_std, "norm": line.norm})
+        return answer
+
+    def __again(self, name: str, event: Event, asked: Any) -> Answer:
+        kept = self.__journal.past.popleft()
+        assert isinstance(kept, Kept)  # what is given up was passed over
+        if (kept.question, kept.event) != (name, event) or kept.answer is None or kept.line is None:
+            raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
+        line = Released(name, event, spent=0.0, **kept.line)
+        self.__curator.take_up(line, asked, float(kept.answer.value) if asked is None else None)
+        self.__pass_over_lost()
+        return kept.answer
+
+    def __pass_over_lost(self) -> None:
+        """Charge, in the meter of this process, for what was charged and never answered, and for what was given up."""
+        past = self.__journal.past
+        while past:
+            first = past[0]
+            if isinstance(first, Forfeited):
+                self.__curator.forfeit(first.share)
+            elif first.answer is None:
+                self.__curator.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
+            else:
+                return
+            past.popleft()
+
+
+@contextmanager
+def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal | None) -> Iterator[Meter]:
+    """The meter of a run, settled at the end whatever that is; a run with a journal that did not end can be taken up."""
+    if journal is None:
+        with source.part(terms, budget, what="training") as part:
+            yield part.meter
+        return
+    part = _part(source, terms, budget, journal)
+    journal.paid_by(part)
+    try:
+        yield part.meter
+    except Claimed:
+        raise  # another process goes on: what this one knows is not how it stands
+    except BaseException:
+        given_back = False
+        with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
+            given_back = journal.give_back()
+        if not given_back:
+            journal.stopped(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
+        raise
+    journal.finish()
+    part.settle()
+
+
+def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part:
+    """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
+    that was settled needs no purse.
+    """
+    try:
+        return source.part(terms, budget, what="training", number=journal.claim)
+    except (ValueError, BudgetExhausted):
+        if not journal.finished:
+            raise
+        return Purse(budget).part(terms, budget, what="training")
