@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic import write_atomically
+from ..atomic import read_plain, write_atomically
 from .main import say
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Spending:
     def into(self, folder: Path) -> None:
         """Put what was spent into a folder as ``spending.json``."""
         if self.path is not None:
-            write_atomically(folder / "spending.json", self.path.read_bytes(), durable=True)
+            write_atomically(folder / "spending.json", read_plain(self.path), durable=True)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import write_atomically
+from ..atomic import read_plain, write_atomically
 from ..budget import BudgetExhausted
 from ..budget.purse import Part
 from ..curator import Answer
@@ -58,7 +58,10 @@ class Journal:
         import fcntl  # not on every system, and needed only here
 
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ValueError(f"{self._place}: cannot be locked ({error.strerror}); pass another folder") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -103,7 +106,7 @@ class Journal:
         if there is None:
             if (self._place / "journal.jsonl").exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
-            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True)
+            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True, private=True)
             return
         if odd := [name for name in sorted({*own, *there}) if own.get(name) != there.get(name)]:
             raise ValueError(
@@ -125,7 +128,7 @@ class Journal:
         for i, line in enumerate(lines):
             try:
                 self._take(json.loads(line))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, OSError):
                 if i < sure:
                     raise ValueError(f"{self._place}: its journal was changed; pass another folder") from None
                 break
@@ -303,8 +306,7 @@ def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     """The settings of the run in a folder; None where there is no run yet."""
     path = Path(folder) / SETTINGS
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
-            there = json.load(stream)
+        there = json.loads(read_plain(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError):

@@ -123,7 +123,7 @@ def fit(
     checkpoint
         A folder from which a run that was interrupted goes on.
     resume
-        The folder of a run that was interrupted: like ``checkpoint``, but refused where there is none to go on with.
+        The folder of a run that was interrupted, like checkpoint, but refused where there is none to go on with.
     random_state
         Makes the run a simulation, which is not private.
     progress
