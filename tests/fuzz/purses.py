@@ -256,7 +256,10 @@ class Adversary:
 
     def take_up(self) -> None:
         """As after a crash: another purse on the same store, where the run is replayed; or boldly, in this process."""
-        hand = self.rng.choice(self.hands)
+        number = self.rng.choice(self.hands).part.number
+        hand = [hand for hand in self.hands if hand.part.number == number][
+            -1
+        ]  # the last to hold it has all of its past
         if self.reopen is not None and self.rng.random() < 0.5:
             self.purse = self.reopen()
             self.dead, self.hands = [*self.dead, *self.hands], []
@@ -266,7 +269,7 @@ class Adversary:
             return
         again = Hand(part, hand.terms)
         for leaf, count in hand.own.events.items():
-            part.meter.spend(Repeated(leaf, count))  # the journal pays again for what was released
+            part.meter.spend(Repeated(leaf, count))  # the journal, which is trusted, pays again for what was released
         again.own.add(Composed(tuple(Repeated(leaf, count) for leaf, count in hand.own.events.items())))
         self.hands.append(again)
 

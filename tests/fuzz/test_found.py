@@ -178,3 +178,16 @@ def test_a_parquet_file_with_other_rows_than_it_declares(tmp_path: Path) -> None
 
     with pytest.raises(ValueError, match="other rows than it declares"):
         read("private.parquet", declared_rows(), (None, None))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_part_that_forgets_what_its_earlier_holder_drew_is_charged_whole(filtered: bool) -> None:
+    """Taken up without its past, it could be settled as unused, and its budget spent again."""
+    terms = Terms.adaptive("gdp")
+    purse = Purse(BUDGET, terms if filtered else None)
+    first = purse.part(terms, BUDGET)
+    first.meter.spend(Gaussian(first.meter.noise_for(0.5)))
+    purse.part(terms, BUDGET, number=first.number).settle("failed")
+    assert purse.left[0] == 0
+    with pytest.raises(BudgetExhausted):
+        purse.part(terms, BUDGET)
