@@ -185,6 +185,7 @@ class Adversary:
         self.rng, self.budget, self.terms, self.purse, self.reopen = rng, budget, terms, purse, reopen
         self.hands: list[Hand] = []
         self.dead: list[Hand] = []  # of processes that are gone; what they released stays released
+        self.whole: set[int] = set()
         self.all = None if terms is None else Executed(terms.accountant, terms.order, budget.adjacency)
 
     def play(self) -> None:
@@ -230,18 +231,34 @@ class Adversary:
 
     def spend_some(self) -> None:
         hand = self.rng.choice(self.hands)
-        meter = hand.part.meter
-        executed = [hand.own] if self.all is None else [hand.own, self.all]
+        meter, before = hand.part.meter, hand.own.events.total()
+        in_kind = self.terms is not None and (hand.terms.accountant, hand.terms.order) == (
+            self.terms.accountant,
+            self.terms.order,
+        )
+        executed = (
+            [hand.own, self.all] if self.all is not None and in_kind and hand.terms.kind == "adaptive" else [hand.own]
+        )
         if isinstance(meter, PlanMeter):
             try:
                 event = hand.terms.events[0]
                 meter.spend(event)
             except REFUSED:
                 return
-            for one in executed:
-                one.add(event)
+            hand.own.add(event)
         else:
             spend(self.rng, meter, executed)
+        if len(executed) == 1 and self.all is not None and hand.own.events.total() > before:
+            self.count_whole(hand)
+
+    def count_whole(self, hand: Hand) -> None:
+        """A plan, or a run of another currency, counts once: as its events, or as the promise that it keeps."""
+        if self.all is None or hand.part.number in self.whole:
+            return
+        self.whole.add(hand.part.number)
+        by_promise = self.purse.entries[hand.part.number].reserved.delta > 0
+        promise = ApproximateDP(float(hand.budget.epsilon), float(hand.budget.delta))
+        self.all.add(promise if by_promise else Composed(hand.terms.events))
 
     def settle_one(self) -> None:
         hand = self.rng.choice(self.hands)
