@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old test-browser notebooks docs lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -34,12 +34,18 @@ attacks-old: setup
 	$(BIN)/python tests/attacks/on_old.py
 
 # The report in headless Chromium; SCREENSHOTS=FOLDER keeps the pictures.
-test-browser: setup
+test-browser: browser
+	$(BIN)/python -m pytest tests_browser
+
+# Pictures of README and guides that quick commands make; docs/images/README.md has the others. ONLY="plan.png demo.png" makes some.
+pictures: browser
+	$(BIN)/python docs/images/make.py $(ONLY)
+
+browser: setup
 	command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,browser]"
-	$(BIN)/python -m pytest tests_browser
 
 # Runs docs/notebooks anew and writes down what they print.
 notebooks: setup
