@@ -24,13 +24,18 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False, draft
         os.chmod(draft, 0o666 & ~umask())
         os.replace(draft, path)
         if durable:
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            force_to_disk(path.parent)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def force_to_disk(path: Path) -> None:
+    """What a file or the list of a folder says now outlives a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from .events import Event
 
+LOST = "lost"  # instead of a question: an answer that was paid for and not written down in time
+
 
 class Released(NamedTuple):
     """One line of a trace: a question that was answered, described by released facts only."""

@@ -34,11 +34,17 @@ from .tape import Trained as Trained
 from .torchrun import started_by_torchrun
 from .units import rows_per_person
 
-NOTHING_LEFT = (
-    "what this run asks first was paid for and lost when it was stopped, and its budget has no room to ask again; what is "
-    "written down stays spent: start anew, with a budget of its own"
-)
 Progress = Callable[[int, int | None, float], None]
+
+
+class NothingLeft(ValueError):
+    """A run that was stopped has lost what it cannot do without, and cannot pay for it again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what this run asks first was paid for and lost when it was stopped, and its budget has no room to ask again; "
+            "what is written down stays spent: start anew, with a budget of its own"
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ def _private_run(
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     if not steps and journal is not None:
-        raise ValueError(NOTHING_LEFT)
+        raise NothingLeft
     features = curator.features
     spread, made = (method.spread(state), method.made(state)) if isinstance(method, Method) else (None, None)
     if features is not None and isinstance(model, Additive):
@@ -155,7 +161,7 @@ def _lost(journal: Journal | None) -> Iterator[None]:
         yield
     except BudgetExhausted:
         if journal is not None:
-            raise ValueError(NOTHING_LEFT) from None
+            raise NothingLeft from None
         raise
 
 

@@ -113,17 +113,23 @@ class AdditiveMeter(Counts):
         units, delta, _ = self._price(event)
         return up(Fraction(self._spent + units, UNITS)) if self._fits(units, delta) else math.inf
 
-    def forfeit(self, share: float) -> None:
+    def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
 
-        The share of delta for one-shot events goes whole, since such an event may have been among them.
+        What stands for them is a Gaussian of that price. The share of delta for one-shot events goes whole, since such an
+        event may have been among them.
         """
         self._check_process()
         _validate.share(share=share)
         with self._lock:
             self._check_open()
-            if (units := -(-Fraction(share) * UNITS // 1)) > self._spent:
-                self._spent, self._delta_spent = min(int(units), UNITS), Fraction(self._one_shot_delta)
+            target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
+            if target > self._spent:
+                if (sigma := self._sigma(target - self._spent)) is not None:
+                    gone[Gaussian(sigma)] = 1
+                self._spent, self._delta_spent = target, Fraction(self._one_shot_delta)
+                self._events.update(gone)
+            return gone
 
     def noise_for(self, share: float, sampling: Sampling = FULL) -> float:
         """The noise multiplier of a Gaussian that takes ``share`` of what is left, rounded up.
@@ -135,7 +141,14 @@ class AdditiveMeter(Counts):
         if UNITS - self._spent < UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions
-        allowed = (UNITS - self._spent) * top // bottom
+        if (sigma := self._sigma((UNITS - self._spent) * top // bottom, sampling)) is None:
+            raise BudgetExhausted(
+                f"asked for a share {share:.3g} of what is left, which is too little to buy any answer"
+            )
+        return sigma
+
+    def _sigma(self, allowed: int, sampling: Sampling = FULL) -> float | None:
+        """The noise multiplier of a Gaussian that costs at most so many units; None where that is too little."""
         cost = self._cap.numerator * allowed / (self._cap.denominator * UNITS)
         for _ in range(20):
             if cost < 1e-250:
@@ -144,7 +157,7 @@ class AdditiveMeter(Counts):
             if self._currency.units(self._currency.cost(sampled(sampling, Gaussian(sigma)))) <= allowed:
                 return sigma
             cost *= 1 - 2.0**-50
-        raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, which is too little to buy any answer")
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Plain data for a statement, enough for :func:`meter_from` to rebuild this meter, empty."""
@@ -272,7 +285,7 @@ class PlanMeter(Counts):
         counts = leaves(event)
         return up(Fraction(self._used + counts.total(), self._total)) if counts <= self._remaining else math.inf
 
-    def forfeit(self, share: float) -> None:
+    def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the plan to this share of its events: some may have happened, and nobody knows any more which.
 
         So as many are taken from *each* kind of event that is left: whichever of them happened, none happens twice.
@@ -281,10 +294,12 @@ class PlanMeter(Counts):
         _validate.share(share=share)
         with self._lock:
             self._check_open()
-            lost = -(-Fraction(share) * self._total // 1) - self._used
-            if lost > 0:
-                self._remaining -= Counter(dict.fromkeys(self._remaining, int(lost)))
-                self._used = self._total - self._remaining.total()
+            lost = max(int(-(-Fraction(share) * self._total // 1)) - self._used, 0)
+            gone = self._remaining & Counter(dict.fromkeys(self._remaining, lost))
+            self._remaining -= gone
+            self._used += gone.total()
+            self._events.update(gone)
+            return gone
 
     def noise_for(self, share: float, sampling: Sampling = FULL) -> NoReturn:
         """Refused: the noise of a plan is fixed beforehand."""

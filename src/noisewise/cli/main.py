@@ -68,9 +68,14 @@ def version(
         raise typer.Exit
 
 
+def say(message: str) -> None:
+    """One line on standard error."""
+    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
+
+
 def fail(message: str) -> int:
     """One clear line on standard error; the exit code of bad input."""
-    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
+    say(message)
     return 2
 
 

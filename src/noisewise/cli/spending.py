@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..atomic import write_atomically
-from .main import errors
+from .main import say
 
 if TYPE_CHECKING:
     from ..budget import Budget
@@ -50,23 +50,17 @@ def spending(place: Path, budget: Budget, *, simulation: bool) -> Iterator[Spend
         yield Spending(purse, path)
         kept = False
     except BaseException:
-        if kept := _counts(purse):
-            errors.print(
-                f"noisewise: stopped; what was spent is written to {path}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+        if kept := counts(purse):
+            say(f"stopped; what was spent is written to {path}")
         raise
     finally:
-        _tidy(path, made, kept)
+        tidy(path, made, kept)
 
 
 def _own(place: Path) -> Path:
     """A file that no other process writes, nor tidies away: whoever made the lock beside it has it."""
-    for number in count(1):
-        path = place.with_name(f"{place.name}.spending{'' if number == 1 else f'-{number}'}.json")
-        lock = path.with_name(f"{path.name}.lock")
+    for path in _names(place):
+        lock = _lock(path)
         with suppress(FileExistsError):
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o666))
             if not os.path.lexists(path):
@@ -75,7 +69,21 @@ def _own(place: Path) -> Path:
     raise AssertionError("numbers have no end")
 
 
-def _counts(purse: Purse) -> bool:
+def free_name(place: Path) -> Path:
+    """The first such file that nobody has, for who holds a lock elsewhere."""
+    return next(path for path in _names(place) if not os.path.lexists(path) and not os.path.lexists(_lock(path)))
+
+
+def _names(place: Path) -> Iterator[Path]:
+    for number in count(1):
+        yield place.with_name(f"{place.name}.spending{'' if number == 1 else f'-{number}'}.json")
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def counts(purse: Purse) -> bool:
     """Whether something was spent, or may have been: a file that cannot be read stays."""
     try:
         return any(entry.counted.cost for entry in purse.entries)
@@ -83,11 +91,12 @@ def _counts(purse: Purse) -> bool:
         return True
 
 
-def _tidy(path: Path, made: list[Path], kept: bool) -> None:
+def tidy(path: Path, made: list[Path], kept: bool) -> None:
     """Remove what nobody needs: the lock, the file when its content is elsewhere or nothing was spent, empty folders."""
-    path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
     if not kept:
         path.unlink(missing_ok=True)
+    _lock(path).unlink(missing_ok=True)
+    if not kept:
         for parent in made:
             with suppress(OSError):
                 parent.rmdir()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import warnings as python_warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,41 +16,23 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from ..show.progress import bars
-from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .dry_run import show_plan
+from .keeping import Kept, keeping, settings_for
+from .main import Decimal, JsonFlag, app, dialect, print_json, say
 from .ranks import lead, refuse_restart
-from .spending import spending
-from .tuning import Tuning, searched, show_search, tuning_of, with_protector
+from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, planned, unfitted
+from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
+from .spending import free_name
+from .tuning import Tuning, searched, show_search, tuning_of
 
 if TYPE_CHECKING:
-    from ..budget import Budget
-    from ..budget.purse import Purse
     from ..data.files import Dialect
     from ..data.resolve import Resolved
-    from ..data.schema import Schema
-    from ..estimators import PrivateClassifier, PrivateRegressor
-    from ..fitting.fit import Fit
     from ..fitting.fitted import Fitted
-    from ..fitting.of_files import Origin
-    from ..methods import Method
     from ..statement import Statement
-
-    Estimator = PrivateClassifier | PrivateRegressor
 
 
 LARGE = 20 << 20  # bytes of files, which can be several times that as rows
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for, apart from the data."""
-
-    budget: Budget
-    method: str | Method
-    loss: str | None
-    model: str | tuple[int, ...]
-    max_grad_norm: float | None
-    size_is_public: bool
-    seed: int | None
 
 
 class WithLosses(TyperCommand):
@@ -66,9 +47,15 @@ class WithLosses(TyperCommand):
 
 @app.command(cls=WithLosses)
 def train(
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder.")],
-    epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
-    delta: Annotated[float, typer.Option(help="Budget: delta, well below 1/records.")],
+    context: typer.Context,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder (required, but for --resume)."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Budget: epsilon (required, but for --resume).")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Budget: delta, well below 1/records (required, but for --resume).")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")] = None,
     schema: Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")] = None,
     public: Annotated[
@@ -114,65 +101,110 @@ def train(
     out: Annotated[Path, typer.Option(help="New folder for model, statement, trace and report.")] = Path(
         "noisewise-run"
     ),
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Go on with the run that was to be written to RUN and was stopped; no other options."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; spend nothing.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
     """Train a private model on files. Every number that comes out was declared, public or paid for.
 
-    Ctrl-C stops cleanly: there is no model then, and what was spent is written down.
+    Ctrl-C stops cleanly: there is no model then, and what was spent is written down. A run that was stopped or killed goes on
+    with --resume: answers that were released are used, and nothing is paid for or drawn twice.
 
     Example: [bold]noisewise train patients.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out run[/bold]
 
+    After a crash: [bold]noisewise train --resume run[/bold]
+
     With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
     """
-    from ..budget import Budget
-
-    budget = Budget(epsilon, delta, adjacency=cast(Any, adjacency))  # refused before the rest is imported
-
-    from .. import runs
-    from ..data.resolve import resolve
-    from ..fitting.auto import AUTO, method_for
-
-    chosen = with_protector(method, protector, protector_share, max_grad_norm)
-    request = Request(budget, chosen or AUTO, loss, _model(model), max_grad_norm, size_is_public, seed)
-    method_for(request.method, request.model, None)
+    if resume is not None:
+        refuse_others(context)
+        _go_on(resume, json_output)
+        return
+    if not data:
+        context.fail("Missing argument 'DATA'.")
+    if epsilon is None or delta is None:
+        context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
+    asked = Asked(
+        tuple(data), epsilon, delta, target, schema, tuple(public or ()), bounds_epsilon, method, loss, model, protector,
+        protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache,
+    )  # fmt: skip
+    _ = asked.budget  # refused before the rest is imported
+    request = Request.of(asked, seed)
     tuning = tuning_of(tune, candidates, jobs, size_guess)
     refuse_restart(out, private=seed is None)
     if tuning is not None and lead() is not None:
         raise ValueError("--tune searches in one process; leave torchrun out, or --tune")
-    _known_loss(loss)
+    _train(asked, request, out, tuning=tuning, dry_run=dry_run, json_output=json_output)
+
+
+def _go_on(out: Path, json_output: bool) -> None:
+    """Go on with a run that was stopped."""
+    if is_whole(out):
+        say(f"{out} is whole: nothing was left to do")
+        return
+    asked, spent = taken_up(out)
+    _train(asked, Request.of(asked), out, spent=spent, json_output=json_output)
+
+
+def _train(
+    asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | None = None,
+    dry_run: bool = False, json_output: bool = False,
+) -> None:  # fmt: skip
+    """Train and write what was asked; ``spent``: the file of what was spent, of a run that is taken up."""
+    from .. import runs
+    from ..data.resolve import resolve
+
+    known_loss(asked.loss)
     runs.vacant(out)
     runs.writable(out)
-    if cache is not None and not cache.is_dir():
-        raise ValueError(f"--cache is {str(cache)!r}; pass an existing folder")
-    _disjoint(data, public or [])
-    written = dialect(separator, decimal)
+    if spent is None:
+        refuse_stopped(out)
+    if asked.cache is not None and not asked.cache.is_dir():
+        raise ValueError(f"--cache is {str(asked.cache)!r}; pass an existing folder")
+    data, public = [*asked.data], [*asked.public]
+    _disjoint(data, public)
+    written = dialect(asked.separator, asked.decimal)
     resolved = resolve(
-        data, target=target, schema=schema, public=public or [], bounds_epsilon=bounds_epsilon, budget=request.budget,
-        regression=_for_numbers(loss), separator=written, read_labels=not dry_run,
+        data, target=asked.target, schema=asked.schema, public=public, bounds_epsilon=asked.bounds_epsilon,
+        budget=request.budget, regression=for_numbers(asked.loss), separator=written, read_labels=not dry_run,
     )  # fmt: skip
-    planned(request, resolved).check(public=bool(public))
+    fit = planned(request, resolved)
+    fit.check(public=bool(public))
     if dry_run:
-        _show_plan(request, resolved, bounds_epsilon, out, json_output)
+        show_plan(request, resolved, asked.bounds_epsilon, out, json_output)
         return
+    seed, journalled = request.seed, tuning is None and request.seed is None and fit.method.private
+    said = settings_for(asked, out, fit, spent or free_name(out).name) if journalled else None
     with python_warnings.catch_warnings(record=True) as caught:
         python_warnings.simplefilter("always")
-        with spending(out, request.budget, simulation=seed is not None) as spent:
+        with keeping(out, request.budget, said, simulation=seed is not None) as kept:
             with bars(share=True) as report:
                 if resolved.purchase is not None:
-                    records = resolved.look(partial(report, "checking the files"))
-                    planned(request, resolved).check(public=bool(public), records=records)
-                    resolved = resolved.bought(spent.purse, seed=seed, progress=partial(report, "buying bounds"))
-                room = cache or _roomy(out, data)
-                fitted, words = _fit(request, resolved, data, public or [], written, room, report, spent.purse, tuning)
+                    resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, report)
+                room = asked.cache or _roomy(out, data)
+                fitted, words = _fit(request, resolved, data, public, written, room, report, kept, tuning)
             warnings = [*_assumed(resolved), *_own(caught)]
-            with runs.new_folder(out) as draft:
+            with runs.new_folder(out, draft=kept.draft) as draft:
                 runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
-                spent.into(draft)
+                kept.into(draft)
                 _write_report(draft)
     if words:
         show_search(words)
     _show(fitted, out, warnings, json_output)
+
+
+def _bought(request: Request, resolved: Resolved, public: bool, kept: Kept, report: Callable[..., None]) -> Resolved:
+    """With the bounds that there are to buy, written down before anything is made of them."""
+    records = resolved.look(partial(report, "checking the files"))
+    planned(request, resolved).check(public=public, records=records)
+    bought = resolved.bought(kept.purse, seed=request.seed, progress=partial(report, "buying bounds"))
+    kept.keep_bounds(bought)
+    return bought
 
 
 def _assumed(resolved: Resolved) -> list[str]:
@@ -196,7 +228,7 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 def _fit(
     request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: Dialect, cache: Path | None,
-    report: Callable[..., None], purse: Purse, tuning: Tuning | None,
+    report: Callable[..., None], kept: Kept, tuning: Tuning | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
     from ..fitting.of_files import ready_files
@@ -204,72 +236,15 @@ def _fit(
     reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "lead": lead()}
     reading["reading"] = partial(report, "reading")
     if tuning is not None:
-        reading["origin"] = _origin(resolved)
-        return searched(unfitted(request, resolved.schema), tuning, data, reading, purse, report)
-    ready = ready_files(_asked(request, resolved.schema, _origin(resolved)), data, **reading)
-    return ready.run(progress=partial(_stepped, report), purse=purse), ""
-
-
-def planned(request: Request, resolved: Resolved) -> Fit:
-    """The fit that was asked for, with imagined bounds where they are still to be bought."""
-    fit = _asked(request, resolved.imagined, _origin(resolved))
-    if resolved.purchase is None:
-        return fit
-    before = resolved.purchase.budget
-    return fit.before(before.epsilon, before.delta)
-
-
-def _asked(request: Request, schema: Schema, origin: Origin) -> Fit:
-    from ..fitting.of_files import fit_of_files
-
-    same = ("model", "size_is_public", "seed", "max_grad_norm")
-    common: dict[str, Any] = {name: getattr(request, name) for name in same}
-    return fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
-
-
-def _origin(resolved: Resolved) -> Origin:
-    from ..fitting.of_files import Origin
-
-    return Origin(resolved.words, resolved.classes, resolved.preparation)
-
-
-def unfitted(request: Request, schema: Schema) -> Estimator:
-    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
-    from ..estimators import PrivateClassifier, PrivateRegressor
-
-    same = ("method", "model", "max_grad_norm", "size_is_public")
-    common: dict[str, Any] = {name: getattr(request, name) for name in same}
-    common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
-    face = PrivateClassifier if _of_classes(schema) else PrivateRegressor
-    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
-
-
-def _of_classes(schema: Schema) -> bool:
-    assert schema.target is not None
-    return schema[schema.target].kind == "category"
-
-
-def _loss(request: Request, schema: Schema) -> str:
-    """The loss that was asked for, or the usual one of the target."""
-    from ..losses import USUAL
-
-    if _of_classes(schema):
-        return request.loss or "auto"
-    if request.loss is not None and not _for_numbers(request.loss):
-        raise ValueError(
-            f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
-            'classes in a schema with kind = "category"'
-        )
-    return request.loss or USUAL["regression"]
+        reading["origin"] = origin_of(resolved)
+        return searched(unfitted(request, resolved.schema), tuning, data, reading, kept.purse, report)
+    ready = ready_files(fit_for(request, resolved.schema, origin_of(resolved)), data, **reading)
+    return ready.run(progress=partial(_stepped, report), purse=kept.purse, journal=kept.journal), ""
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
     """The bar of the training is made of public facts."""
     report("training", spent if steps is None else step / steps, news=f"{spent:.0%} of the budget spent")
-
-
-def _say(message: str) -> None:
-    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _write_report(draft: Path) -> None:
@@ -280,7 +255,7 @@ def _write_report(draft: Path) -> None:
 
 def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> None:
     for warning in warnings:
-        _say(warning)
+        say(warning)
     if json_output:
         document = {"run": str(out), "statement": dict(fitted.statement.data), "steps": fitted.steps}
         print_json({**document, "warnings": warnings})
@@ -303,54 +278,6 @@ def _in_short(statement: Statement) -> str:
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
 
 
-def _show_plan(
-    request: Request, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool
-) -> None:
-    """What a run would do, from names and declarations alone."""
-    from ..budget.concerns import concerns
-    from ..data.schema import gaps
-    from ..data.tables import columns_of
-    from ..fitting.auto import AUTO, choice_for
-    from ..fitting.why import why
-    from ..units import unit_of
-
-    reasons = None
-    if request.method == AUTO:
-        training = planned(request, resolved).training_budget()
-        reasons = why(choice_for(columns_of(resolved.imagined), training, None, request.model))
-    method, face = planned(request, resolved).method, "Classifier" if _of_classes(resolved.imagined) else "Regressor"
-    columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
-    to_buy = [gap.column for gap in gaps(resolved.schema)]
-    notes = [*resolved.notes, *concerns(request.budget.epsilon, request.budget.delta).values()]
-    document = {
-        "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
-        "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
-        "unit": unit_of(resolved.schema.rows_per_unit),
-        "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
-        "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
-        "notes": notes,
-    }  # fmt: skip
-    for note in notes:
-        _say(note)
-    if json_output:
-        print_json(document)
-        return
-    kinds = ", ".join(
-        f"{sum(column['kind'] == kind for column in columns)} {kind}" for kind in ("number", "category", "ignore")
-    )
-    unit = "" if resolved.schema.unit is None else f", the unit is {document['unit']}"
-    bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
-    Console().print(
-        f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
-        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
-        f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
-        "`noisewise plan` says what the budget buys." + ("" if reasons is None else f"\n{reasons}"),
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
-
 def _disjoint(data: list[Path], public: list[Path]) -> None:
     """Refuse a private file that is also said to be public."""
     from ..data.files import find_files
@@ -358,31 +285,6 @@ def _disjoint(data: list[Path], public: list[Path]) -> None:
     private = {path.resolve() for path in find_files(data)}
     if both := [path for path in (find_files(public) if public else []) if path.resolve() in private]:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
-
-
-def _model(text: str) -> str | tuple[int, ...]:
-    if text in ("auto", "linear", "mlp"):
-        return text
-    try:
-        sizes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1:
-        raise ValueError(f"--model is {text!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
-    return sizes
-
-
-def _known_loss(loss: str | None) -> None:
-    from ..losses import loss_named
-
-    if loss is not None:
-        loss_named(loss)
-
-
-def _for_numbers(loss: str | None) -> bool:
-    from ..losses import loss_named
-
-    return loss is not None and loss_named(loss).task == "regression"
 
 
 def _roomy(out: Path, data: list[Path]) -> Path | None:

@@ -26,6 +26,7 @@ from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
 from ..records.shards import Shards, Unroll
 from ..records.unobserved import unobserved
+from ..trace import LOST
 from ..units import rows_per_person
 from .asking import Asking
 from .desk import Desk
@@ -205,7 +206,8 @@ class Curator(Asking):
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
         with self.__desk:
-            self.__desk.meter.forfeit(share)
+            for event in self.__desk.meter.forfeit(share).elements():
+                self.__desk.trace.append(Released(LOST, event, None, 0.0, None, self.__desk.meter.spent_fraction))
 
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.

@@ -38,3 +38,12 @@ def plain_settings(asked: Mapping[str, Any], method: Method) -> dict[str, Any]:
     if not isinstance(settings["random_state"], numbers.Integral | None):  # a generator, whose state is not kept
         settings["random_state"] = str(settings["random_state"])
     return settings
+
+
+def plain_values(value: Any) -> Any:
+    """Settings as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(name): plain_values(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_values(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value

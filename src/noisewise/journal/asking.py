@@ -18,10 +18,8 @@ from ..curator.questions.moments import Count
 from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from ..late import Tensor, torch
 from ..prepare.features import Features
-from ..trace import Released
+from ..trace import LOST, Released
 from .folder import Forfeited, Journal, Kept
-
-LOST = "lost"  # how a trace names an answer that was paid for and not written down in time
 
 
 class Journalled(Asking):
@@ -151,7 +149,8 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
         given_back = False
         with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
             given_back = journal.give_back()
-        journal.close(None if given_back else min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
+        if not given_back:
+            journal.stopped(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
         raise
     journal.finish()
     part.settle()

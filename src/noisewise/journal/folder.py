@@ -67,7 +67,7 @@ class Journal:
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
-        self._claimed, self._closed, self._fresh, self._touched = 0.0, True, True, False
+        self._claimed, self._closed, self._fresh, self.touched = 0.0, True, True, False
         try:
             self._agree({"format": FORMAT, **settings})
             self._read()
@@ -75,18 +75,19 @@ class Journal:
             self._let_go()
             raise
 
-    def close(self, spent: float | None = None) -> None:
-        """Let another process have it; ``spent``: the share of the budget that was used, where that is known."""
-        if self._lock < 0 or os.getpid() != self._process:
-            return  # closed, or a forked copy, which knows nothing of what the run does
-        try:
-            if spent is not None and self._part is not None and not (self.finished or self._fresh):
-                with suppress(OSError, ValueError, RuntimeError):  # it stays open, then: what it claimed is given up
-                    self._sync()
-                    if self._part.claimed != spent:
-                        self._part.claim(spent)
-                    self._append({"closed": spent}, durable=True)
-        finally:
+    def stopped(self, spent: float) -> None:
+        """The run ends here in good order, with this share of the budget used: what it claimed beyond is given back."""
+        if self._lock < 0 or os.getpid() != self._process or self._part is None or self.finished or self._fresh:
+            return
+        with suppress(OSError, ValueError, RuntimeError):  # it stays open, then: what it claimed is given up
+            self._sync()
+            if self._part.claimed != spent:
+                self._part.claim(spent)
+            self._append({"closed": spent}, durable=True)
+
+    def close(self) -> None:
+        """Let another process have it."""
+        if self._lock >= 0 and os.getpid() == self._process:  # a forked copy knows nothing of what the run does
             self._let_go()
 
     def _let_go(self) -> None:
@@ -143,7 +144,7 @@ class Journal:
         if "part" in line:
             self.claim, self._closed = int(line["part"]), self._fresh
         elif "block" in line:
-            self._claimed, self._fresh, self._touched = _share(line["block"]), False, True
+            self._claimed, self._fresh, self.touched = _share(line["block"]), False, True
         elif "charged" in line:
             self.past.append(Kept(str(line["charged"]), from_dict(line["event"])))
         elif "refused" in line:
@@ -227,7 +228,7 @@ class Journal:
     def give_back(self) -> bool:
         """Whether nothing was ever drawn, so that the part could be given back whole, which is then done."""
         part = self._part
-        if part is None or part.meter.used or self._touched or part.claimed:
+        if part is None or part.meter.used or self.touched or part.claimed:
             return False
         part.claim(math.ulp(0.0))  # nobody else goes on with it
         part.settle("failed")
@@ -264,7 +265,7 @@ class Journal:
                 raise BudgetExhausted("nothing is left of this run's budget that could be claimed")
             self._part.claim(share)
         self._append({"block": share}, durable=True)
-        self._claimed, self._fresh, self._touched = share, False, True
+        self._claimed, self._fresh, self.touched = share, False, True
 
     def refused(self) -> None:
         """What was about to be charged was not: the meter refused."""

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import _validate
 from .._version import __version__
 from ..budget import Budget
@@ -22,6 +20,7 @@ from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
 from ..fitting.fit import seed_of
+from ..fitting.settings import plain_values
 from ..journal import Journal
 from ..late import Tensor
 from ..methods import Method
@@ -161,7 +160,7 @@ def fit(
             refuse_ranges(model, shown, "public")
             known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
         with (
-            _journal(checkpoint, {**said, "settings": _plain(how.settings())}, model) as journal,
+            _journal(checkpoint, {**said, "settings": plain_values(how.settings())}, model) as journal,
             _shown(progress) as report,
         ):
             account = account_of(purse) if seed is None else None
@@ -275,7 +274,7 @@ def _stated(
         assumed.append(f"{public.size} public records, disjoint from the private ones")
     return make_statement(
         method=method.name,
-        settings=_plain(method.settings()),
+        settings=plain_values(method.settings()),
         run=run,
         model={
             "kind": model.path,
@@ -292,12 +291,3 @@ def _stated(
 def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
-
-
-def _plain(value: Any) -> Any:
-    """Settings as JSON has them."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as tensors_in
 from safetensors.numpy import save as as_tensors
 
-from ..atomic import locked, umask
+from ..atomic import force_to_disk, locked, umask
 from ..events import from_dict, to_dict
 from ..fitting.fitted import Fitted
 from ..shapes import check_shape
@@ -131,18 +131,31 @@ def document_of(folder: str | Path) -> dict[str, Any]:
 
 
 @contextmanager
-def new_folder(folder: str | Path) -> Iterator[Path]:
-    """A folder to fill that becomes ``folder`` when all went well, and is gone otherwise."""
+def new_folder(folder: str | Path, *, draft: Path | None = None) -> Iterator[Path]:
+    """A folder to fill that becomes ``folder`` when all went well, and is gone otherwise.
+
+    ``draft``: where it is on the same disk until then, for who removes what a killed process leaves; all of it is on the disk
+    before it gets its name.
+    """
     place = vacant(folder)
     made = [parent for parent in place.parents if not parent.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    lasting = draft is not None
+    if draft is None:
+        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    else:
+        draft.mkdir(mode=0o700)
     try:
         yield draft
+        if lasting:
+            for path in (*draft.iterdir(), draft):
+                force_to_disk(path)
         draft.chmod(0o777 & ~umask())
         if place.is_dir():
             place.rmdir()
         draft.replace(place)
+        if lasting:
+            force_to_disk(place.parent)
         made = []
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -164,7 +177,8 @@ def writable(folder: str | Path) -> None:
     """Refuse a folder that could not be written later, when its content has been paid for."""
     parent = next(parent for parent in Path(folder).absolute().parents if parent.exists())
     try:
-        Path(tempfile.mkdtemp(prefix=".noisewise-", dir=parent)).rmdir()
+        with tempfile.TemporaryFile(dir=parent, prefix=".noisewise-"):  # without a name: killed here, nothing stays
+            pass
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written ({error.strerror}); pass another folder") from None
 

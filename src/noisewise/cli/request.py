@@ -1,0 +1,210 @@
+"""What ``noisewise train`` is asked for: the options as plain data that can be asked again, and the fit they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .tuning import with_protector
+
+if TYPE_CHECKING:
+    from ..budget import Budget
+    from ..data.resolve import Resolved
+    from ..data.schema import Schema
+    from ..estimators import PrivateClassifier, PrivateRegressor
+    from ..fitting.fit import Fit
+    from ..fitting.of_files import Origin
+    from ..methods import Method
+
+    Estimator = PrivateClassifier | PrivateRegressor
+
+PATHS = ("schema", "cache")
+LISTS = ("data", "public")
+WORDS = ("target", "method", "loss", "protector", "separator", "decimal")
+NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of one training, apart from where it is written and how it is shown."""
+
+    data: tuple[Path, ...]
+    epsilon: float
+    delta: float
+    target: str | None = None
+    schema: Path | None = None
+    public: tuple[Path, ...] = ()
+    bounds_epsilon: float | None = None
+    method: str | None = None
+    loss: str | None = None
+    model: str = "auto"
+    protector: str | None = None
+    protector_share: float | None = None
+    adjacency: str = "add_remove"
+    max_grad_norm: float | None = None
+    size_is_public: bool = False
+    separator: str | None = None
+    decimal: str | None = None
+    cache: Path | None = None
+
+    @property
+    def budget(self) -> Budget:
+        from ..budget import Budget
+
+        return Budget(self.epsilon, self.delta, adjacency=cast(Any, self.adjacency))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data that means the same in another folder: paths are absolute."""
+        plain = asdict(self)
+        for name in PATHS:
+            plain[name] = None if plain[name] is None else str(plain[name].absolute())
+        for name in LISTS:
+            plain[name] = [str(path.absolute()) for path in plain[name]]
+        if self.protector is not None and Path(self.protector).is_file():
+            plain["protector"] = str(Path(self.protector).absolute())
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> Asked:
+        """What :meth:`to_dict` wrote; ValueError for anything else."""
+        if not isinstance(plain, Mapping) or set(plain) != {field.name for field in fields(cls)}:
+            raise ValueError("other options than a training has")
+        for name, value in plain.items():
+            if not _plain(name, value):
+                raise ValueError(f"the option {name} is of another kind")
+        known = dict(plain)
+        for name in PATHS:
+            known[name] = None if plain[name] is None else Path(plain[name])
+        for name in LISTS:
+            known[name] = tuple(map(Path, plain[name]))
+        return cls(**known)
+
+    @property
+    def declarations(self) -> list[Path]:
+        """Files that are public and say how records are read and trained on; their content is part of what was asked."""
+        from ..data.files import find_files
+
+        named = [path for path in (self.schema, self.protector and Path(self.protector)) if path and path.is_file()]
+        return [*named, *(find_files([*self.public]) if self.public else [])]
+
+
+def _plain(name: str, value: Any) -> bool:
+    """Whether an option is of the kind that it should be."""
+    if name in LISTS:
+        return isinstance(value, list) and all(type(one) is str for one in value)
+    if name in (*PATHS, *WORDS):
+        return value is None or type(value) is str
+    if name in NUMBERS:
+        return value is None or type(value) is float
+    kinds = {"size_is_public": bool, "model": str, "adjacency": str}
+    return type(value) is kinds.get(name, float)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, apart from the data."""
+
+    budget: Budget
+    method: str | Method
+    loss: str | None
+    model: str | tuple[int, ...]
+    max_grad_norm: float | None
+    size_is_public: bool
+    seed: int | None
+
+    @classmethod
+    def of(cls, asked: Asked, seed: int | None = None) -> Request:
+        from ..fitting.auto import AUTO, method_for
+
+        chosen = with_protector(asked.method, asked.protector, asked.protector_share, asked.max_grad_norm)
+        made = cls(
+            asked.budget,
+            chosen or AUTO,
+            asked.loss,
+            _model(asked.model),
+            asked.max_grad_norm,
+            asked.size_is_public,
+            seed,
+        )
+        method_for(made.method, made.model, None)
+        return made
+
+
+def planned(request: Request, resolved: Resolved) -> Fit:
+    """The fit that was asked for, with imagined bounds where they are still to be bought."""
+    fit = fit_for(request, resolved.imagined, origin_of(resolved))
+    if resolved.purchase is None:
+        return fit
+    before = resolved.purchase.budget
+    return fit.before(before.epsilon, before.delta)
+
+
+def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
+    from ..fitting.of_files import fit_of_files
+
+    same = ("model", "size_is_public", "seed", "max_grad_norm")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    return fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
+
+
+def origin_of(resolved: Resolved) -> Origin:
+    from ..fitting.of_files import Origin
+
+    return Origin(resolved.words, resolved.classes, resolved.preparation)
+
+
+def unfitted(request: Request, schema: Schema) -> Estimator:
+    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
+    from ..estimators import PrivateClassifier, PrivateRegressor
+
+    same = ("method", "model", "max_grad_norm", "size_is_public")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
+    face = PrivateClassifier if of_classes(schema) else PrivateRegressor
+    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
+
+
+def of_classes(schema: Schema) -> bool:
+    assert schema.target is not None
+    return schema[schema.target].kind == "category"
+
+
+def _loss(request: Request, schema: Schema) -> str:
+    """The loss that was asked for, or the usual one of the target."""
+    from ..losses import USUAL
+
+    if of_classes(schema):
+        return request.loss or "auto"
+    if request.loss is not None and not for_numbers(request.loss):
+        raise ValueError(
+            f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
+            'classes in a schema with kind = "category"'
+        )
+    return request.loss or USUAL["regression"]
+
+
+def _model(text: str) -> str | tuple[int, ...]:
+    if text in ("auto", "linear", "mlp"):
+        return text
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"--model is {text!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
+    return sizes
+
+
+def known_loss(loss: str | None) -> None:
+    from ..losses import loss_named
+
+    if loss is not None:
+        loss_named(loss)
+
+
+def for_numbers(loss: str | None) -> bool:
+    from ..losses import loss_named
+
+    return loss is not None and loss_named(loss).task == "regression"

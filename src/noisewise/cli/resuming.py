@@ -1,0 +1,129 @@
+"""``noisewise train --resume RUN``: what the stopped run was asked, read from its journal and checked as a stranger's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .._version import __version__
+from .keeping import digests, journal_of, remove
+from .request import Asked
+from .spending import tidy
+
+
+def refuse_others(context: Any) -> None:
+    """Refuse what is given beside --resume: a run goes on with what it was asked."""
+    given = [
+        option.metavar if option.param_type_name == "argument" else option.opts[0]
+        for option in context.command.params
+        if option.name not in ("resume", "json_output")
+        and context.get_parameter_source(option.name).name == "COMMANDLINE"
+    ]
+    if given:
+        raise ValueError(f"--resume goes on with what the run was asked; leave {', '.join(given)} out")
+
+
+def refuse_stopped(place: Path) -> None:
+    """Refuse to start anew where a run was stopped, or is running."""
+    from ..journal import settings_in
+
+    if settings_in(journal_of(place)) is not None:
+        raise ValueError(
+            f"{journal_of(place)} holds a run that was stopped or is running; `noisewise train --resume {shlex.quote(str(place))}` "
+            "goes on with it. Pass another --out to start anew, which takes a budget of its own"
+        )
+
+
+def taken_up(place: Path) -> tuple[Asked, str]:
+    """What the stopped run of ``place`` was asked, and the name of the file that says what it has spent."""
+    from ..journal import settings_in
+
+    folder = journal_of(place)
+    there = settings_in(folder)
+    if there is None:
+        raise ValueError(f"{place}: {_why_not(place, folder)}")
+    refused = f"{folder}: settings.json was changed"
+    name = there.get("spending")
+    if not isinstance(name, str) or not re.fullmatch(re.escape(place.name) + r"\.spending(-\d+)?\.json", name):
+        raise ValueError(f"{refused}: it names no file of what was spent beside {place}")
+    if folder.is_symlink() or not _own(folder):
+        raise ValueError(f"{folder}: is a link, or somebody else's folder; go on with runs of your own")
+    if there.get("run") != str(place.absolute()):
+        raise ValueError(
+            f"{folder}: was copied or moved, its run is another folder's; go on there: of two copies both would spend"
+        )
+    if there.get("noisewise") != __version__:
+        raise ValueError(f"{folder}: the run was begun by another version of noisewise; go on with that one")
+    try:
+        asked = Asked.from_dict(there.get("asked"))
+    except ValueError as error:
+        raise ValueError(f"{refused}: {error}") from None
+    before, now = there.get("declared"), digests(asked)
+    if not isinstance(before, dict):
+        raise ValueError(f"{refused}: it does not say which files were declared")
+    if changed := sorted(path for path in {**before, **now} if before.get(path) != now.get(path)):
+        raise ValueError(
+            f"{changed[0]}: has changed since the run began, and the answers belong to what it was; bring that back"
+        )
+    return asked, name
+
+
+def _own(folder: Path) -> bool:
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+
+
+def _why_not(place: Path, folder: Path) -> str:
+    spent = place.with_name(f"{place.name}.spending.json")
+    if folder.is_dir():
+        return "was stopped before anything was spent; start it anew"
+    if spent.exists():
+        return (
+            f"what was spent is in {spent}, but there is no journal to go on from: a search (--tune) keeps none, since all it "
+            "releases is its winner"
+        )
+    return f"no stopped run is there ({folder} is missing); pass the --out of a run that was stopped"
+
+
+def is_whole(place: Path) -> bool:
+    """Whether the run was written before its process was killed, so that all there is to do is to tidy up, which is done."""
+    if not place.is_dir() or not any(place.iterdir()):
+        return False
+    from ..journal import settings_in
+
+    folder = journal_of(place)
+    name = (settings_in(folder) or {}).get("spending") or f"{place.name}.spending.json"
+    beside, inside = place.with_name(Path(str(name)).name), place / "spending.json"
+    left = folder.exists() or beside.exists()
+    if not left:
+        raise ValueError(f"{place}: is a finished run; there is nothing to go on with")
+    if not inside.exists() or (beside.exists() and beside.read_bytes() != inside.read_bytes()):
+        raise ValueError(
+            f"{place} exists already, and is not what the stopped run would write; move it away, then go on"
+        )
+    with _alone(folder):
+        remove(folder)
+        tidy(beside, [], kept=False)
+    return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else runs it meanwhile."""
+    import fcntl
+
+    if not (folder / "lock").exists():
+        yield
+        return
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ValueError(f"{folder}: another process is running this run; wait for it") from None
+    finally:
+        os.close(descriptor)
