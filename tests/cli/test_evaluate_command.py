@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_paying(run, shell, monk
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("noisewise.runs.folder.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("noisewise.runs.folder.tempfile.TemporaryFile", refuse)
     monkeypatch.setattr("noisewise.bought_quality.private_quality", lambda *_, **__: pytest.fail("it was paid for"))
     told = shell("evaluate", run, "public.csv", "--epsilon", 1)
     assert told.code == 2 and "cannot be written" in told.err

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from desk import SCHEMA, people
 
+from noisewise.runs import verify
+
 HERE = Path(__file__).parent
 ASKED = ("train", "data", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--method", "dpsgd")
 LONG = 240  # seconds; far more than it takes
@@ -120,9 +122,13 @@ def test_a_rank_that_is_killed_stops_all_and_what_was_spent_is_written(table):
     first, second = processes(2, "mortal.py", *ASKED, "--out", "run")
     assert first[0] == 2 and second[0] == -9
     assert "rank 1 is gone" in first[2] and "what was spent is written to run.spending.json" in first[2]
+    assert "--resume run` goes on" in first[2]
     assert first[2].count("\n") == 2 and not Path("run").exists()
     (entry,) = json.loads(Path("run.spending.json").read_text())["entries"]
-    assert entry["state"] == "failed" and entry["spent"]["cost"] == 2.0 and entry["spent"]["events"]
+    assert entry["state"] == "reserved" and entry["reserved"]["cost"] == 2.0 and entry["claimed"] > 0
+    for told in processes(2, "-m", "noisewise", "train", "--resume", "run"):  # rank 0 keeps the journal
+        assert told[0] == 0, told[2]
+    assert not list(Path().glob("run.*")) and verify("run").holds
 
 
 def test_what_torchrun_starts_anew_spends_nothing(table, shell, monkeypatch):

@@ -363,14 +363,21 @@ def test_ctrl_c_while_training_writes_down_what_was_spent(desk, shell, monkeypat
     before = names()
     told = shell("train", *how, *BUDGET, "--out", "run")
     assert told.code == 130 and told.out == "" and "what was spent is written to run.spending.json" in told.err
-    assert names() == before | {"run.spending.json"}
+    assert "`noisewise train --resume run` goes on" in told.err and told.err.count("\n") == 1
+    assert names() == before | {"run.spending.json", "run.journal"}
     document = json.loads(Path("run.spending.json").read_text())
     *earlier, training = document["entries"]
-    assert document["terms"]["epsilon"] == 2 and training["state"] == "failed" and paid(training)
-    assert sum(event["count"] for event in training["spent"]["events"]) == 6  # size, basis, length, three gradients
+    assert document["terms"]["epsilon"] == 2 and training["state"] == "reserved" and paid(training)
+    lines = Path("run.journal/journal.jsonl").read_text().splitlines()
+    assert sum("answered" in line for line in lines) == 6  # size, basis, length, three gradients
     assert [entry["terms"]["what"] for entry in earlier] == ["bounds"] * bought
     assert sum(entry["reserved"]["cost"] for entry in document["entries"]) <= 2
-    assert shell("train", *how, *BUDGET, "--out", "run").code == 130 and "run.spending-2.json" in names()
+    told = shell("train", *how, *BUDGET, "--out", "run")
+    assert told.code == 2 and "holds a run that was stopped" in told.err and told.err.count("\n") == 1
+    assert shell("train", *how, *BUDGET, "--out", "other").code == 130
+    monkeypatch.setattr(command, "_stepped", lambda *_: None)
+    assert shell("train", "--resume", "run").code == 0 and shell("verify", "run").code == 0
+    assert names() == before | {"run", "other.journal", "other.spending.json"}
 
 
 def paid(entry):
@@ -410,7 +417,7 @@ def test_an_error_after_paying_is_written_down_too(desk, shell, monkeypatch):
     before = names()
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "deep/run")
     assert told.code == 2 and "No space left" in told.err and names() == before | {"deep"}
-    assert names("deep") == {"run.spending.json"}
+    assert names("deep") == {"run.spending.json", "run.journal"}
     (entry,) = json.loads(Path("deep/run.spending.json").read_text())["entries"]
     assert entry["state"] == "spent" and paid(entry)
 
@@ -469,7 +476,7 @@ def test_a_real_process_stopped_by_a_real_signal(desk, how):
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if how is signal.SIGINT else -how) and "Traceback" not in err
     (entry,) = json.loads(Path("run.spending.json").read_text())["entries"]
-    assert "run" not in names() and entry["state"] == ("failed" if how is signal.SIGINT else "reserved") and paid(entry)
+    assert "run" not in names() and entry["state"] == "reserved" and entry["claimed"] > 0 and paid(entry)
 
 
 def test_the_command_as_a_process_keeps_json_clean(desk):

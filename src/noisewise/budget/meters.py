@@ -116,7 +116,7 @@ class AdditiveMeter(Counts):
     def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
 
-        What stands for them is a Gaussian of that price. The share of delta for one-shot events goes whole, since such an
+        What stands for them are Gaussians of that price. The share of delta for one-shot events goes whole, since such an
         event may have been among them.
         """
         self._check_process()
@@ -124,9 +124,11 @@ class AdditiveMeter(Counts):
         with self._lock:
             self._check_open()
             target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
-            if target > self._spent:
-                if (sigma := self._sigma(target - self._spent)) is not None:
-                    gone[Gaussian(sigma)] = 1
+            left = target - self._spent
+            if left > 0:
+                while left * 10**12 > UNITS and (sigma := self._sigma(left)) is not None:
+                    gone[Gaussian(sigma)] += 1  # the noise is rounded up: a second one makes up for that
+                    left -= self._price(Gaussian(sigma))[0]
                 self._spent, self._delta_spent = target, Fraction(self._one_shot_delta)
                 self._events.update(gone)
             return gone

@@ -93,11 +93,11 @@ class Journalled(Asking):
         return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
-        if self.__journal.finished:
-            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         before, after = self.meter.spent_fraction, self.meter.share_after(event)
         if after > 1:
             return ask()  # which refuses, by the meter's own words
+        if self.__journal.finished:
+            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         self.__journal.charged(name, event, before, after)
         try:
             answer = ask()
