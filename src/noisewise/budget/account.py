@@ -246,7 +246,7 @@ class Account(NotCopied):
         share = down(self._purse.left[1])
         text = "it counts as the (epsilon, delta) that it promises, "
         if (fits := self._purse.largest_promise(asked.delta)) is None:
-            return f"{text}and {_floor(share)} of the share of delta for such runs is left, so that none fits"
+            return f"{text}and {rounded_down(share)} of the share of delta for such runs is left, so that none fits"
         return f"{text}of which {_at_most(fits)} would fit"
 
     def simulated(self) -> None:
@@ -343,14 +343,15 @@ def _nearly(asked: float, left: Fraction) -> float:
 
 
 def _in_words(promise: Budget) -> str:
-    return f"({_floor(promise.epsilon)}, {_floor(promise.delta)})"
+    return f"({rounded_down(promise.epsilon)}, {rounded_down(promise.delta)})"
 
 
 def _at_most(promise: Budget) -> str:
-    return f"at most epsilon={_floor(promise.epsilon)} and delta={_floor(promise.delta)}"
+    return f"at most epsilon={rounded_down(promise.epsilon)} and delta={rounded_down(promise.delta)}"
 
 
-def _floor(value: float) -> str:
+def rounded_down(value: float) -> str:
+    """A number to six digits that is at most it: what fits must fit as it is shown."""
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(value))):g}"
 
 

@@ -44,10 +44,12 @@ def bar(shares: dict[str, float]) -> Text:
 
 
 def _rest(state: State) -> str:
+    from ..budget.account import rounded_down
+
     fits = state.fits
     text = "Nothing is left that would buy an answer."
     if fits is not None:
-        text = f"The largest promise that fits: epsilon {fits.epsilon:.4g} at delta {fits.delta:g}."
+        text = f"The largest promise that fits: epsilon {rounded_down(fits.epsilon)} at delta {fits.delta:g}."
     if state.granted.delta:
         text += (
             f" For runs that count as the (epsilon, delta) that they promise, delta {state.left.delta:.3g} of "

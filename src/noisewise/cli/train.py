@@ -313,7 +313,15 @@ def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> 
 
 def _in_short(statement: Statement) -> str:
     """The lines that everybody should read; all of them are in statement.txt."""
-    first = ("(", "NOT PRIVATE", "This model", "This is a part of the account", "Arithmetic:", "Method:", "Assumed public:")
+    first = (
+        "(",
+        "NOT PRIVATE",
+        "This model",
+        "This is a part of the account",
+        "Arithmetic:",
+        "Method:",
+        "Assumed public:",
+    )
     person = "the unit is one person"  # a record goes without saying
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 
 from .._version import __version__
+from ..budget.account import rounded_down
 from ..budget.store import Amount
 from ..ledger.ledger import State
 from ..ledger.lines import Line
@@ -50,7 +51,7 @@ def _tiles(state: State) -> Markup:
         ("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
         (
             "Fits",
-            "nothing" if fits is None else join("ε = ", words.number(float(fits.epsilon), 3)),
+            "nothing" if fits is None else join("ε = ", rounded_down(float(fits.epsilon))),
             "no further run"
             if fits is None
             else join("at most, at δ = ", words.budget(float(fits.delta)), ", for one run"),
