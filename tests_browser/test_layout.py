@@ -46,6 +46,7 @@ def test_it_prints_on_six_pages_without_raw_json(browser, five, name):
     assert '"format"' not in printed and '": ' not in printed, "JSON is not for paper"
     assert layout.measured(browser, layout.WORDS_ON_WORDS) == []
     assert layout.measured(browser, layout.WORDS_ON_DRAWINGS) == []
+    assert layout.measured(browser, layout.WORDS_ON_BORDERS) == []
     assert layout.measured(browser, layout.FAINT) == []
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", paper(browser, five[name], kept=name))
     assert 2 <= len(pages) <= 6
@@ -56,7 +57,9 @@ def test_contents_lead_to_every_part_and_open_it(browser, five, name):
     show(browser, five[name], width=768)
     titles = browser.execute_script("return Array.from(document.querySelectorAll('h2')).map(h => h.textContent)")
     assert titles == ["How good the model is", "What it found", "What is promised", "How it was done"]
-    links = browser.execute_script("return Array.from(document.querySelectorAll('nav a')).map(a => a.getAttribute('href'))")
+    links = browser.execute_script(
+        "return Array.from(document.querySelectorAll('nav a')).map(a => a.getAttribute('href'))"
+    )
     assert len(links) == len({*links}) >= 9 and all(link.startswith("#") for link in links)
     for link in links:
         browser.execute_script("document.querySelector(`nav a[href='${arguments[0]}']`).click()", link)

@@ -5,46 +5,43 @@ Run by ``make test-browser``, which installs Chromium. With SCREENSHOTS=FOLDER t
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import layout
 import pytest
+from screens import keep, paper, show
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 from noisewise import runs
 from noisewise.report.page import write_report
 
 ROOT = Path(__file__).parent.parent
-VIEWS = [(width, scheme) for width in (1280, 360) for scheme in ("light", "dark")]
-CHARTS = {"trade-off", "budget", "noise", "clip", "norm", "coefficients", "comparison"}
+VIEWS = [(width, dark) for width in (1280, 360) for dark in (False, True)]
+CHARTS = {"comparison", "coefficients", "beliefs", "trade-off", "norm"}
 
 LOOK = """
-const finite = text => text.split(/[^0-9eE.+-]+/).filter(x => x && isNaN(parseFloat(x)) === false).length;
-return Array.from(document.querySelectorAll('svg')).map(svg => {
-  const marks = Array.from(svg.querySelectorAll('path, rect, circle'));
-  const broken = Array.from(svg.querySelectorAll('*')).filter(e => Array.from(e.attributes).some(
-    a => ['d','x','y','x1','x2','y1','y2','cx','cy','r','points','viewBox'].includes(a.name) && /NaN|Infinity|undefined/.test(a.value)));
+const numbers = ['d', 'x', 'y', 'x1', 'x2', 'y1', 'y2', 'cx', 'cy', 'r', 'points', 'viewBox'];
+return Array.from(document.querySelectorAll('[role=img]')).map(chart => {
+  const marks = Array.from(chart.querySelectorAll('path, rect, circle, line.solid'));
+  const broken = Array.from(chart.querySelectorAll('svg, svg *')).filter(e => Array.from(e.attributes).some(
+    a => numbers.includes(a.name) && /NaN|Infinity|undefined/.test(a.value)));
   const boxes = marks.map(e => e.getBBox());
-  const box = svg.getBoundingClientRect();
-  const texts = Array.from(svg.querySelectorAll('text'));
-  const by = svg.getAttribute('aria-labelledby').split(' ');
+  const card = chart.closest('figure').getBoundingClientRect();
+  const texts = Array.from(chart.querySelectorAll('text, span:not([hidden]), div.label')).filter(e => e.textContent.trim());
+  const by = chart.getAttribute('aria-labelledby').split(' ');
   return {
     key: by[0].replace('-title', ''),
-    role: svg.getAttribute('role'),
     told: by.map(id => document.getElementById(id).textContent),
     marks: marks.length,
     broken: broken.length,
     drawn: boxes.filter(b => [b.x, b.y, b.width, b.height].every(Number.isFinite) && b.width + b.height > 0).length,
-    width: box.width,
-    letters: Math.min(...texts.map(t => parseFloat(getComputedStyle(t).fontSize))) * box.width / svg.viewBox.baseVal.width,
+    width: card.width,
+    letters: Math.min(...texts.map(t => parseFloat(getComputedStyle(t).fontSize))),
     outside: texts.filter(t => { const r = t.getBoundingClientRect();
-      return r.left < box.left - 1 || r.right > box.right + 1 || r.top < box.top - 1 || r.bottom > box.bottom + 1; })
+      return r.left < card.left || r.right > card.right || r.top < card.top || r.bottom > card.bottom; })
       .map(t => t.textContent),
   };
 });
@@ -60,18 +57,6 @@ def fixtures() -> Any:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
-        options.add_argument(argument)
-    options.binary_location = "/usr/bin/chromium"
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A usual run, and one whose names try to break the page and whose trace is long."""
     made = fixtures()
@@ -82,7 +67,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     names += ["pay\u202egpj.exe", "</svg></title></style><img src=http://localhost:9/x onerror=alert(1)>"]
     for row, name in zip(run["coefficients"], names, strict=False):
         row["feature"] = name
-    run["target"], run["warnings"] = names[-1], names
+    run["target"], run["warnings"], run["data"] = names[-1], names, names
     made.dump(hostile / "run.json", run)
     trace = json.loads((hostile / "trace.json").read_text(encoding="utf-8"))
     first = trace["rows"][-1]
@@ -90,28 +75,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made.dump(hostile / "trace.json", trace)
     runs.reseal(hostile)
     return {"usual": write_report(usual, None), "hostile": write_report(hostile, None)}
-
-
-def shown(browser: webdriver.Chrome, page: Path, width: int, scheme: str, media: str = "screen") -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(page.as_uri())
-
-
-def keep(browser: webdriver.Chrome, name: str) -> bytes:
-    """A picture of the whole page, also written down when asked for."""
-    size = browser.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-    shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
-    picture = base64.b64decode(shot["data"])
-    if folder := os.environ.get("SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / f"{name}.png").write_bytes(picture)
-    return picture
 
 
 def told(browser: webdriver.Chrome) -> tuple[list[str], list[str]]:
@@ -123,14 +86,16 @@ def told(browser: webdriver.Chrome) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("which", ["usual", "hostile"])
-@pytest.mark.parametrize(("width", "scheme"), VIEWS)
-def test_it_renders(browser, pages, which, width, scheme):
-    shown(browser, pages[which], width, scheme)
-    assert len(keep(browser, f"{which}-{width}-{scheme}")) > 20_000, "an empty page compresses to less"
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
+def test_it_renders(browser, pages, which, width, dark):
+    told(browser)  # what was said before is not about this page
+    show(browser, pages[which], width=width, dark=dark)
+    name = f"{which}-{width}-{'dark' if dark else 'light'}"
+    assert len(keep(browser, name)) > 20_000, "an empty page compresses to less"
     console, asked = told(browser)
     assert console == []
     assert asked == [pages[which].as_uri()], "the page fetches nothing"
-    assert browser.title.startswith("Privacy report: ")
+    assert browser.title.endswith("(1.1, 1.1\u00a0\u00d7\u00a010⁻⁶)-DP")
     across = browser.execute_script("return document.documentElement.scrollWidth")
     assert across <= width, "nothing to scroll sideways"
 
@@ -138,44 +103,50 @@ def test_it_renders(browser, pages, which, width, scheme):
 @pytest.mark.parametrize("which", ["usual", "hostile"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_every_chart_has_data_and_words(browser, pages, which, width):
-    shown(browser, pages[which], width, "light")
+    show(browser, pages[which], width=width)
+    layout.opened(browser)
     found = browser.execute_script(LOOK)
     assert {chart["key"] for chart in found} == CHARTS
     for chart in found:
-        assert chart["role"] == "img"
         assert all(len(words) > 3 for words in chart["told"]) and any(c.isdigit() for c in chart["told"][1]), chart
         assert chart["marks"] >= 1 and chart["drawn"] == chart["marks"] and chart["broken"] == 0, chart
         assert chart["letters"] >= 10, "letters of 10 pixels are the least one can read"
-        assert chart["outside"] == [], "a label sticks out of its chart"
+        assert chart["outside"] == [], "a label sticks out of its card"
         assert chart["width"] <= width
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_names_of_strangers_meet_nothing_either(browser, pages, width):
+    show(browser, pages["hostile"], width=width)
+    layout.opened(browser)
+    keep(browser, f"hostile-{width}-open")
+    for question in (layout.WORDS_ON_WORDS, layout.WORDS_ON_DRAWINGS, layout.WORDS_ON_BORDERS, layout.BEYOND):
+        assert layout.measured(browser, question) == []
 
 
 def test_colours_follow_the_scheme_and_print_is_light(browser, pages):
     def background() -> str:
         return str(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
 
-    shown(browser, pages["usual"], 1280, "light")
+    show(browser, pages["usual"], width=1280)
     light = background()
-    shown(browser, pages["usual"], 1280, "dark")
+    show(browser, pages["usual"], width=1280, dark=True)
     dark = background()
-    shown(browser, pages["usual"], 794, "dark", media="print")
+    show(browser, pages["usual"], width=794, dark=True, media="print")
     keep(browser, "usual-print")
     assert light != dark and background() == "rgb(255, 255, 255)"
-    paper = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"])
-    assert paper.startswith(b"%PDF")
-    if folder := os.environ.get("SCREENSHOTS"):
-        (Path(folder) / "usual.pdf").write_bytes(paper)
+    assert paper(browser, pages["usual"], kept="usual").startswith(b"%PDF")
 
 
 def test_the_banner_of_a_simulation_is_seen_first(browser, pages):
     for width in (1280, 360):
-        shown(browser, pages["usual"], width, "light")
+        show(browser, pages["usual"], width=width)
         box = browser.execute_script("return document.querySelector('.banner').getBoundingClientRect().toJSON()")
         assert box["top"] == 0 and box["width"] == width and box["height"] > 60
 
 
 def test_details_open_without_a_script(browser, pages):
-    shown(browser, pages["usual"], 360, "light")
+    show(browser, pages["usual"], width=360)
     assert browser.execute_script("return document.scripts.length") == 0
     closed = browser.execute_script("return document.documentElement.scrollHeight")
     for summary in browser.find_elements("tag name", "summary"):

@@ -221,6 +221,11 @@ def finished(place: Path, kind: str) -> bool:
     if (place / "run").exists() and not leftover and not (place / "run.spending.json.lock").exists():
         return True
     known = entries(place)
+    if (
+        known and not begun
+    ):  # stopped while it bought bounds: what it says stays spent, and there is nothing to go on from
+        assert kind == "bounds" and [one["terms"]["what"] for one in known] == ["bounds"]
+        return False
     code, said = ran(place, RESUME if begun else KINDS[kind]), (place / "said.log").read_text()
     if code == 2 and "paid for and lost" in said:
         assert known and not (place / "run").exists() and entries(place)

@@ -54,8 +54,10 @@ def test_the_report_adds_up_what_was_promised_and_evaluated(desk, shell):
     assert shell("train", "private.csv", *[option for option in OPTIONS if option not in ("--seed", 1)]).code == 0
     assert shell("evaluate", "run", "public.csv", "--epsilon", 3).code == 0
     page = Path("run/report.html").read_text()
-    assert "With the private evaluations of this folder: (5, 2 \N{MULTIPLICATION SIGN} 10⁻⁶) in total" in page.replace(
-        "\xa0", " "
+    told = page.replace("\xa0", " ")
+    assert (
+        "epsilon = 5 and delta = 2 \N{MULTIPLICATION SIGN} 10⁻⁶, 2 for training and 3 for one private evaluation"
+        in told
     )
 
 
@@ -175,7 +177,7 @@ def test_all_figures_are_told_beside_the_accuracy(run, shell):
         assert words in told
     assert "label   predicted 'high'  'low'" in told
     page = Path("run/report.html").read_text()
-    assert "All figures, " in page and "calibration-2-title" in page and "Labels and predictions" in page
+    assert "Against one answer for all" in page and "calibration-2-title" in page and "Labels and predictions" in page
     check_seal(run)
 
 

@@ -122,6 +122,16 @@ def test_types_of_pandas_pasted_lists_and_commands():
     assert rest["age"].high == 120 and rest["job"].kind == "category"
 
 
+def test_what_a_guess_shows_can_be_typed_and_signs_of_order_are_no_codes():
+    with open("private.csv", "w") as file:
+        file.write("age,job,grade,income\n")
+    lines = ["", "number 16 to 99", "category clerk, farmer", "Category", "A", "B", "", "<=50K, >50K"]
+    schema, shown = made("private.csv", "--private", "--target", "income", lines=lines)
+    assert (schema["age"].low, schema["age"].high) == (16, 99) and schema["job"].categories == ("clerk", "farmer")
+    assert schema["grade"].categories == ("A", "B") and schema["income"].categories == ("<=50K", ">50K")
+    assert "next: noisewise schema check s.toml private.csv, then noisewise train private.csv --schema s.toml" in shown
+
+
 def test_answers_come_from_a_file():
     with open("answers.toml", "w") as file:
         file.write(

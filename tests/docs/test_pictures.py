@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from make_pictures import PICTURES, make
 from matplotlib.image import imread
+from pages import ROOT
 from typer.main import get_command
 
 from noisewise.cli.main import app
 from noisewise_lab.commands import bench
 
-ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != IMAGES)]
 FILES = sorted(path.name for path in IMAGES.iterdir() if path.suffix in (".png", ".svg"))
 ROW = re.compile(r"^\| (`[^|]+`) \| (.+) \|$", re.MULTILINE)
 BY_MAKE, BY_HAND = "`make pictures`", "written by hand"
-
-
-@pytest.fixture(scope="module")
-def make():
-    spec = importlib.util.spec_from_file_location("make_pictures", IMAGES / "make.py")
-    sys.modules["make_pictures"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["make_pictures"]
 
 
 def listed() -> dict[str, str]:
@@ -50,17 +39,15 @@ def test_every_picture_is_on_a_page(name):
     assert any(shown.search(page.read_text(encoding="utf-8")) for page in PAGES)
 
 
-def test_what_make_pictures_makes_is_what_the_list_says(make):
-    assert {name for name, how in listed().items() if how.startswith(BY_MAKE)} == {*make.PICTURES}
+def test_what_make_pictures_makes_is_what_the_list_says():
+    assert {name for name, how in listed().items() if how.startswith(BY_MAKE)} == {*PICTURES}
     with pytest.raises(SystemExit, match=r"table2\.png is not made here; pass some of demo\.png"):
-        make.make(["table2.png"])
+        make(["table2.png"])
 
 
-def test_the_commands_and_their_options_are_there(make):
+def test_the_commands_and_their_options_are_there():
     words = [command for how in listed().values() for command in re.findall(r"`(noisewise [^`]+)`", how)]
-    words += [
-        command for made in make.PICTURES.values() for command in made.commands if command.startswith("noisewise")
-    ]
+    words += [command for made in PICTURES.values() for command in made.commands if command.startswith("noisewise")]
     assert len(words) > 25 and not [(line, wrong) for line in words if (wrong := _unknown(line))]
 
 
@@ -89,8 +76,8 @@ def test_a_command_that_is_gone_would_be_noticed():
     )
 
 
-def test_a_picture_is_made_where_it_is_wanted_and_is_the_one_that_is_there(make, tmp_path, capsys):
-    make.make(["theory-tails.png"], tmp_path)
+def test_a_picture_is_made_where_it_is_wanted_and_is_the_one_that_is_there(tmp_path, capsys):
+    make(["theory-tails.png"], tmp_path)
     assert "noisewise theory tails" in capsys.readouterr().out
     new, old = (imread(folder / "theory-tails.png") for folder in (tmp_path, IMAGES))
     assert (

@@ -96,7 +96,7 @@ def server():
             made.stop("immediate")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request, tmp_path):
     """Where a new ledger may be made."""
     if request.param == "sqlite":

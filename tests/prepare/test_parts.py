@@ -117,7 +117,7 @@ def test_an_older_statement_without_parts_still_verifies(tmp_path):
 
 def test_the_report_has_one_section_for_what_was_prepared(tmp_path):
     page = report_page(nw.save(fitted("auto", epsilon=8.0), tmp_path / "run"))
-    section = page.split("<h2>What was prepared</h2>")[1].split("<h2>")[0]
+    section = page.split("<summary>What was prepared</summary>")[1].split("<summary>")[0]
     for word in ("ranks", "features", "pairs", "% of the training budget", "nothing"):
         assert word in section
     nonprivate = nw.save(fitted("nonprivate"), tmp_path / "plain")

@@ -8,38 +8,39 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from noisewise.report.charts import (
-    WIDTH,
-    Interval,
-    Series,
-    finite,
-    interval_chart,
-    line_chart,
-    linear_ticks,
-    log_ticks,
-    thinned,
-)
+from noisewise.report.axes import NARROWEST, Axis, finite, labels_along, linear_ticks, log_ticks, thinned
+from noisewise.report.charts import ACROSS, HEIGHT, TRACK, Interval, Series, interval_chart, line_chart
 
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r")
 
 
 def drawn(markup) -> ElementTree.Element:
-    """The chart as a tree, with every coordinate finite and inside the picture."""
+    """The chart as a tree, with every coordinate finite and inside the picture; percentages are of its width."""
     assert markup is not None
-    tree = ElementTree.fromstring(str(markup))
-    _, _, width, height = (float(part) for part in tree.get("viewBox").split())
-    assert width == WIDTH
-    for element in tree.iter():
-        values = [(name, float(element.get(name))) for name in NUMBERS if element.get(name) is not None]
-        pairs = re.findall(r"(-?[\d.]+) (-?[\d.]+)", element.get("d") or "")
-        values += [pair for x, y in pairs for pair in (("x", float(x)), ("y", float(y)))]
-        for name, value in values:
-            assert math.isfinite(value) and -0.2 <= value <= (height if "y" in name else width) + 0.2, (
-                element.tag,
-                name,
-                value,
-            )
+    tree = ElementTree.fromstring(re.sub(r" hidden(?=>)", "", str(markup)))
+    for picture in tree.iter("svg"):
+        curves = picture.get("viewBox") is not None
+        width, height = ACROSS if curves else 100.0, float(picture.get("height"))
+        for element in [picture] if curves else list(picture):
+            _inside(element, width, height)
+        if curves:
+            for element in picture:
+                _inside(element, width, height)
     return tree
+
+
+def _inside(element, width, height):
+    for name in NUMBERS:
+        text = element.get(name)
+        if text is not None and element.tag != "svg":
+            value = float(text.removesuffix("%"))
+            far = name in ("x", "y") and element.tag == "text"  # labels stand beside the plot
+            assert math.isfinite(value) and (far or -0.2 <= value <= (height if "y" in name else width) + 0.2), (
+                name,
+                text,
+            )
+    for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", element.get("d") or ""):
+        assert -0.2 <= float(x) <= width + 0.2 and -0.2 <= float(y) <= height + 0.2
 
 
 def marks(tree: ElementTree.Element) -> int:
@@ -84,6 +85,7 @@ def test_a_chart_has_words_for_those_who_do_not_see_it():
     ids = tree.get("aria-labelledby").split()
     told = {element.get("id"): element.text for element in tree.iter() if element.get("id")}
     assert [told[one] for one in ids] == ["Noise", "12 values"]
+    assert {element.get("id") for element in tree if element.get("id")} == {*ids}, "they stand inside it, unseen"
 
 
 def test_a_long_trace_is_thinned_and_keeps_its_peaks_and_ends():
@@ -97,14 +99,15 @@ def test_a_long_trace_is_thinned_and_keeps_its_peaks_and_ends():
     assert path.count("L") <= 302
 
 
-def test_two_lines_have_a_legend_and_one_has_none():
-    def texts(tree):
-        return [element.text for element in tree.iter("text")]
+def words_of(tree) -> list[str]:
+    return [text.strip() for element in tree.iter() for text in (element.text, element.tail) if text and text.strip()]
 
+
+def test_two_lines_have_a_legend_and_one_has_none():
     both = [Series("mine", [(0, 1), (1, 2)]), Series("pure noise", [(0, 1), (1, 1)], "dashed", 2)]
     tree = drawn(line_chart("a", both, title="t", description="d", x_label="x", y_label="y"))
-    assert {"mine", "pure noise"} <= set(texts(tree))
-    assert "noise" in texts(a_line([(0, 1), (1, 2)])) and texts(a_line([(0, 1), (1, 2)])).count("noise") == 1
+    assert {"mine", "pure noise"} <= set(words_of(tree)) and any(e.get("class") == "legend" for e in tree.iter())
+    assert words_of(a_line([(0, 1), (1, 2)])).count("noise") == 1
 
 
 def test_intervals_are_drawn_where_they_are():
@@ -114,14 +117,41 @@ def test_intervals_are_drawn_where_they_are():
         Interval("c", 0.5),
     ]
     tree = drawn(interval_chart("c", rows, title="t", description="d", x_label="value", zero=True))
-    zero = next(float(e.get("x1")) for e in tree.iter("line") if e.get("class") == "zero")
-    groups = list(tree.iter("g"))
-    assert [group.get("class") for group in groups] == ["row", "row faint", "row"]
-    ends = [[float(bar.get(side)) for side in ("x1", "x2")] for group in groups for bar in group.iter("line")]
+    lines = [(e.get("class"), *(float(e.get(end).rstrip("%")) for end in ("x1", "x2"))) for e in tree.iter("line")]
+    zero = next(x for kind, x, _ in lines if kind == "zero")
+    groups = [e for e in tree.iter("div") if (e.get("class") or "").startswith("row")]
+    assert [group.get("class") for group in groups] == ["row", "row faint", "row", "row scale", "row scale"]
+    ends = [line[1:] for line in lines if line[0] == "bar"]
     assert len(ends) == 2, "no bar without an error"
     assert ends[0][0] > zero and ends[1][0] < zero < ends[1][1], "a bar spans zero where the numbers do"
-    dots = [float(dot.get("cx")) for group in groups for dot in group.iter("circle")]
+    dots = [float(dot.get("cx").rstrip("%")) for group in groups for dot in group.iter("circle")]
     assert dots[0] == pytest.approx(sum(ends[0]) / 2, abs=0.1)
+    assert all(float(svg.get("height")) == TRACK for group in groups[:3] for svg in group.iter("svg"))
+
+
+def test_what_leaves_the_limits_is_cut():
+    rows = [Interval("a", 1.0, (0.5, 1.5)), Interval("far", 3.0, (-50.0, 60.0), faint=True)]
+    tree = drawn(interval_chart("c", rows, title="t", description="d", x_label="v", zero=True, limits=(-0.5, 2.0)))
+    bars = [e for e in tree.iter("line") if e.get("class") == "bar"]
+    assert (bars[1].get("x1"), bars[1].get("x2")) == ("0%", "100%")
+    assert marks(tree) == 1, "a value outside has no dot"
+
+
+def test_solid_bars_start_at_zero():
+    rows = [Interval("a", 2.0, text="2", solid=True), Interval("b", 0.5, text="0.5", solid=True)]
+    tree = drawn(interval_chart("c", rows, title="t", description="d", x_label="v", zero=True))
+    bars = [(e.get("x1"), float(e.get("x2").rstrip("%"))) for e in tree.iter("line") if e.get("class") == "solid"]
+    assert [start for start, _ in bars] == ["0%", "0%"] and bars[0][1] == pytest.approx(4 * bars[1][1], abs=0.1)
+
+
+def test_words_stand_outside_the_plot():
+    """Labels of the axes are left of it or below it, and those of rows are no part of the drawing."""
+    tree = a_line([(1, 1.0), (2, 3.0)])
+    places = [(e.get("x"), float(e.get("y"))) for e in tree.iter("text")]
+    assert places and all(x == "-8" or y > HEIGHT + 10 for x, y in places)
+    rows = drawn(interval_chart("c", [Interval("a", 1.0, text="1")], title="t", description="d", x_label="v"))
+    for svg in rows.iter("svg"):
+        assert not (list(svg.iter("text")) and list(svg.iter("line"))), "words and lines are not in one picture"
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-300, 7.0, -1e300, 1e15])
@@ -145,9 +175,9 @@ def test_hostile_names_stay_text_and_fit():
     rows = [Interval(name, float(i), (i - 1.0, i + 1.0), "1 ± 1") for i, name in enumerate(names)]
     markup = interval_chart("c", rows, title=names[0], description=names[5], x_label=names[1])
     tree = drawn(markup)
-    assert "<script" not in str(markup) and str(markup).count("</svg>") == 1
-    shown = [element.text for element in tree.iter("text") if element.get("class") == "name"]
-    assert len(shown) == len(names) and all(len(name) < 50 for name in shown)
+    assert "<script" not in str(markup) and str(markup).count("</svg>") == len(names) + 1  # rows and the axis
+    shown = [element[0].text for element in tree.iter("span") if element.get("class") == "name"]
+    assert len(shown) == len(names) and all(len(name) <= 61 for name in shown)
     assert str(markup).encode()
 
 
@@ -160,3 +190,15 @@ def test_ticks_are_round_and_inside():
     for low, high in ((1, 10), (0.5, 700), (1e-12, 1e3), (2, 3), (1e-280, 1e280)):
         assert all(low * 0.999 <= tick <= high * 1.001 for tick in log_ticks(low, high))
         assert len(log_ticks(low, high)) <= 10
+
+
+@pytest.mark.parametrize("ends", [(0, 1), (0, 99_999), (-3, 1e6), (1e-9, 3e-9), (0, 1e15), (2, 3.0001)])
+@pytest.mark.parametrize("show", [lambda x: f"{x:,.12g}", lambda x: f"{100 * x:.0f} %"])
+def test_labels_of_an_axis_keep_their_distance_on_the_narrowest_plot(ends, show):
+    labels = labels_along(Axis(*map(float, ends), 0, 1), show)
+    assert labels
+    free = -math.inf
+    for at, text, anchor in labels:
+        left = at * NARROWEST - {"start": 0, "middle": 0.5, "end": 1}[anchor] * 7 * len(text)
+        assert left > free + 5 and 0 <= at <= 1
+        free = left + 7 * len(text)

@@ -13,19 +13,23 @@ import noisewise as nw
 from noisewise import runs
 from noisewise.cli.main import app, main
 from noisewise.data.generated import census
+from noisewise.report import words
 from noisewise.report.page import report_page, write_report
 
-SECTIONS = {
-    "What was promised": None,
-    "How the budget was spent": "trace.json",
-    "Noise and clip per step": "trace.json",
-    "The noised gradient": "trace.json",
-    "Coefficients and their noise": None,
-    "How good the model is": "evaluation.json",
+SECTIONS = ("How good the model is", "What it found", "What is promised", "How it was done")
+PARTS = {  # with the file that each is made of, if it may be missing
+    "All evaluations": "evaluation.json",
     "Compared with other methods": "comparison.json",
+    "All 17 coefficients": None,
+    "What it covers": None,
     "Audits": "audit.json",
-    "Settings and versions": None,
-    "The statement": None,
+    "Settings that were used": None,
+    "Columns as they were declared": None,
+    "What was prepared": None,
+    "How the budget was spent": "trace.json",
+    "Noise, clip and gradients at each step": "trace.json",
+    "The statement in words": None,
+    "The statement as JSON": None,
 }
 HOSTILE = [
     "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</style></title></svg></pre>", "x" * 3000,
@@ -60,6 +64,11 @@ class Reader(HTMLParser):
     def text(self) -> str:
         return " ".join(" ".join(self.words).replace("\u00a0", " ").split())
 
+    @property
+    def body(self) -> str:
+        """Without the contents, which name all parts."""
+        return self.text.split("The statement as JSON", 1)[1]
+
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
 
@@ -69,9 +78,39 @@ def page(ready) -> Reader:
     return Reader(report_page(ready))
 
 
-def test_every_section_is_there_and_in_order(page):
-    places = [page.text.index(title) for title in SECTIONS]
+def test_every_section_is_there_in_the_order_of_its_readers(ready, page):
+    assert re.findall(r"<h2 id=[^>]*>([^<]+)</h2>", report_page(ready)) == [*SECTIONS]
+    places = [page.body.index(title) for title in PARTS]
     assert places == sorted(places)
+
+
+def test_how_it_was_done_is_folded_and_raw_json_is_not_for_paper(ready):
+    how = report_page(ready).split('<h2 id="how">')[1]
+    assert how.count('<details class="fold') == how.count("<summary>") == 7 and " open" not in how
+    (raw,) = re.findall(r'<details class="([^"]*)"><summary>The statement as JSON</summary>', how)
+    assert raw == "fold unprinted"
+    assert re.search(r"@media print.*\.unprinted \{ display: none; \}", how + report_page(ready), re.DOTALL)
+
+
+def test_contents_lead_to_all_of_it(page):
+    links = [a["href"] for a in page.all("a")]
+    ids = [a["id"] for _, a in page.elements if a.get("id")]
+    assert len(links) == len({*links}) >= len(SECTIONS) + len(PARTS)
+    assert {link.removeprefix("#") for link in links} <= {*ids} and all(link.startswith("#") for link in links)
+
+
+def test_the_title_says_data_target_date_quality_and_budget(changed):
+    folder = changed("run.json", lambda run: run | {"data": ["people.csv", "more.csv"]})
+    source = report_page(folder)
+    (title,) = re.findall(r"<title>([^<]*)</title>", source)
+    score = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))[-1]["value"]
+    assert title == (
+        f"income from people.csv and 1 more file, 1 March 2025, accuracy {words.percent(score)}, "
+        "(1.1, 1.1\u00a0\u00d7\u00a010⁻⁶)-DP"
+    )
+    head = Reader(source.split("<nav")[0].split("<main>")[1].replace("</header>", "</header>")).text
+    for part in ("Predicting income from people.csv and 1 more file", "1 March 2025", "epsilon = 1.1", "16 columns"):
+        assert part in head, part
 
 
 @pytest.mark.parametrize("name", ["trace.json", "evaluation.json", "comparison.json", "audit.json"])
@@ -80,18 +119,18 @@ def test_a_missing_part_is_simply_absent(changed, name):
     if name != "trace.json":
         (folder / name).unlink()
         runs.reseal(folder)
-    text = Reader(report_page(folder)).text
-    for title, needs in SECTIONS.items():
-        assert (f" {title} " in text) == (needs != name), title
-    assert ("With the private evaluations" in text) == (name != "evaluation.json")
+    page = Reader(report_page(folder))
+    for title, needs in PARTS.items():
+        assert (f" {title} " in f" {page.text} ") == (needs != name), title
+    assert ("for one private evaluation" in page.text) == (name != "evaluation.json")
+    assert ("has not been measured yet: noisewise evaluate" in page.text) == (name == "evaluation.json")
 
 
 def test_the_page_is_complete_in_itself(ready, page):
     source = report_page(ready)
     assert page.all("script") == [] and page.all("link") == [] and page.all("img") == [] and page.all("iframe") == []
-    assert not [
-        a for _, a in page.elements if any(name.startswith("on") or name in ("src", "href", "style") for name in a)
-    ]
+    assert not [a for _, a in page.elements if any(name.startswith("on") or name in ("src", "style") for name in a)]
+    assert all(a["href"].startswith("#") for a in page.all("a")), "links stay on the page"
     assert not re.search(r"https?:|url\(|@import|javascript:", source)
     assert "default-src 'none'" in next(a["content"] for a in page.all("meta") if a.get("http-equiv"))
     assert "prefers-color-scheme: dark" in source and "@media print" in source
@@ -99,33 +138,53 @@ def test_the_page_is_complete_in_itself(ready, page):
 
 
 def test_every_chart_is_told_in_words(ready, page):
-    charts = page.all("svg")
-    assert len(charts) == 7
+    charts = [a for _, a in page.elements if a.get("role") == "img"]
+    keys = [chart["aria-labelledby"].split()[0].removesuffix("-title") for chart in charts]
+    assert keys == ["comparison", "coefficients", "beliefs", "trade-off", "norm"]
     source = report_page(ready)
     for chart in charts:
-        assert chart["role"] == "img" and chart["viewbox"]
         for name in chart["aria-labelledby"].split():
-            assert re.search(rf'id="{name}">[^<]{{4,}}<', source), name
+            assert re.search(rf'id="{name}" hidden>[^<]{{4,}}<', source), name
     ids = re.findall(r' id="([^"]+)"', source)
     assert len(ids) == len(set(ids))
 
 
-def test_the_promise_and_what_it_means(page):
+def test_a_constant_curve_is_a_sentence(page, changed):
+    assert re.search(r"Clip norm: [\d.]+ at each of 60 steps", page.text) and "It was spent nearly evenly." in page.text
+    assert not {"noise-title", "clip-title"} & {a.get("id") for _, a in page.elements}
+
+    def falling(trace):
+        for step, row in enumerate(trace["rows"]):
+            row["clip"] = None if row["clip"] is None else 1.0 + step
+
+    source = report_page(changed("trace.json", falling))
+    assert 'id="clip-title"' in source and not re.search(r"Clip norm: [\d.]+ at each", source)
+
+
+def test_the_promise_is_one_limit_and_which_one_counts_is_said(changed):
+    (folder := changed("run.json", lambda run: None)).joinpath("evaluation.json").unlink()
+    runs.reseal(folder)
+    page = Reader(report_page(folder))
     for part in (
-        "(1, 10⁻⁶)-differential privacy",
+        "they are right at most 73.2 % of the time; blind guessing",
+        "This is the limit that counts: that of epsilon = 1 and delta = 10⁻⁶, which the statement of this run promises",
         "factor of at most e^epsilon = 2.72",
-        "right at most 73.2 % of the time",
-        "Gaussian DP (mu = 0.237)",
         "1 in 1,000,000",
-        "neighbouring data sets differ in one record being there or not (add_remove)",
+        "data sets differ in one record being there or not (add_remove)",
     ):
         assert part in page.text, part
+    promise = page.body.split("What is promised")[1].split("How it was done")[0]
+    assert "54.8" not in promise and "Gaussian DP" not in promise, (
+        "what the noise would prove beyond it is no second limit"
+    )
+    assert "every answer was priced in Gaussian DP, mu = 0.237 in all" in page.text
 
 
-def test_paid_evaluations_are_added_up(page):
-    assert "With the private evaluations of this folder: (1.1, 1.1 × 10⁻⁶) in total" in page.text  # noqa: RUF001
+def test_paid_evaluations_are_added_up_and_the_total_counts(page):
+    total = "epsilon = 1.1 and delta = 1.1 \u00d7 10⁻⁶, 1 for training and 0.1 for one private evaluation"
+    assert f"This is the limit that counts: that of {total}" in page.text
+    assert "right at most 75.1 % of the time" in page.text and "73.2" not in page.text
     assert "private, for epsilon 0.1, delta 10⁻⁷" in page.text and "public, free" in page.text
-    assert "epsilon 1.1 and delta 1.1 × 10⁻⁶" in page.text  # noqa: RUF001
 
 
 def test_the_budget_is_told_question_by_question(ready, page):
@@ -154,10 +213,11 @@ def test_coefficients_that_span_zero_are_called_noise(changed):
         ]
 
     page = Reader(report_page(changed("run.json", coefficients)))
-    assert "2 of 4 coefficients have a bar that spans zero" in page.text
-    rows = re.findall(r"column \d", page.text.split("Coefficients and their noise")[1])
-    assert rows[0] == "column 0" or rows[0] == "column 2", "the clearest first"
-    assert sum(a.get("class") == "row faint" for a in page.all("g")) >= 2
+    assert "2 of 4 have a bar that spans zero" in page.text
+    rows = re.findall(r"column \d", page.body.split("What each column does")[1])
+    assert rows[:4] == ["column 0", "column 2", "column 3", "column 1"], "clear ones first, the largest first"
+    faint = sum(a.get("class") == "row faint" for a in page.all("div"))
+    assert faint == 2 + 1, "two that may be noise, and a method without privacy"
 
 
 def test_coefficients_without_known_noise_are_not_called_effects(changed):
@@ -171,7 +231,8 @@ def test_coefficients_without_known_noise_are_not_called_effects(changed):
     def none(run):
         run["coefficients"] = None
 
-    assert "Coefficients and their noise" not in Reader(report_page(changed("run.json", none))).text
+    text = Reader(report_page(changed("run.json", none))).text
+    assert "The coefficients of this model are not in its folder" in text and "17 coefficients" not in text
 
 
 def test_a_table_of_all_coefficients_and_a_chart_of_twenty(changed):
@@ -180,8 +241,38 @@ def test_a_table_of_all_coefficients_and_a_chart_of_twenty(changed):
         run["coefficients"] = [row | {"feature": f"column {i}", "output": "yes", "value": i + 1.0} for i in range(300)]
 
     page = Reader(report_page(changed("run.json", many)))
-    assert "20 of 300 coefficients" in page.text and "All 300 coefficients" in page.text
-    assert "yes: column 0" in page.text and "yes: column 299" in page.text
+    assert "20 of 300, the clear ones first" in page.text and "All 300 coefficients" in page.text
+    assert "column 0 " in page.text and "column 299" in page.text and "yes:" not in page.text, (
+        "one class is not repeated"
+    )
+
+
+def test_a_linear_model_is_told_in_natural_units(ready, page):
+    """From the lower to the upper bound: 2 coefficients where the scale is [-1, 1], one where it is [0, 1]."""
+    run = json.loads((ready / "run.json").read_text(encoding="utf-8"))
+    values = {row["feature"]: row["value"] for row in run["coefficients"]}
+    source = report_page(ready)
+    (told,) = re.findall(r'id="coefficients-desc" hidden>([^<]+)', source)
+    shown = {part.rpartition(": ")[0]: part.rpartition(": ")[2].split(" ±")[0] for part in told.split("; ")}
+    assert "(intercept)" not in shown and len(shown) == 16
+    assert float(shown["age, 17 to 90"]) == pytest.approx(2 * values["age"], abs=0.06)
+    assert float(shown["children, 0 to 6"]) == pytest.approx(values["children"], abs=0.06)
+    assert float(shown["married"]) == pytest.approx(values["married"], abs=0.06)
+
+
+def test_several_classes_have_a_chart_each(changed):
+    def several(run):
+        run["coefficients"] = [
+            row | {"output": name, "value": row["value"] + k}
+            for k, name in enumerate("abc")
+            for row in run["coefficients"]
+        ]
+
+    page = Reader(report_page(changed("run.json", several)))
+    assert "The 5 strongest columns of each class." in page.text and "All 51 coefficients" in page.text
+    assert [f"coefficients-{k}-title" in {a.get("id") for _, a in page.elements} for k in range(4)] == [True] * 3 + [
+        False
+    ]
 
 
 def test_a_simulation_has_a_banner_and_a_private_run_has_none(page, changed):
@@ -192,8 +283,8 @@ def test_a_simulation_has_a_banner_and_a_private_run_has_none(page, changed):
         statement["simulation"] = False
 
     text = Reader(report_page(changed("statement.json", private))).text
-    assert "NOT PRIVATE" not in text and "simulation" not in text.split("The statement")[0]
-    assert "Checked when this page was made: the events cost no more than the promised budget" in text
+    assert "NOT PRIVATE" not in text and "simulation" not in text.split("Compared with")[0]
+    assert "When this page was made: yes, the events cost no more than the promised budget" in text
 
 
 def test_a_run_without_privacy_has_a_banner(changed):
@@ -201,8 +292,8 @@ def test_a_run_without_privacy_has_a_banner(changed):
     clf = nw.PrivateClassifier(schema=people.schema, method="nonprivate").fit(people.X, people.y)
     folder = changed("statement.json", lambda _: json.loads(clf.statement_.to_json()))
     text = Reader(report_page(folder)).text
-    assert "NOT PRIVATE: trained without privacy" in text and "No privacy is promised" in text
-    assert "differential privacy" not in text.split("The statement")[0].replace("(epsilon, delta)", "")
+    assert "NOT PRIVATE: trained without privacy" in text and "no privacy is promised" in text
+    assert "Limit for any attacker" not in text and "the limit that counts" not in text
 
 
 @pytest.mark.parametrize("how", [{"lower_bound": 1.5}, {"violation": True}, {"violates": True, "lower_bound": None}])
@@ -216,7 +307,7 @@ def test_strangers_words_stay_text(changed):
     def names(run):
         for row, name in zip(run["coefficients"], HOSTILE, strict=False):
             row["feature"] = row["output"] = name
-        run |= {"target": HOSTILE[0], "classes": HOSTILE, "features": HOSTILE, "warnings": HOSTILE}
+        run |= {"data": HOSTILE, "target": HOSTILE[0], "classes": HOSTILE, "features": HOSTILE, "warnings": HOSTILE}
         run |= {"software": dict.fromkeys(HOSTILE, HOSTILE[1]), "preprocessing": {HOSTILE[2]: HOSTILE}}
         run |= {"settings": {HOSTILE[1]: HOSTILE}, "created": HOSTILE[1], "estimator": HOSTILE[0]}
 
@@ -228,7 +319,8 @@ def test_strangers_words_stay_text(changed):
     changed("statement.json", lambda s: s | {"hyper_parameters": HOSTILE[0], "assumed": HOSTILE[:6]})
     page = Reader(report_page(folder))
     assert {name for name, _ in page.elements} <= {*usual, "br"}, "no element came from a name"
-    assert not [a for _, a in page.elements if any(name.startswith("on") or name in ("src", "href") for name in a)]
+    assert not [a for _, a in page.elements if any(name.startswith("on") or name == "src" for name in a)]
+    assert all(re.fullmatch(r"#[a-z-]+", a["href"]) for a in page.all("a"))
     for name in ("<script>alert(1)</script>", "العمر بالسنوات", "{{7*7}}", "&amp;", "年齢"):
         assert name in page.text
     assert "\u202e" not in page.text and "\x00" not in page.text
@@ -262,7 +354,7 @@ def test_other_relations_plans_and_preparations_are_told(changed):
     clf = nw.PrivateClassifier(schema=people.schema, adjacency="replace_one", method="dpsgd", random_state=0)
     data = json.loads(clf.fit(people.X, people.y).statement_.to_json())
     text = Reader(report_page(changed("statement.json", lambda _: data))).text
-    assert "having another value (replace_one)" in text and "which of two values the record has" in text
+    assert "having another value (replace_one)" in text and "Guessing which of two values the record has" in text
     assert "The plan was fixed and priced before the first question" in text
 
 
@@ -378,7 +470,7 @@ def test_all_figures_of_an_evaluation_are_shown_and_escaped(changed):
     page = report_page(changed("evaluation.json", figured))
     assert page.count("calibration-0-title") == page.count("calibration-1-title") == 2  # the latest, and the one before
     assert "Not to be had from these rows or this budget: ROC AUC." in page and "not a figure" not in page
-    assert "80\xa0% to" not in page and "70\xa0% to 90\xa0%" in page and "predicted 10\xa0%, observed 20\xa0%" in page
+    assert "80 to" not in page and "70 to 90\xa0%" in page and "predicted 10\xa0%, observed 20\xa0%" in page
     assert HOSTILE[0] not in page and HOSTILE[1] not in page
 
 

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
-from noisewise.accounting.gdp import delta_of, epsilon_of
+from noisewise.accounting.gdp import epsilon_of
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.events import ApproximateDP, Gaussian
 from noisewise.report import words
@@ -39,16 +38,6 @@ def test_hits_are_the_two_inequalities_and_touch_the_coin_flip_bound(epsilon, de
         assert right == pytest.approx(words.guess(epsilon, delta), abs=1e-4)
 
 
-def test_gaussian_hits_are_those_of_two_normals_and_within_every_epsilon_delta_bound():
-    mu = 0.7
-    cut = norm.isf(0.2)
-    assert words.gaussian_hits(0.2, mu) == pytest.approx(norm.sf(cut - mu))
-    assert words.gaussian_guess(mu) == pytest.approx(max((norm.cdf(t) + norm.sf(t - mu)) / 2 for t in [mu / 2]))
-    for epsilon in (0.1, 0.5, 1.0, 3.0):
-        for x in np.linspace(0, 1, 51):
-            assert words.gaussian_hits(x, mu) <= words.hits(x, epsilon, delta_of(mu, epsilon)) + 1e-12
-
-
 def test_a_belief_moves_by_the_factor_of_its_odds():
     for prior in (0.01, 0.5, 0.9):
         after = words.belief(prior, 0.7)
@@ -61,7 +50,7 @@ def a_statement(meter, **changes):
     return {"meter": meter.describe(), "promise": promise, "preparation": None} | changes
 
 
-def test_the_gaussian_limit_is_shown_only_where_it_holds():
+def test_the_gaussian_price_is_told_only_where_it_holds():
     budget = Budget(1.0, 1e-6)
     filtered = AdditiveMeter(budget, "gdp")
     mu = words.gaussian_mu(a_statement(filtered))

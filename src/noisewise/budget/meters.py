@@ -25,6 +25,7 @@ from noisewise.events import (
     Sampling,
     from_dict,
     leaves,
+    plain_sampling,
     rebuilt_leaf,
     sampled,
     to_dict,
@@ -140,6 +141,7 @@ class AdditiveMeter(Counts):
         than a ten-millionth of the cap is left, that counts as nothing: its noise would drown every answer.
         """
         _validate.share(share=share)
+        sampling = plain_sampling(sampling)
         if UNITS - self._spent < UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions

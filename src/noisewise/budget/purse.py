@@ -53,13 +53,14 @@ class Purse(NotCopied):
     ['spent', 'spent']
     """
 
-    __slots__ = ("_budget", "_cap", "_filter", "_store", "_terms")
+    __slots__ = ("_budget", "_cap", "_filter", "_holders", "_store", "_terms")
 
     def __init__(
         self, budget: Budget, terms: Terms | None = None, *, store: Store | str | os.PathLike[str] | None = None
     ) -> None:
         super().__init__()
         self._budget, self._filter = budget, None
+        self._holders: dict[int, Meter] = {}  # who pays for a part that is not settled
         cap, described = Amount(float(budget.epsilon), float(budget.delta)), None
         if terms is not None:
             terms = rebuilt_terms(terms)
@@ -148,11 +149,19 @@ class Purse(NotCopied):
                 raise ValueError(
                     "the run's part of the purse is settled, or was reserved on other terms; start it anew"
                 )
-            return Part(self, number, entry, meter, there[number].claimed)
+            return self._held(number, entry, meter, there[number].claimed)
         for entry in entries[:-1]:
             with suppress(BudgetExhausted):
-                return Part(self, self._store.reserve(self._terms, entry), entry, meter)
-        return Part(self, self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
+                return self._held(self._store.reserve(self._terms, entry), entry, meter)
+        return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
+
+    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> Part:
+        """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
+        with self._lock:
+            before, self._holders[number] = self._holders.get(number), meter
+        if before is not None:
+            before.close()
+        return Part(self, number, entry, meter, claimed)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0, delta: float | None = None) -> Budget:
         """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can.
@@ -304,6 +313,8 @@ class Purse(NotCopied):
     def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
+        if self._holders.get(number) is not meter:
+            raise ValueError("this part was taken up again since; the run that took it up settles it")
         spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
         settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)

@@ -85,10 +85,13 @@ class Kept(Spending):
         try:
             there = json.loads((self.folder / BOUNDS).read_bytes())
             paid = dict(there["preparation"])
-            schema, words = Schema.from_dict(there["schema"]), str(there["words"])
+            schema, words, asked = Schema.from_dict(there["schema"]), str(there["words"]), there["settings"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             raise ValueError(f"{self.folder / BOUNDS}: cannot be read; bring it back as it was") from None
         same = ("epsilon", "delta", "meter")
+        assert self.journal is not None
+        if asked != self.journal.digest:
+            raise ValueError(f"{self.folder}: its settings are not those that bounds were bought for; bring them back")
         if not any(all(entry.terms[name] == paid.get(name) for name in same) for entry in entries):
             raise ValueError(MISSING.format(self.where, self.folder))
         return replace(resolved, schema=schema, words=words, preparation=paid, purchase=None)
@@ -96,7 +99,9 @@ class Kept(Spending):
     def keep_bounds(self, resolved: Resolved) -> None:
         """Write down the bounds that were bought, which are released facts, before anything is made of them."""
         if self.folder is not None:
+            assert self.journal is not None
             document = {
+                "settings": self.journal.digest,
                 "schema": resolved.schema.to_dict(),
                 "words": resolved.words,
                 "preparation": resolved.preparation,
@@ -153,7 +158,7 @@ def _keeping(
         except Claimed:
             raise
         except BaseException as error:
-            _stopped(place, folder, spent, made, error)
+            _stopped(place, journal, spent, made, error)
             raise
         remove(folder)
         tidy(spent.path, made, kept=False)
@@ -192,11 +197,12 @@ def _trains(entry: Entry) -> bool:
     return str(entry.terms["what"]).startswith("training")  # an account of persons adds that it is one
 
 
-def _stopped(place: Path, folder: Path, spent: Spending, made: list[Path], error: BaseException) -> None:
+def _stopped(place: Path, journal: Journal, spent: Spending, made: list[Path], error: BaseException) -> None:
     """Say what is left of a run that was stopped, and how to go on; remove what nobody needs."""
     from ..train import NothingLeft
 
-    kept = spent.counts
+    folder = journal_of(place)
+    kept = spent.counts or journal.touched
     goes_on = kept and _goes_on(folder, spent)
     if not goes_on:
         remove(folder)

@@ -20,7 +20,7 @@ def report(
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
-    """Write the report of a run as one HTML page: the promise, the budget, noise, coefficients and quality.
+    """Write the report of a run as one HTML page: how good it is, what it found, what is promised, how it was done.
 
     The page is complete in itself: it needs no network and no script.
 

@@ -108,12 +108,15 @@ def is_whole(place: Path) -> bool:
     from ..journal import settings_in
 
     folder = journal_of(place)
-    name: Any = (settings_in(folder) or {}).get("spending") or f"{place.name}.spending.json"
+    there = settings_in(folder)
+    name: Any = (there or {}).get("spending") or f"{place.name}.spending.json"
     beside = None if _is_account(name) else place.with_name(Path(str(name)).name)
     left = folder.exists() or (beside is not None and beside.exists())
     if not left:
         raise ValueError(f"{place}: is a finished run; there is nothing to go on with")
-    if not _is_what_it_wrote(place / "spending.json", name if beside is None else beside):
+    # what was spent goes last, so without settings all of it was in the folder
+    same = _is_what_it_wrote(place / "spending.json", name if beside is None else beside)
+    if not (there is None if same is None else same):
         raise ValueError(
             f"{place} exists already, and is not what the stopped run would write; move it away, then go on"
         )
@@ -123,15 +126,15 @@ def is_whole(place: Path) -> bool:
     return True
 
 
-def _is_what_it_wrote(inside: Path, spent: Path | dict[str, Any]) -> bool:
-    """Whether a finished folder says of its spending what the stopped run would."""
-    if not inside.exists():
-        return False
+def _is_what_it_wrote(inside: Path, spent: Path | dict[str, Any]) -> bool | None:
+    """Whether a finished folder says of its spending what the stopped run would; None where one of them says nothing."""
+    if not inside.exists() or (isinstance(spent, Path) and not spent.exists()):
+        return None
     if isinstance(spent, Path):
-        return not spent.exists() or spent.read_bytes() == inside.read_bytes()
+        return spent.read_bytes() == inside.read_bytes()
     try:
         keys = [entry["key"] for entry in json.loads(inside.read_bytes())["entries"]]
-        return all(key.startswith(spent["run"]) for key in keys)
+        return bool(keys) and all(key.startswith(spent["run"]) for key in keys)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic import write_atomically
+from ..atomic import read_plain, write_atomically
 from .main import say
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Spending:
         if self.payment is not None:
             content = json.dumps(self.payment.receipt(), indent=1).encode() + b"\n"
         elif self.path is not None:
-            content = self.path.read_bytes()
+            content = read_plain(self.path)
         else:
             return
         write_atomically(folder / "spending.json", content, durable=True)

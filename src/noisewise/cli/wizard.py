@@ -77,8 +77,9 @@ def wizard(
     asking.say("")
     tell(out, made, json_output=json_output, notes=answers is not None)
     if not json_output and not gaps(made):
+        data = known.private or "DATA.csv"
         typer.echo(
-            f"next: noisewise schema check {out} DATA.csv, then noisewise train DATA.csv --schema {out} --epsilon 1 .."
+            f"next: noisewise schema check {out} {data}, then noisewise train {data} --schema {out} --epsilon 1 --delta 1e-6"
         )
 
 
@@ -104,8 +105,11 @@ class _Terminal:
 class _Known:
     """What is known before anything is asked."""
 
-    def __init__(self, columns: tuple[Column, ...], target: str | None, what: str, top: list[str]) -> None:
+    def __init__(
+        self, columns: tuple[Column, ...], target: str | None, what: str, top: list[str], private: Path | None = None
+    ) -> None:
         self.columns, self.target, self.what, self.top = columns, target, what, top
+        self.private = private  # the table that the schema is for, if that was given
 
 
 def _known(
@@ -135,7 +139,7 @@ def _known(
             target = asked_target(skeleton(source).columns, None, asking.ask, asking.say)
         filled = with_dates(fill_from_public(None, file, target, separator=written), file, written)
         return _Known(filled.columns, target, f"{what}, whose rows are public", [FROM_PUBLIC])
-    return _Known(skeleton(source, target).columns, target, f"{what}, by name; no value is read", [FROM_NAMES])
+    return _Known(skeleton(source, target).columns, target, f"{what}, by name; no value is read", [FROM_NAMES], file)
 
 
 def _asked(known: _Known, asking: _Terminal) -> Schema:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..spelling import did_you_mean
-from .codebook import codes_in, kind_of, pair_in, value_of
+from .codebook import EQUALS, codes_in, kind_of, pair_in, value_of
 from .guesses import by_name, target_among
 from .moments import UNITS, in_unit
 from .schema import Column, Schema, declared
@@ -22,6 +22,7 @@ Ask = Callable[[str], str]
 Say = Callable[[str], None]
 KINDS = ("number", "category", "date", "ignore")
 SHORT = {kind[0]: kind for kind in KINDS}
+SAID_KIND = re.compile(r"^(number|category|date)\s+(?=\S)", re.IGNORECASE)  # as guesses are shown: number 0 to 120
 HELP = """  number    a quantity: you will be asked for the lowest and the highest value there can be
   category  one of a few values: you will be asked for all of them
   date      a date or a time, which becomes a number of years, days or hours
@@ -135,6 +136,7 @@ class Wizard:
         """A number with its bounds, or a category with its values, said in one line; None for anything else."""
         if answer.lower() in SHORT or not answer:
             return None
+        answer = SAID_KIND.sub("", answer)
         pair = pair_in(answer)
         if pair is not None and all(in_unit(end, "seconds", "") is not None for end in pair):
             unit = guess.unit or ("hours" if ":" in pair[0][:3] else "years")
@@ -142,7 +144,7 @@ class Wizard:
         if pair is not None and all(end[:1] in "+-.0123456789" for end in pair) and not guess.unit:
             plain = Column(guess.name, "number", note=_label(guess))
             return self._spread(_bounded(plain, pair))
-        if any(sign in answer for sign in ",;|") or "=" in answer:
+        if any(sign in answer for sign in ",;|") or EQUALS.search(answer):
             return self._listed(guess, answer)
         return None
 
@@ -193,7 +195,7 @@ class Wizard:
     def _listed(self, guess: Column, answer: str) -> Column:
         """A category with the values of a list that begins with this line."""
         lines = [answer]
-        several = any(sign in answer for sign in ",;|") and "=" not in answer.split(",")[0]
+        several = any(sign in answer for sign in ",;|") and not EQUALS.search(answer.split(",")[0])
         while not several and (line := self.ask("  next (Enter ends the list): ")).strip():
             lines.append(line)
         codes, words = codes_in("\n".join(lines))

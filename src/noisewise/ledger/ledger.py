@@ -12,7 +12,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, text, update
 
 from .. import _validate
 from ..accounting.base import currencies
@@ -26,6 +26,7 @@ from .tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VER
 
 SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
+_OWN = text("SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = 'noisewise_ledger'::regclass")
 
 
 class Taken(NamedTuple):
@@ -170,6 +171,8 @@ class Ledger:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]{0,62}", role):
             raise ValueError("--role is not a plain name of a database role")
         with self._database.writing() as connection:
+            if not connection.execute(_OWN).scalar_one():
+                raise PermissionError(f"{self.name}: only who keeps the ledger lets others in")
             for statement in rights(role, _schema(connection)):
                 connection.exec_driver_sql(statement)
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..data.schema import Schema
     from ..ledger import Ledger
 
+MOST_COLUMNS = 1_000_000
+
 
 def plan(
     epsilon: float | None = None,
@@ -123,6 +125,8 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     if given is None:
         assert columns is not None
         _validate.whole(columns=columns)
+        if columns > MOST_COLUMNS:
+            raise ValueError(f"columns is more than {MOST_COLUMNS}; pass as many as a table has")
         return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
     schema = given if isinstance(given, Schema) else read_schema(Path(given))
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:

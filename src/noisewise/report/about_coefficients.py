@@ -52,7 +52,7 @@ def coefficients(folder: RunFolder) -> Section | None:
         tag("p", _advice(found)),
         *_pictures(found, outputs, natural),
     )
-    return section("found", "What it found", lead, _all(rows, outputs))
+    return section("found", "What it found", lead, _all(rows, outputs), cards={"each": "Each column"})
 
 
 def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, float]] | None) -> list[Effect]:
@@ -149,7 +149,7 @@ def _pictures(
             if len(found) > SHOWN
             else "Each column, the clear ones first"
         )
-        return [charts(_picture("coefficients", title, found[:SHOWN], label))]
+        return [charts(_picture("coefficients", title, found[:SHOWN], label, "each"))]
     cards = [
         _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
         for k, output in enumerate(outputs[:CLASSES])
@@ -161,16 +161,15 @@ def _pictures(
     return [tag("p", f"{each}."), charts(*cards, kind="pictures")]
 
 
-def _picture(key: str, title: Any, found: Sequence[Effect], label: str) -> Markup | None:
+def _picture(key: str, title: Any, found: Sequence[Effect], label: str, card: str | None = None) -> Markup | None:
     rows = [one.row() for one in found]
     told = "; ".join(f"{row.name}: {row.text}{' (spans zero)' if row.faint else ''}" for row in rows)
     limits = _limits(found)
     chart = interval_chart(
         key, rows, title="What each column does", description=told, x_label=label, zero=True, limits=limits
     )
-    return figure(
-        title, chart, None if limits is None else "Bars that may be noise are cut where they leave the picture."
-    )
+    caption = None if limits is None else "Bars that may be noise are cut where they leave the picture."
+    return figure(title, chart, caption, key=card)
 
 
 def _limits(found: Sequence[Effect]) -> tuple[float, float] | None:

@@ -30,9 +30,8 @@ FLAT = 1e-9  # effects so small are none
 
 def found(folder: RunFolder) -> Section:
     """What the model found: effects of columns, or of coefficients; some models show nothing of it."""
-    fitted = folder.fitted
-    if fitted is not None:
-        return _effects(fitted)
+    if folder.fitted is not None and folder.effects is not None:
+        return _effects(folder.fitted, folder.effects)
     return coefficients(folder) or section("found", "What it found", tag("p", _hidden(folder)))
 
 
@@ -51,9 +50,8 @@ def _hidden(folder: RunFolder) -> str:
     )
 
 
-def _effects(fitted: Fitted) -> Section:
+def _effects(fitted: Fitted, found: Effects) -> Section:
     """How strong each column is, pictures of the strongest, the others folded, and pairs."""
-    found = fitted.effects()
     ranked = sorted(found.columns, key=lambda column: -column.strength)
     moving = [column for column in ranked if float(np.abs(column.effect).max(initial=0.0)) > FLAT]
     still = [column.feature for column in ranked if column not in moving]

@@ -10,9 +10,9 @@ from ..arithmetic import sentence
 from ..statement import account_text
 from . import words
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, listed, section, table, tag
+from .markup import Markup, Part, Section, charts, figure, join, latest_first, listed, section, tag
 from .run_folder import RunFolder
-from .words import at_most, number, percent
+from .words import number, percent
 
 LOW = 116  # pixels of a chart beside a few rows
 
@@ -60,8 +60,8 @@ def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
         tag(
             "p",
             f"Think of any one {who}, and of an attacker who sees everything that was released, knows all other {who}s and has "
-            f"unlimited computing power. Guessing {secret} on a coin flip, they are right at most ",
-            tag("strong", at_most(words.guess(epsilon, delta))),
+            f"unlimited computing power. Guessing {secret} on a coin flip, they are right ",
+            tag("strong", words.limited(words.guess(epsilon, delta))),
             " of the time; blind guessing is right half of the time.",
             class_="lead",
         ),
@@ -90,7 +90,7 @@ def _beliefs(epsilon: float) -> Markup | None:
     """What an attacker believed, and the most that it can become."""
     after = {prior: words.belief(prior, epsilon) for prior in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9)}
     rows = [
-        Interval(f"{percent(prior)} before", most, (prior, most), text=f"at most {at_most(most)}")
+        Interval(f"{percent(prior)} before", most, (prior, most), text=words.limited(most))
         for prior, most in after.items()
     ]
     chart = interval_chart(
@@ -113,7 +113,7 @@ def _trade_off(epsilon: float, delta: float) -> Markup | None:
         Series("blind guessing", [(0.0, 0.0), (1.0, 1.0)], "dashed", 3),
         Series("limit", [(x, words.hits(x, epsilon, delta)) for x in grid], "line", 1),
     ]
-    text = f"With 10 % of wrong suspicions, at most {at_most(words.hits(0.1, epsilon, delta))} of the right ones."
+    text = f"With 10 % of wrong suspicions, {words.limited(words.hits(0.1, epsilon, delta))} of the right ones."
     chart = line_chart(
         "trade-off", lines, title="The same limit for suspicions", description=text, x_label="wrongly suspected",
         y_label="rightly suspected, at most",
@@ -179,8 +179,6 @@ def _audits(folder: RunFolder) -> Part | None:
             "An audit attacks the training itself and measures how much leaks. It can refute a promise, never prove one: "
             "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it.",
         ),
-        table(
-            ("audit", "at least", "claimed", "confidence", "runs", "verdict"), lines, numeric=(1, 2, 3, 4), wide=True
-        ),
+        latest_first(("audit", "at least", "claimed", "confidence", "runs", "verdict"), lines, (1, 2, 3, 4), "audits"),
     )
     return Part("audits", "Audits", body)

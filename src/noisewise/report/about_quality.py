@@ -11,7 +11,7 @@ from ..metrics import SHARES, WORDS
 from . import words
 from .about_methods import comparison, measured
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Part, Section, charts, figure, join, latest_first, name_of, section, table, tag
 from .run_folder import RunFolder
 from .words import number, percent
 
@@ -28,13 +28,18 @@ EXPLAINED = {
     "mae": "lower is better",
     "r2": "share of the variance explained",
 }
-CARDS = {"figures": "Against one answer for all", "calibration": "Calibration", "labels": "Labels and predictions"}
+CARDS = {
+    "figures": "Against one answer for all",
+    "errors": "How far off it is",
+    "calibration": "Calibration",
+    "labels": "Labels and predictions",
+}
 NUMBERS = ("rmse", "mae", "r2")  # figures of a regression
 UNKNOWN = (
     "How good this model is has not been measured yet: ",
-    tag("code", "noisewise evaluate RUN TEST.csv --public-test"),
+    tag("code", "noisewise evaluate RUN TEST.csv ", tag("span", "--public-test", class_="whole")),
     " finds out for free on public rows with the target, and ",
-    tag("code", "--epsilon 0.1"),
+    tag("code", "--epsilon 0.1", class_="whole"),
     " instead of the flag buys it on private ones.",
 )
 
@@ -301,11 +306,11 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
             "public, free" if row["rows"] == "public" else _cost(row),
             words.when(row["when"]),
         )
-        for row in reversed(rows)
+        for row in rows
     ]
     earlier = [(i, row) for i, row in enumerate(rows) if row.get("metrics") is not None and row is not shown]
     body = join(
-        table(("rows", "value", "95 % range", "price", "when"), lines, numeric=(1, 2), wide=True),
+        latest_first(("rows", "value", "95 % range", "price", "when"), lines, (1, 2), "evaluations"),
         *(
             tag(
                 "details",

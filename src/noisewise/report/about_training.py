@@ -18,9 +18,12 @@ from .run_folder import RunFolder
 from .words import number, percent
 
 COLUMNS = 128  # of a table that are listed
-ON_PAPER = 12
 CATEGORIES = 8  # of a column that are listed
-STRAIGHT = 0.05  # of the budget: spending that departs less from an even one is not drawn
+ELSEWHERE = (  # settings that the page tells in other words
+    *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
+    *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
+)
+STRAIGHT = 0.12  # of the budget: spending that departs less from an even one is not drawn
 
 
 def done(folder: RunFolder) -> Section:
@@ -60,7 +63,7 @@ def _settings(folder: RunFolder) -> Markup:
     run, statement = folder.run, folder.statement
     facts = [
         ("data", _data(run)),
-        ("records", records(folder)),
+        ("records", _size(folder)),
         ("target", name_of(run["target"])),
         ("classes", None if run["classes"] is None else join(*_together(run["classes"]))),
         ("columns", _features(folder)),
@@ -105,6 +108,11 @@ def records(folder: RunFolder) -> str | None:
     return f"about {round(size):,}" if bought else f"{round(size):,}"
 
 
+def _size(folder: RunFolder) -> str | None:
+    known, how = records(folder), folder.statement["size"]
+    return None if known is None else f"{known} ({'a noisy count, bought' if how == 'bought' else how})"
+
+
 def _features(folder: RunFolder) -> str | None:
     named = len(folder.run["features"])
     if not named:
@@ -143,24 +151,12 @@ def _batches(folder: RunFolder) -> str | None:
 
 def _asked(folder: RunFolder) -> list[tuple[str, str]]:
     """Settings that were given, without those that stand elsewhere; one left open has no line of its own."""
-    elsewhere = {
-        "method",
-        "model",
-        "loss",
-        "epsilon",
-        "delta",
-        "adjacency",
-        "classes",
-        "steps",
-        "max_grad_norm",
-        "chosen_by",
-    }
     given = {**folder.statement["method"]["settings"], **folder.run["settings"]}
-    names = {"random_state": "seed", "size_is_public": "number of records is public"}
+    names = {"random_state": "seed"}
     return [
         (names.get(name, str(name).replace("_", " ")), _plain(value))
         for name, value in given.items()
-        if name not in elsewhere and value is not None
+        if name not in ELSEWHERE and value is not None
     ]
 
 
@@ -193,7 +189,7 @@ def _columns(folder: RunFolder) -> Part | None:
     body = join(
         table(("column", "kind", "declared"), lines[:COLUMNS]), None if more is None else tag("p", more, class_="soft")
     )
-    return Part("declared", "Columns as they were declared", body, folded=True, printed=len(lines) <= ON_PAPER)
+    return Part("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
 def _declared(column: Mapping[str, Any]) -> Any:
@@ -227,7 +223,7 @@ def _prepared(folder: RunFolder) -> Part | None:
         ),
         table(("part", "what", "cost"), lines, wide=True),
     )
-    return Part("prepared", "What was prepared", body, folded=True)
+    return Part("prepared", "What was prepared", body, folded=True, printed=False)
 
 
 def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
@@ -262,7 +258,7 @@ def _spent(folder: RunFolder) -> Part | None:
             x_label="questions answered", y_label="share of the budget spent", x_limits=(0.0, float(len(rows))),
             y_limits=(0.0, 1.0), show=percent,
         )  # fmt: skip
-    even = "" if chart is not None else " It was spent evenly."
+    even = "" if chart is not None else " It was spent nearly evenly."
     body = join(
         tag("p", f"Every question about the records was paid for before it was answered. {text}{even}{how}"),
         charts(_questions(rows), figure("Budget spent", chart)),

@@ -10,9 +10,9 @@ from typing import Any
 LETTER = 7.4  # width of a letter at the charts' font size of 12, with some reserve
 LARGEST, LEAST = 1e300, 1e-290  # beyond, differences and logarithms are lost
 POINTS = 300
-NARROWEST = 200.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
+NARROWEST = 176.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
 GAP = 10.0  # pixels between two labels
-BEYOND = 12.0  # pixels that a label may stand out of the plot on either side
+BEYOND = 7.0  # pixels that a label may stand out of the plot on either side
 
 Point = tuple[float, float]
 
@@ -109,7 +109,7 @@ def labels_along(share: Axis, show: Callable[[float], str]) -> list[Label]:
     numbers are taken as have room; if not even two have, those of them that do.
 
     >>> labels_along(Axis(0, 100, 0, 1), str)
-    [(0.0, '0.0', 'middle'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
+    [(0.0, '0.0', 'start'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
     """
     for about in (5, 4, 3, 2):
         ticks = share.ticks(about)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 VOID = {"meta", "br"}
+ON_PAPER = 9  # pictures; the style sheet leaves out the others
+ROWS = 6  # of a table that grows with time
 
 
 class Markup(str):
@@ -87,6 +89,18 @@ def table(
     return tag("div", inside, class_="scroll")
 
 
+def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
+    """A table of what came one after another, the latest first; all but the last few are folded."""
+    recent, earlier = rows[: -ROWS - 1 : -1], rows[: max(len(rows) - ROWS, 0)][::-1]
+    older = tag(
+        "details",
+        tag("summary", f"{len(earlier):,} earlier {what}"),
+        table(heads, earlier, numeric, wide=True),
+        class_="unprinted",
+    )
+    return join(table(heads, recent, numeric, wide=True), older if earlier else None)
+
+
 def figure(title: Any, chart: Markup | None, caption: Any = None, key: str | None = None) -> Markup | None:
     """A card: a heading, a chart or a table, and words below it; links go to one that has a key."""
     if chart is None:
@@ -101,7 +115,12 @@ def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
     ``kind``: "pictures" are alike and stand three in a row, "figures" keep their own height.
     """
     shown = [one for one in figures if one is not None]
-    return tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
+    cards = tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
+    if kind != "pictures" or len(shown) <= ON_PAPER:
+        return cards
+    return join(
+        cards, tag("p", f"The first {ON_PAPER} of {len(shown)}; the others are on the screen.", class_="soft paper")
+    )
 
 
 def listed(title: str, items: Iterable[Any]) -> Markup:

@@ -6,9 +6,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..fitting.effects import Effects
 from ..fitting.fitted import Fitted
 from ..runs import checked_contents, fitted_in
 from ..runs.agreement import ROW
@@ -90,6 +92,11 @@ class RunFolder:
     comparison: Mapping[str, Any] | None
     audits: Sequence[Mapping[str, Any]]
     fitted: Fitted | None = None  # of a model of the effects of columns
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """What such a model found, computed once."""
+        return None if self.fitted is None else self.fitted.effects()
 
     @property
     def simulation(self) -> bool:

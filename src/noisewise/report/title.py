@@ -85,9 +85,8 @@ def _quality(folder: RunFolder) -> Markup:
 
 
 def _found(folder: RunFolder) -> Markup | None:
-    if folder.fitted is not None:
-        effects = folder.fitted.effects().columns
-        names = [column.feature for column in sorted(effects, key=lambda column: -column.strength)]
+    if folder.effects is not None:
+        names = [column.feature for column in sorted(folder.effects.columns, key=lambda column: -column.strength)]
     else:
         names = clearest(folder.run)
     if not names:
@@ -116,4 +115,4 @@ def _limit(folder: RunFolder) -> Markup | None:
     if counted is None:
         return None
     limit = at_most(words.guess(*counted))
-    return _tile("Limit for any attacker", limit, "at most: how often a coin-flip guess about a record is right")
+    return _tile("Limit for any attacker", limit, "how often a coin-flip guess about a record can be right")

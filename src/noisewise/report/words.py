@@ -67,14 +67,14 @@ def number(value: Any, digits: int = 4) -> str:
 def plus_minus(value: float, half: float) -> str:
     """A value with its error, both to the two leading digits of the error.
 
-    >>> plus_minus(-0.06712, 0.8208), plus_minus(1234.5, 56.7), plus_minus(1.0, 1e-9)
-    ('-0.07 ± 0.82', '1,234 ± 57', '1 ± 10⁻⁹')
+    >>> plus_minus(-0.06712, 0.8208), plus_minus(1234.5, 56.7), plus_minus(1.0, 1e-9), plus_minus(-0.01, 1.0)
+    ('-0.07 ± 0.82', '1,234 ± 57', '1 ± 10⁻⁹', '0.0 ± 1.0')
     """
     if not math.isfinite(half):
         return f"{number(value)} ± {number(half)}"
     digits = 1 - math.floor(math.log10(half))
     if -6 <= digits <= 6:
-        return f"{value:,.{max(digits, 0)}f} ± {half:,.{max(digits, 0)}f}"
+        return f"{value:z,.{max(digits, 0)}f} ± {half:,.{max(digits, 0)}f}"
     return f"{number(value)} ± {number(half, 2)}"
 
 
@@ -98,6 +98,16 @@ def at_most(share: float) -> str:
     ('73.2\\xa0%', '50\\xa0%', 'more than 99.9\\xa0%')
     """
     return percent(share if share >= 0.999 else math.ceil(1000 * share - 1e-9) / 1000)
+
+
+def limited(share: float) -> str:
+    """A limit in a sentence; one that hardly limits is no "at most".
+
+    >>> limited(0.731058), limited(0.99999)
+    ('at most 73.2\\xa0%', 'more than 99.9\\xa0%')
+    """
+    told = at_most(share)
+    return told if told.startswith("more") else f"at most {told}"
 
 
 def chance(delta: float) -> str:

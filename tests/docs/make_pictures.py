@@ -1,4 +1,4 @@
-"""The pictures that quick commands make, made anew: ``make pictures``, or ``python docs/images/make.py plan.png demo.png``.
+"""The pictures that quick commands make, made anew: ``make pictures``, or ``python tests/docs/make_pictures.py plan.png demo.png``.
 
 Each is what its command draws, so it cannot say anything else than the code does. docs/images/README.md lists all pictures.
 """
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
-SCREENS = HERE.parents[1] / "tests_browser" / "screens.py"
+ROOT = Path(__file__).parents[2]
+IMAGES, SCREENS = ROOT / "docs" / "images", ROOT / "tests_browser" / "screens.py"
 BUDGET = "--epsilon 1 --delta 1e-6"
 TRAIN = f"noisewise train noisewise-demo/census.csv --schema noisewise-demo/schema.toml {BUDGET} --out run"
 TEST = "noisewise evaluate run noisewise-demo/new.csv --public-test"
@@ -44,10 +44,18 @@ PICTURES: Mapping[str, Made] = {
         f"theory-{part}.png": Made((f"noisewise theory {part} --out {part}.png",), f"{part}.png")
         for part in ("bounds", "influence", "tails", "accountants")
     },
+    **{
+        name: Made(("noisewise bench beginners --out beginners",), f"beginners/{name}")
+        for name in (
+            *(f"beginners-{part}.png" for part in ("two-worlds", "odds", "adding-up", "crowd", "clip-and-noise")),
+            "beginners-not-protected.png",
+            "which-method.png",
+        )
+    },
 }
 
 
-def make(names: Sequence[str], folder: Path = HERE) -> None:
+def make(names: Sequence[str], folder: Path = IMAGES) -> None:
     """Write these pictures, or all, into a folder; what several need is run once."""
     if unknown := [name for name in names if name not in PICTURES]:
         raise SystemExit(f"{unknown[0]} is not made here; pass some of {', '.join(PICTURES)}")
