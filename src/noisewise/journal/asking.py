@@ -157,7 +157,7 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
     part.settle()
 
 
-def used(meter: MeterView) -> float:
+def used(meter: Meter | MeterView) -> float:
     """The share of a meter that is used, rounded up."""
     return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
