@@ -112,7 +112,7 @@ def test_a_block(place):
 
 def test_a_plan(place):
     whole = nw.plan(size=20_000, columns=5, ledger=place, dataset="patients", candidates=(1,), steps=(10,), rates=())
-    assert whole.budget.epsilon == pytest.approx(nw.Ledger(place).state("patients").fits.epsilon)
+    assert whole.budget.epsilon == pytest.approx(nw.Ledger(place).state("patients").fits.epsilon, rel=1e-5)
     model(1.5).fit(X, Y, ledger=place, dataset="patients")
     less = nw.plan(size=20_000, columns=5, ledger=place, dataset="patients", candidates=(1,), steps=(10,), rates=())
     assert less.budget.epsilon < whole.budget.epsilon

@@ -105,7 +105,7 @@ class Account(NotCopied):
             asked = Budget(epsilon, delta or (largest or own).delta, own.adjacency)
         if largest is None or (asked is not None and asked.epsilon > largest.epsilon):
             raise BudgetExhausted(self._shortage(None, asked, "plan"))
-        return asked or largest
+        return asked or Budget(float(rounded_down(largest.epsilon)), largest.delta, own.adjacency)  # as it is shown
 
     def largest(self, delta: float | None = None) -> Budget | None:
         """The same at another ``delta`` where the account is a filter; a smaller one goes with a larger epsilon."""
@@ -236,10 +236,17 @@ class Account(NotCopied):
             return text + "stop here: what was released so far keeps the promise"
         if not self._purse.filtered:
             return f"{text}a run of {_at_most(left)} would fit"
-        full = f"a full-batch adaptive method (auto, descent) of {_at_most(self.largest(None if asked is None else asked.delta) or left)} would fit"
+        full = (
+            f"{self._in_kind()} of {_at_most(self.largest(None if asked is None else asked.delta) or left)} would fit"
+        )
         if terms is None or not self._purse.by_promise(terms):
             return text + full
         return f"{text}{self._of_promises(asked or own)}; {full}"
+
+    def _in_kind(self) -> str:
+        """Runs that pay what they are charged in the account's currency, in words."""
+        own = self._purse.currency
+        return "a full-batch adaptive method (auto, descent)" if own == "gdp" else f"a run metered in {own}"
 
     def _of_promises(self, asked: Budget) -> str:
         """What would fit of runs that count as what they promise: sampled batches, one-shot methods, searches."""

@@ -15,7 +15,7 @@ from .. import _validate
 from ..accounting.base import as_events, currency
 from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import ApproximateDP, Composed, Event, Gaussian, leaves
+from ..events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from .counts import BudgetExhausted, NotCopied
 from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
@@ -104,6 +104,12 @@ class Purse(NotCopied):
         return self._filter is not None
 
     @property
+    def currency(self) -> str:
+        """What a filter counts in, in words."""
+        own = self._terms["filter"]
+        return "epsilon" if own is None else own["name"] + (f" at order {own['order']}" if own["order"] else "")
+
+    @property
     def durable(self) -> bool:
         """Whether what is spent is written down where it outlives this process."""
         return not isinstance(self._store, Memory)
@@ -190,12 +196,13 @@ class Purse(NotCopied):
 
     def by_promise(self, terms: Terms) -> bool:
         """Whether a run on these terms counts, in a filter, as the (epsilon, delta) that it promises: one that is metered in
-        another currency, or a plan with sampled batches, whose price in the filter's currency is more.
+        another currency, or a plan whose price in the filter's currency is more. Only Renyi prices gain from sampling.
         """
         if self._filter is None:
             return False
         if terms.kind == "plan":
-            return any(not isinstance(leaf, Gaussian) for leaf in leaves(list(terms.events)))
+            priced = (Gaussian, Poisson, FixedBatch) if self._filter.accountant == "rdp" else (Gaussian,)
+            return any(not isinstance(leaf, priced) for leaf in leaves(list(terms.events)))
         return (terms.accountant, terms.order) != (self._filter.accountant, self._filter.order)
 
     def largest_promise(self, delta: float) -> Budget | None:

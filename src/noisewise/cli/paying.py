@@ -27,6 +27,17 @@ DatasetName = Annotated[
     typer.Option("--dataset", metavar="NAME", help="The account in the ledger that pays.", show_default=False),
 ]
 
+NoAccount = Annotated[str | None, typer.Option(hidden=True)]  # of commands that no account can pay for
+
+
+def refuse_account(ledger: str | None, dataset: str | None) -> None:
+    """Refuse an account for figures about private rows that have no price."""
+    if ledger is not None or dataset is not None:
+        raise ValueError(
+            "what an attack computes from private rows has no price, so no account can pay for it: it is for the eyes of who "
+            "holds the records; leave --ledger and --dataset out"
+        )
+
 
 def named_account(ledger: str | None, dataset: str | None) -> bool:
     """Whether an account is named; a ledger alone names none."""
