@@ -117,16 +117,14 @@ class AdditiveMeter(Counts):
     def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
 
-        What stands for them are Gaussians of that price. The share of delta for one-shot events goes whole, since such an
-        event may have been among them.
+        Gaussians of that price stand for them; the delta set aside goes whole, since a one-shot event may be among them.
         """
         self._check_process()
         _validate.share(share=share)
         with self._lock:
             self._check_open()
             target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
-            left = target - self._spent
-            if left > 0:
+            if (left := target - self._spent) > 0:
                 while left * 10**12 > UNITS and (sigma := self._sigma(left)) is not None:
                     gone[Gaussian(sigma)] += 1  # the noise is rounded up: a second one makes up for that
                     left -= self._price(Gaussian(sigma))[0]

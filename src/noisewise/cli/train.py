@@ -118,8 +118,9 @@ def train(
 ) -> None:
     """Train a private model on files. Every number that comes out was declared, public or paid for.
 
-    Ctrl-C stops cleanly: there is no model then, and what was spent is written down. A run that was stopped or killed goes on
-    with --resume: answers that were released are used, and nothing is paid for or drawn twice.
+    Ctrl-C stops cleanly: there is no model then, and what was spent is written down.
+
+    A run that was stopped or killed goes on with --resume: nothing is paid for or drawn twice.
 
     Example: [bold]noisewise train patients.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out run[/bold]
 
