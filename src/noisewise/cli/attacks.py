@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from ..audit.membership import Membership
     from ..audit.roc import Rate
 
-attack = typer.Typer(
-    help="Attack models and gradients: who was in the data, what a gradient or a model gives away.",
-    no_args_is_help=True,
-)
+GIVES_AWAY = "Attack models and gradients: who was in the data, what a gradient or a model gives away."
+attack = typer.Typer(help=GIVES_AWAY, no_args_is_help=True)
 app.add_typer(attack, name="attack")
 
 PEOPLE = (3, 5, 8)  # the digits whose writers become classes of their own
