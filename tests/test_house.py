@@ -36,7 +36,7 @@ ORDER = (
         "torchrun",
     ),
     # prices and promises, without torch
-    *("accounting", "budget", "ledger"),
+    *("accounting", "budget", "ledger", "accounts"),
     # the trusted side
     *("losses", "prepare", "engine", "models", "records", "noise", "trace", "facts", "curator"),
     # strangers' code and the one loop

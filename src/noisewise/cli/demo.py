@@ -70,7 +70,7 @@ def demo(
     if files is not None:
         _write_people(files, json_output)
         return
-    from ..budget.account import spending
+    from ..accounts import spending
     from ..estimators import PrivateClassifier
 
     started = time.perf_counter()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _validate
 from .._version import __version__
+from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account, account_of
 from ..budget.purse import Purse
@@ -38,6 +39,8 @@ from .ranks import Ready, among_ranks, fitted_module
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+    from ..ledger import Ledger
 
 SHOWN = 8  # names of parameters that a statement lists
 
@@ -66,6 +69,8 @@ def fit(
     arithmetic: str | None = None,
     device: Any = None,
     purse: Purse | Account | None = None,
+    ledger: Ledger | str | None = None,
+    dataset_name: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     random_state: Any = None,
@@ -120,6 +125,10 @@ def fit(
         Where passes run; None: where the module is.
     purse
         Where the budget comes from.
+    ledger
+        Where the budget comes from, instead: a ledger, by URL or as a ``noisewise.Ledger``, with ``dataset_name``.
+    dataset_name
+        The account that pays, the name under which the records are registered in the ledger.
     checkpoint
         A folder from which a run that was interrupted goes on.
     resume
@@ -130,6 +139,7 @@ def fit(
         False for no bar, or progress(step, steps, spent).
     """
     refuse_observers()
+    purse = payer(purse, ledger, dataset_name)
     checkpoint = _folder(checkpoint, resume)
     _checked(budget, arithmetic, checkpoint, random_state)
     _validate.whole(max_physical_batch_size=max_physical_batch_size)
