@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import read_plain, write_atomically
+from ..atomic import force_to_disk, read_plain, write_atomically
 from ..budget import BudgetExhausted
 from ..budget.purse import Part
 from ..curator import Answer
@@ -197,7 +197,10 @@ class Journal:
         """A file of the folder, open for appending and never through a link."""
         if name not in self._files:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            new = not os.path.lexists(self._place / name)
             self._files[name] = os.open(self._place / name, flags, 0o600)
+            if new:
+                force_to_disk(self._place)  # so that the file itself outlives a loss of power
         return self._files[name]
 
     def _length(self, name: str) -> int:
