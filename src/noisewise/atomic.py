@@ -36,6 +36,14 @@ def write_atomically(
         Path(draft).unlink(missing_ok=True)
 
 
+def is_there(path: Path) -> bool:
+    """Whether it is a file; a name that the system cannot have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def read_plain(path: Path) -> bytes:
     """The content of a plain file: no link at its name is followed, and no pipe waited for."""
     with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:

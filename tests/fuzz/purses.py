@@ -185,6 +185,7 @@ class Adversary:
         self.rng, self.budget, self.terms, self.purse, self.reopen = rng, budget, terms, purse, reopen
         self.hands: list[Hand] = []
         self.dead: list[Hand] = []  # of processes that are gone; what they released stays released
+        self.whole: set[int] = set()
         self.all = None if terms is None else Executed(terms.accountant, terms.order, budget.adjacency)
 
     def play(self) -> None:
@@ -230,18 +231,34 @@ class Adversary:
 
     def spend_some(self) -> None:
         hand = self.rng.choice(self.hands)
-        meter = hand.part.meter
-        executed = [hand.own] if self.all is None else [hand.own, self.all]
+        meter, before = hand.part.meter, hand.own.events.total()
+        in_kind = self.terms is not None and (hand.terms.accountant, hand.terms.order) == (
+            self.terms.accountant,
+            self.terms.order,
+        )
+        executed = (
+            [hand.own, self.all] if self.all is not None and in_kind and hand.terms.kind == "adaptive" else [hand.own]
+        )
         if isinstance(meter, PlanMeter):
             try:
                 event = hand.terms.events[0]
                 meter.spend(event)
             except REFUSED:
                 return
-            for one in executed:
-                one.add(event)
+            hand.own.add(event)
         else:
             spend(self.rng, meter, executed)
+        if len(executed) == 1 and self.all is not None and hand.own.events.total() > before:
+            self.count_whole(hand)
+
+    def count_whole(self, hand: Hand) -> None:
+        """A plan, or a run of another currency, counts once: as its events, or as the promise that it keeps."""
+        if self.all is None or hand.part.number in self.whole:
+            return
+        self.whole.add(hand.part.number)
+        by_promise = self.purse.entries[hand.part.number].reserved.delta > 0
+        promise = ApproximateDP(float(hand.budget.epsilon), float(hand.budget.delta))
+        self.all.add(promise if by_promise else Composed(hand.terms.events))
 
     def settle_one(self) -> None:
         hand = self.rng.choice(self.hands)
@@ -256,7 +273,10 @@ class Adversary:
 
     def take_up(self) -> None:
         """As after a crash: another purse on the same store, where the run is replayed; or boldly, in this process."""
-        hand = self.rng.choice(self.hands)
+        number = self.rng.choice(self.hands).part.number
+        hand = [hand for hand in self.hands if hand.part.number == number][
+            -1
+        ]  # the last to hold it has all of its past
         if self.reopen is not None and self.rng.random() < 0.5:
             self.purse = self.reopen()
             self.dead, self.hands = [*self.dead, *self.hands], []
@@ -266,7 +286,7 @@ class Adversary:
             return
         again = Hand(part, hand.terms)
         for leaf, count in hand.own.events.items():
-            part.meter.spend(Repeated(leaf, count))  # the journal pays again for what was released
+            part.meter.spend(Repeated(leaf, count))  # the journal, which is trusted, pays again for what was released
         again.own.add(Composed(tuple(Repeated(leaf, count) for leaf, count in hand.own.events.items())))
         self.hands.append(again)
 

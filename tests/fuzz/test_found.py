@@ -21,6 +21,7 @@ from noisewise.events import Gaussian, InvalidEvent, from_dict, to_dict
 from noisewise.export.elsewhere import Scores
 from noisewise.journal.folder import FORMAT, Journal
 from noisewise.learned.tasks import load_tasks
+from noisewise.protect.learned.zoo import load_protector
 
 from .folders import exported
 
@@ -77,6 +78,20 @@ def test_tasks_that_are_none(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "tasks.toml").write_bytes(text)
     with pytest.raises(ValueError, match=r"tasks\.toml"):
         load_tasks(tmp_path / "tasks.toml")
+
+
+@pytest.mark.parametrize("name", ["x" * 3000, "none.csv"])
+def test_a_file_of_a_task_that_cannot_be_there(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tasks.toml").write_text(f"[[source]]\ndata = 'table'\nfile = '{name}'\n")
+    with pytest.raises(ValueError, match="is not there"):
+        load_tasks(tmp_path / "tasks.toml")
+    with pytest.raises(ValueError, match="no such file"):
+        load_protector(Path(name))
+
+
+def test_a_date_with_space_around_it() -> None:
+    born = nw.Column("born", "number", "1920-01-01", "2010-01-01", unit="years", since="\r\n1900-01-01")
+    assert born.since == "1900-01-01" and born.low == 20.0
 
 
 CALLS = {
@@ -163,3 +178,16 @@ def test_a_parquet_file_with_other_rows_than_it_declares(tmp_path: Path) -> None
 
     with pytest.raises(ValueError, match="other rows than it declares"):
         read("private.parquet", declared_rows(), (None, None))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_part_that_forgets_what_its_earlier_holder_drew_is_charged_whole(filtered: bool) -> None:
+    """Taken up without its past, it could be settled as unused, and its budget spent again."""
+    terms = Terms.adaptive("gdp")
+    purse = Purse(BUDGET, terms if filtered else None)
+    first = purse.part(terms, BUDGET)
+    first.meter.spend(Gaussian(first.meter.noise_for(0.5)))
+    purse.part(terms, BUDGET, number=first.number).settle("failed")
+    assert purse.left[0] == 0
+    with pytest.raises(BudgetExhausted):
+        purse.part(terms, BUDGET)

@@ -60,7 +60,7 @@ class Purse(NotCopied):
     ) -> None:
         super().__init__()
         self._budget, self._filter = budget, None
-        self._holders: dict[int, Meter] = {}  # who pays for a part that is not settled
+        self._holders: dict[int, list[Meter]] = {}  # of each part: who pays for it, and before, who paid
         cap, described = Amount(float(budget.epsilon), float(budget.delta)), None
         if terms is not None:
             terms = rebuilt_terms(terms)
@@ -164,9 +164,10 @@ class Purse(NotCopied):
     def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> Part:
         """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
         with self._lock:
-            before, self._holders[number] = self._holders.get(number), meter
-        if before is not None:
-            before.close()
+            before = self._holders.setdefault(number, [])
+            for earlier in before:
+                earlier.close()
+            before.append(meter)
         return Part(self, number, entry, meter, claimed)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0, delta: float | None = None) -> Budget:
@@ -320,9 +321,12 @@ class Purse(NotCopied):
     def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
-        if self._holders.get(number) is not meter:
+        *before, last = self._holders[number]
+        if last is not meter:
             raise ValueError("this part was taken up again since; the run that took it up settles it")
         spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
+        if not all(earlier.events <= meter.events for earlier in before):  # somebody was paid for what this one forgot
+            spent = entry.reserved
         settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 

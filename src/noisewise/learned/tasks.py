@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from .. import _validate
 from ..accounting.gdp import mu_of
+from ..atomic import is_there
 from ..curator import PublicCurator
 from ..data.generated import census, digits
 from ..data.schema_text import one_line
@@ -205,7 +206,7 @@ def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
     for source in tasks.sources:
-        if source.file and not (tasks.folder / source.file).is_file():
+        if source.file and not is_there(tasks.folder / source.file):
             raise ValueError(f"{path}: {tasks.folder / source.file} is not there; pass its folder with --data")
         if source.file and not (tasks.folder / source.file).resolve().is_relative_to(tasks.folder.resolve()):
             raise ValueError(
