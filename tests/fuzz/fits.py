@@ -114,4 +114,11 @@ def fitted(given: tuple[str, dict[str, Any], Any, Any, bool]) -> None:
     str(estimator.statement_)
 
 
-target("fit, odd arguments, rows and labels", fit_asked, group="fits", also=(BudgetExhausted,), shown=shown)(fitted)
+target(
+    "fit, odd arguments, rows and labels",
+    fit_asked,
+    group="fits",
+    also=(BudgetExhausted,),
+    shown=shown,
+    seconds=60,  # the first ones compile kernels
+)(fitted)

@@ -104,6 +104,8 @@ CALLS = {
     "steps of a plan": lambda: nw.plan(1.0, 1e-6, size=100, columns=2, steps=3), "columns": lambda: nw.plan(1.0, 1e-6, size=100, columns=HUGE),
     "candidates": lambda: nw.plan(1.0, 1e-6, size=100, columns=2, candidates=3), "size": lambda: nw.plan(1.0, 1e-6, size=HUGE, columns=2),
     "size of an explanation": lambda: explain(BUDGET, size="many"), "shape": lambda: nw.calibrate(BUDGET, steps=1, shape={}),
+    "target_bounds": lambda: nw.PrivateRegressor(1.0, 1e-6, bounds=(-1, 1), target_bounds=(0, HUGE)).fit(np.zeros((4, 1)), [0, 1, 0, 1]),
+    "max_grad_norm": lambda: nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), method="l2p", max_grad_norm=[]).fit(np.zeros((4, 1)), [0, 1, 0, 1]),
     "method": lambda: nw.PrivateClassifier(1.0, 1e-6, bounds=(-1, 1), method=["descent"]).fit(np.zeros((4, 1)), [0, 1, 0, 1]),
 }  # fmt: skip
 

@@ -127,7 +127,7 @@ def interval(name: str, pair: Any) -> tuple[float, float]:
     """One declared (low, high), checked."""
     try:
         low, high = (float(end) for end in pair)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} is {pair!r}; pass (low, high)") from None
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"{name} is {pair!r}; pass finite numbers with low < high")

@@ -99,6 +99,7 @@ class L2P(Method):
             _validate.whole(steps=self.steps)
             if self.steps > LONGEST:
                 raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
+        _validate.positive_or_none(max_grad_norm=self.max_grad_norm)
         if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= LARGEST_CLIP:
             raise ValueError(
                 f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"
