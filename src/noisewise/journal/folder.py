@@ -242,8 +242,11 @@ class Journal:
         self._part = part
         if self.claim != part.number:
             self.adopt(part.number)
+        part.known()
         claimed = max(part.claimed, self._claimed)
-        if claimed > 0 and not self.finished and not (self._closed and part.claimed in (0.0, self._claimed)):
+        if self.finished and part.claimed > 0:  # it may be another run's part, where the purse is another
+            self.past.append(Forfeited(part.claimed))
+        elif not self.finished and claimed > 0 and not (self._closed and part.claimed in (0.0, self._claimed)):
             self._append({"forfeited": claimed}, durable=True)
             self.past.append(Forfeited(claimed))
         self._claimed, self._fresh = claimed, True
