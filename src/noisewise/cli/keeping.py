@@ -157,12 +157,12 @@ def _keeping(place: Path, budget: Budget, said: Mapping[str, Any], made: list[Pa
 
 def _take_up(journal: Journal, purse: Purse, path: Path, folder: Path) -> None:
     """Find the part of the purse that pays for the training, where an earlier process has reserved it."""
-    from ..journal import NOBODY
+    from ..journal import NOBODY, WHAT
 
     entries = purse.entries
     if journal.claim is None:
         for number, entry in enumerate(entries):
-            if entry.terms["what"] == "training":
+            if entry.terms["what"] == WHAT:
                 journal.adopt(number)
     elif journal.claim >= len(entries):
         raise ValueError(MISSING.format(path, folder))
@@ -190,8 +190,10 @@ def _stopped(place: Path, path: Path, folder: Path, purse: Purse, made: list[Pat
 
 def _goes_on(folder: Path, purse: Purse) -> bool:
     """Whether something was released that a further process can go on from: bounds that were lost are nothing."""
+    from ..journal import WHAT
+
     with suppress(OSError, ValueError):
-        return (folder / BOUNDS).exists() or any(entry.terms["what"] == "training" for entry in purse.entries)
+        return (folder / BOUNDS).exists() or any(entry.terms["what"] == WHAT for entry in purse.entries)
     return True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms
+from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..budget.account import Account
 from ..budget.purse import Part, Purse
 from ..budget.store import Claimed
@@ -20,6 +20,9 @@ from ..late import Tensor, torch
 from ..prepare.features import Features
 from ..trace import LOST, Released
 from .folder import Forfeited, Journal, Kept
+
+#: how a purse names runs with a journal: they claim what they draw, so no other run's part is taken for one of them
+WHAT = "training with a journal"
 
 
 class Journalled(Asking):
@@ -93,11 +96,11 @@ class Journalled(Asking):
         return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
-        if self.__journal.finished:
-            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         before, after = self.meter.spent_fraction, self.meter.share_after(event)
         if after > 1:
-            return ask()  # which refuses, by the meter's own words
+            return ask()  # which refuses, by the meter's own words, as it did before a run was finished
+        if self.__journal.finished:
+            raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         self.__journal.charged(name, event, before, after)
         try:
             answer = ask()
@@ -139,7 +142,15 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
         with source.part(terms, budget, what="training") as part:
             yield part.meter
         return
-    part = _part(source, terms, budget, journal)
+    own = _part(source, terms, budget, journal)
+    if own is None:
+        yield open_meter(budget, terms)
+        return
+    yield from _claiming(own, journal)
+
+
+def _claiming(part: Part, journal: Journal) -> Iterator[Meter]:
+    """A part that is claimed block by block, given back where nothing was drawn, and settled when the run is whole."""
     journal.paid_by(part)
     try:
         yield part.meter
@@ -156,13 +167,13 @@ def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal
     part.settle()
 
 
-def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part:
+def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part | None:
     """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
-    that was settled needs no purse.
+    that was settled needs none.
     """
     try:
-        return source.part(terms, budget, what="training", number=journal.claim)
+        return source.part(terms, budget, what=WHAT, number=journal.claim)
     except (ValueError, BudgetExhausted):
         if not journal.finished:
             raise
-        return Purse(budget).part(terms, budget, what="training")
+        return None
