@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,7 @@ import torch
 
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
-from noisewise.curator import Curator, SecondMoment
+from noisewise.curator import Count, CrossMoment, Curator, SecondMoment
 from noisewise.events import Gaussian, Repeated
 from noisewise.journal import Journal, Journalled, paid
 from noisewise.losses import LOSSES
@@ -112,3 +116,109 @@ def test_a_finished_run_ends_when_it_is_read_as_it_ended(tmp_path):
         with pytest.raises(BudgetExhausted):
             run.ask(30)
         run.finished()
+
+
+# --- a method's own doing --------------------------------------------------------------------------------------------------
+
+
+def test_questions_of_several_threads_keep_their_own_answers(tmp_path, monkeypatch):
+    run = Run(tmp_path / "a", kept(tmp_path))
+    both, given = threading.Barrier(2), {}
+    charged = Journal.charged
+
+    def met(self, *what):
+        charged(self, *what)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # as if the system had given the other one its turn just here
+
+    monkeypatch.setattr(Journal, "charged", met)
+
+    def asking(name, question, noise):
+        given[name] = run.asked.ask(question, noise=noise).value
+
+    asked = {"moment": (SecondMoment(), 40.0), "cross": (CrossMoment(1.0), 50.0)}
+    threads = [threading.Thread(target=asking, args=(name, *how)) for name, how in asked.items()]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    run.killed()
+    again = Journal(tmp_path / "a", {"of": "a test"})
+    assert {entry.event.noise_multiplier: entry.answer.value.shape for entry in again.past} == {
+        asked[name][1]: value.shape for name, value in given.items()
+    }
+    again.close()
+
+
+def test_a_forked_process_writes_no_line(tmp_path):
+    run = Run(tmp_path / "a", kept(tmp_path))
+    run.ask(1)
+    before = (tmp_path / "a" / "journal.jsonl").read_bytes()
+    if (child := os.fork()) == 0:
+        with suppress(Exception):
+            run.ask(1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    run.killed()
+    assert (tmp_path / "a" / "journal.jsonl").read_bytes() == before
+
+
+def test_after_a_torn_line_nothing_is_drawn(tmp_path, monkeypatch):
+    """The disk is full for a moment, and a method asks again: the next block would be part of a line that says nothing."""
+    run = Run(tmp_path / "a", Purse(RUN, GDP))  # a purse that is forgotten: the journal alone knows of blocks
+    drawn = 25  # 25 / SIGMA^2 is the first block, nearly
+    run.ask(drawn - 1)
+    write = os.write
+
+    def half(descriptor, content):
+        if b"answered" in content:
+            write(descriptor, content[: len(content) // 2])
+            raise OSError("no space is left")
+        return write(descriptor, content)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", half)
+        with pytest.raises(OSError, match="no space"):
+            run.ask(1)
+    with suppress(OSError):
+        for _ in range(15):
+            run.ask(1)
+            drawn += 1
+    run.killed()
+    again = Run(tmp_path / "a", Purse(RUN, GDP))
+    again.ask(24)  # what has an answer
+    assert again.meter.charged[0] >= Fraction(drawn) / Fraction(SIGMA) ** 2
+    again.killed()
+
+
+def test_a_count_that_was_asked_as_a_statistic_is_no_size_below_one(tmp_path):
+    """The size that sums are divided by is at least 1; a walk with a negative one would have no bound."""
+    run = Run(tmp_path / "a", kept(tmp_path), size=None)
+    while float(run.asked.ask(Count(), noise=5000.0).value) >= 0:
+        run.killed()
+        for path in (tmp_path / "a").iterdir():
+            path.unlink()
+        run = Run(tmp_path / "a", Purse(ALL, GDP), size=None)
+    run.killed()
+    again = Run(tmp_path / "a", kept(tmp_path), size=None)
+    again.asked.release_size(noise_multiplier=5000.0)
+    assert again.asked.facts.size >= 1
+    again.killed()
+
+
+# --- the power fails ---------------------------------------------------------------------------------------------------
+
+
+def test_that_there_is_a_journal_is_on_the_disk_before_anything_is_drawn(tmp_path, monkeypatch):
+    """A new file whose folder was not forced to the disk may be gone, and the run would start anew."""
+    forced, sync = [], os.fsync
+
+    def noted(descriptor):
+        forced.append((os.fstat(descriptor).st_ino, {path.name for path in (tmp_path / "a").iterdir()}))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    run = Run(tmp_path / "a", Purse(RUN, GDP))
+    folder = (tmp_path / "a").stat().st_ino
+    assert any(number == folder and "journal.jsonl" in there for number, there in forced)
+    run.killed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -30,6 +31,7 @@ class Journalled(Asking):
 
     def __init__(self, curator: Curator, journal: Journal) -> None:
         self.__curator, self.__journal = curator, journal
+        self.__lock = threading.RLock()  # a charge and its answer are two lines: one question at a time
         self.__pass_over_lost()
 
     @property
@@ -93,7 +95,8 @@ class Journalled(Asking):
 
     def __answer(self, name: str, event: Event, asked: Any, ask: Callable[[], Answer]) -> Answer:
         """From the journal, or asked now; ``asked`` is None for the size."""
-        return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
+        with self.__lock:
+            return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
         before, after = self.meter.spent_fraction, self.meter.share_after(event)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import write_atomically
+from ..atomic import force_to_disk, write_atomically
 from ..budget import BudgetExhausted
 from ..budget.purse import Part
 from ..curator import Answer
@@ -63,7 +63,7 @@ class Journal:
         except OSError:
             os.close(self._lock)
             raise Running(f"{self._place}: another process is running this run; wait for it") from None
-        self._process, self._files = os.getpid(), dict[str, int]()
+        self._process, self._files, self._torn = os.getpid(), dict[str, int](), False
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
@@ -190,6 +190,7 @@ class Journal:
         if name not in self._files:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
             self._files[name] = os.open(self._place / name, flags, 0o600)
+            force_to_disk(self._place)  # a new file without its name would be no file after a loss of power
         return self._files[name]
 
     def _length(self, name: str) -> int:
@@ -203,11 +204,17 @@ class Journal:
         os.fsync(self._file(name))
 
     def _write(self, name: str, content: bytes) -> int:
-        """Hand all of it to the system, which has it when this process is gone; where it begins in the file."""
+        """Hand all of it to the system, which has it when this process is gone; where it begins in the file.
+
+        After half a line there is no other: what came next would be part of it, and a block that nobody reads.
+        """
+        if self._torn or os.getpid() != self._process:
+            raise OSError("the journal cannot be written by this process any more; stop, and go on from it")
         descriptor, at = self._file(name), self._length(name)
-        done = 0
+        done, self._torn = 0, True
         while done < len(content):
             done += os.write(descriptor, content[done:])
+        self._torn = False
         return at
 
     def _append(self, line: Mapping[str, Any], *, durable: bool = False) -> None:
