@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old test-browser browser pictures notebooks docs lint bench clean
+.PHONY: setup demo test test-slow mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -32,6 +32,27 @@ mutants: setup
 # Every attack of tests/attacks/ in a temporary clone of the commit where it worked: each must fail there.
 attacks-old: setup
 	$(BIN)/python tests/attacks/on_old.py
+
+# Broken and hostile input to every entry point: N inputs to parsers, N / 200 to fits, SEQUENCES adversaries against purses
+# (docs/results/fuzz.md). SEED repeats a run, ONLY names targets, JOBS is the number of processes.
+N ?= 100000
+SEQUENCES ?= $(N)
+SEED ?= 1
+JOBS ?= 2
+fuzz: setup
+	$(BIN)/python -m tests.fuzz N=$(N) SEQUENCES=$(SEQUENCES) SEED=$(SEED) JOBS=$(JOBS) $(if $(ONLY),"ONLY=$(ONLY)")
+
+# The same parsers, but guided by coverage, for SECONDS each (needs the extra "fuzz": atheris).
+SECONDS ?= 60
+fuzz-guided: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[fuzz]"
+	$(BIN)/python -m tests.fuzz.guided SECONDS=$(SECONDS) $(if $(ONLY),"ONLY=$(ONLY)")
+
+# Wheel and sdist, built twice from the last commit: the same bytes both times, complete, and nothing else in them.
+release:
+	test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet build twine "setuptools>=77" wheel
+	.venv-release/bin/python tests/release.py dist
 
 # The report in headless Chromium; SCREENSHOTS=FOLDER keeps the pictures.
 test-browser: browser
@@ -68,4 +89,4 @@ bench: setup
 	$(BIN)/noisewise bench speed
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache site
+	rm -rf .venv .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache site

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from noisewise.budget import Budget, Terms, open_meter
+from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
@@ -270,3 +270,52 @@ def test_an_answer_whose_bytes_are_others_is_lost_or_damage(tmp_path):
     path.write_bytes(content)  # one that was forced to the disk since
     with pytest.raises(ValueError, match="changed"):
         Journal(place, SETTINGS)
+
+
+def test_a_run_that_ended_with_its_budget_is_read_again(tmp_path):
+    """Its last question was refused, and left no line."""
+    for _ in range(2):
+        with desk(tmp_path / "run", purse(tmp_path), PLAN) as run:
+            run.ask(EVENTS)
+            with pytest.raises(BudgetExhausted):
+                run.ask()
+    assert answered(tmp_path / "run") == EVENTS
+
+
+def test_lines_that_somebody_took_out_stay_paid_for(tmp_path):
+    place = tmp_path / "run"
+    with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
+        run.ask(10)
+        raise Stopped
+    path = place / "journal.jsonl"
+    kept = [
+        line for line in path.read_text().splitlines(keepends=True) if "charged" not in line and "answered" not in line
+    ]
+    path.write_text("".join(kept))
+    with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
+        assert 10 / EVENTS <= run.meter.spent_fraction <= 11 / EVENTS
+        raise Stopped
+
+
+def test_a_part_of_which_nothing_was_drawn_is_given_back(tmp_path):
+    for _ in range(3):
+        with pytest.raises(Stopped), desk(tmp_path / "run", purse(tmp_path), PLAN):
+            raise Stopped
+    assert [(entry.state, entry.counted.cost) for entry in purse(tmp_path).entries] == [("failed", 0.0)] * 3
+    with desk(tmp_path / "run", purse(tmp_path), PLAN) as run:
+        run.ask(3)
+    assert purse(tmp_path).entries[-1].state == "spent"
+
+
+def test_who_does_not_claim_last_does_not_settle(tmp_path):
+    """The first has used up its last block when a copy goes on: what the copy draws is not settled away."""
+    place, copy = tmp_path / "run", tmp_path / "copy"
+    first = desk(place, purse(tmp_path), PLAN).__enter__()
+    first.ask(2)
+    shutil.copytree(place, copy)
+    second = desk(copy, purse(tmp_path), PLAN).__enter__()
+    second.ask(3)
+    with pytest.raises(Claimed):
+        first.paid.__exit__(None, None, None)
+    assert purse(tmp_path).entries[0].state == "reserved"
+    first.gone(), second.gone()

@@ -117,7 +117,10 @@ def test_a_person_with_any_number_of_rows_moves_no_answer_by_more_than_its_unit(
 @pytest.mark.parametrize("public", [False, True])
 def test_a_run_says_whose_promise_it_is_and_is_verified(tmp_path, adjacency, public):
     X, y = table()
-    model = fitted(X, y, adjacency=adjacency, size_is_public=public, random_state=None)
+    for _ in range(4):  # noise may be zero, once in a hundred or so
+        model = fitted(X, y, adjacency=adjacency, size_is_public=public, random_state=None)
+        if public or model.fitted_.size != len(X):
+            break
     promise = model.statement_.data["promise"]
     assert promise["unit"] == "one person, at most 3 rows" and "one person" in str(model.statement_)
     assert "one record" not in str(model.statement_)

@@ -19,14 +19,16 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from .accounting.calibrate import calibrate, epsilon
     from .accounting.choose import explain
+    from .accounts import spending
     from .budget import Budget, BudgetExhausted
-    from .budget.account import BudgetWarning, spending
+    from .budget.account import BudgetWarning
     from .curator import Curator, PublicCurator
     from .data.pictures import OrientedGradients
     from .data.schema import Column, Schema, read_schema
     from .estimators import PrivateClassifier, PrivateRegressor, load, save
     from .estimators.pipelines import PrivacyWarning
     from .estimators.search import PrivateSearchCV
+    from .ledger import Ledger
     from .planning import Plan, plan
     from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
     from .pytorch.fit import fit
@@ -40,6 +42,7 @@ __all__ = [
     "BudgetWarning",
     "Column",
     "Curator",
+    "Ledger",
     "ModuleValidator",
     "OrientedGradients",
     "Plan",
@@ -66,13 +69,15 @@ _HOMES = {
     "accounting.calibrate": ("calibrate", "epsilon"),
     "accounting.choose": ("explain",),
     "budget": ("Budget", "BudgetExhausted"),
-    "budget.account": ("BudgetWarning", "spending"),
+    "accounts": ("spending",),
+    "budget.account": ("BudgetWarning",),
     "curator": ("Curator", "PublicCurator"),
     "data.pictures": ("OrientedGradients",),
     "data.schema": ("Column", "Schema", "read_schema"),
     "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
     "estimators.pipelines": ("PrivacyWarning",),
     "estimators.search": ("PrivateSearchCV",),
+    "ledger": ("Ledger",),
     "planning": ("Plan", "plan"),
     "pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),
     "pytorch.fit": ("fit",),

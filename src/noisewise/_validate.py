@@ -8,7 +8,10 @@ from numbers import Integral, Real
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(float(value))
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(float(value))
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def positive(**named: float) -> None:

@@ -1,18 +1,24 @@
-"""Writing a file as a whole or not at all, and never through a link that somebody has laid out."""
+"""Writing a file as a whole or not at all, and never through a link that somebody has laid out; reading likewise."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
-def write_atomically(path: Path, content: bytes, *, durable: bool = False, drafts: Path | None = None) -> None:
-    """Write to a fresh file beside ``path``, then give it the name; ``durable``: it outlives a loss of power.
 
-    ``drafts``: another folder of the same disk for that fresh file, which a process that is killed leaves there.
+def write_atomically(
+    path: Path, content: bytes, *, durable: bool = False, private: bool = False, drafts: Path | None = None
+) -> None:
+    """Write to a fresh file beside ``path``, then give it the name.
+
+    ``durable``: it outlives a loss of power. ``private``: nobody else may read it (mode 0600). ``drafts``: another folder
+    of the same disk for that fresh file, which a process that is killed leaves there.
     """
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=drafts or path.parent)
     try:
@@ -21,12 +27,29 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False, draft
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        os.chmod(draft, 0o666 & ~umask())
+            if not private and hasattr(os, "fchmod"):
+                os.fchmod(stream.fileno(), 0o666 & ~umask())  # by its handle: a link laid at its name is not followed
         os.replace(draft, path)
         if durable:
             force_to_disk(path.parent)
     finally:
         Path(draft).unlink(missing_ok=True)
+
+
+def is_there(path: Path) -> bool:
+    """Whether it is a file; a name that the system cannot have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_plain(path: Path) -> bytes:
+    """The content of a plain file: no link at its name is followed, and no pipe waited for."""
+    with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(f"{path} is not a plain file")
+        return stream.read()
 
 
 def force_to_disk(path: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -36,6 +36,7 @@ MOST_COUNT = 10**15
 LEAST_ETA, MOST_ETA = 1e-6, 100.0  # nearer to 0 or to -1 nothing changes but the digits of a price
 LEAST_GAMMA = 2.0**-40
 MOST_RUNS = 1e9
+MOST_DEPTH = 50  # of events in each other, in a document
 MOST_RDP = 1e6
 ORDERS = (2, 1024)  # least and largest Renyi order
 
@@ -326,7 +327,7 @@ def plain_sampling(sampling: Sampling) -> Sampling:
     match sampling:
         case ("full",):
             return FULL
-        case ("poisson" | "fixed" as kind, rate):
+        case ("poisson" | "fixed" as kind, rate) if _number(rate):
             return ("poisson" if kind == "poisson" else "fixed", float(rate))
     raise ValueError('sampling must be ("full",), ("poisson", rate) or ("fixed", rate)')
 
@@ -368,19 +369,28 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     return _made(data, _BY_NAME)  # type: ignore[no-any-return]
 
 
-def _made(data: Mapping[str, Any], known: Mapping[str, type[Any]]) -> Any:
+def _made(data: Any, known: Mapping[str, type[Any]], depth: int = 0) -> Any:
+    if depth > MOST_DEPTH:
+        raise InvalidEvent(f"an event is nested more than {MOST_DEPTH} deep; pass what to_dict wrote")
+    if not isinstance(data, Mapping):
+        raise InvalidEvent(f"an event is a {type(data).__name__}; pass what to_dict wrote")
     kind = known.get(str(data.get("kind")))
     if kind is None:
         raise InvalidEvent(f"unknown event kind {data.get('kind')!r}; known: {', '.join(known)}")
     names = {field.name for field in fields(kind)}
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
     if extra := set(data) - names - {"kind"}:
         raise InvalidEvent(f"{kind.__name__} has no field {sorted(extra)[0]!r}; its fields are {sorted(names)}")
     values: dict[str, Any] = {name: value for name, value in data.items() if name != "kind"}
+    if lacking := sorted(needed - set(values)):
+        raise InvalidEvent(f"{kind.__name__} lacks the field {lacking[0]!r}; its fields are {sorted(names)}")
     if "event" in values:
-        values["event"] = from_dict(values["event"])
+        values["event"] = _made(values["event"], _BY_NAME, depth + 1)
     for several in ("events", "candidates"):
         if several in values:
-            values[several] = tuple(from_dict(inner) for inner in values[several])
+            if not isinstance(values[several], list | tuple):
+                raise InvalidEvent(f"{kind.__name__}.{several} is no list; pass a list of events")
+            values[several] = tuple(_made(inner, _BY_NAME, depth + 1) for inner in values[several])
     if "repetitions" in values:
         values["repetitions"] = _made(values["repetitions"], _LAWS)
     return kind(**values)

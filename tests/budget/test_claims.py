@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from noisewise.accounting.base import currencies
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Claimed
@@ -63,11 +64,25 @@ def test_what_is_given_up_of_a_plan_is_taken_from_each_kind_of_event():
     plan = [Repeated(Gaussian(20.0), 3), Repeated(BoundedRange(0.01), 5)]
     meter = open_meter(BUDGET, Terms.plan(plan))
     meter.spend(Gaussian(20.0))
-    meter.forfeit(3 / 8)
+    assert meter.forfeit(3 / 8) == {Gaussian(20.0): 2, BoundedRange(0.01): 2}
     assert meter.remaining == {BoundedRange(0.01): 3}
     assert meter.spent_fraction == 5 / 8
     with pytest.raises(BudgetExhausted):
         meter.spend(Gaussian(20.0))
+
+
+@pytest.mark.parametrize("name", currencies())
+def test_what_stands_for_what_was_given_up_costs_the_same(name):
+    """A statement lists it, and whoever adds up its events comes to what the meter says."""
+    terms = Terms.adaptive(name, order=30 if name == "rdp" else None)
+    meter, again = (open_meter(Budget(2.0, 1e-6), terms) for _ in range(2))
+    for share in (0.1, 0.3, 0.3 + 1e-9, 0.9, 1.0):
+        gone = meter.forfeit(share)
+        assert 1 <= gone.total() <= 3
+        for event in gone.elements():
+            again.spend(event)
+        assert meter.spent_fraction == pytest.approx(share) == pytest.approx(again.spent_fraction, rel=1e-10)
+    assert meter.events == again.events and not meter.forfeit(1.0)
 
 
 def test_a_settled_run_counts_what_was_given_up(tmp_path):

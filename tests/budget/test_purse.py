@@ -299,7 +299,7 @@ def test_a_link_is_not_followed(tmp_path):
 
 # -- what goes wrong ----------------------------------------------------------------------------------------------
 
-STEPS = ["mkstemp", "fsync", "chmod", "replace", "fsync of the folder"]
+STEPS = ["mkstemp", "fsync", "fchmod", "replace", "fsync of the folder"]
 
 
 def break_at(step, how, patch):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import struct
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import pytest
 from desk import SCHEMA, people
 
 from noisewise.budget import Budget, meter_from
@@ -67,7 +71,10 @@ def ran(place: Path, arguments: tuple[str, ...], moment: Moment | None = None, c
         code = 70
         try:
             code = _command(place, arguments, moment, counted)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     if moment is not None and moment.seconds is not None:
         time.sleep(moment.seconds)
@@ -100,34 +107,53 @@ def _command(place: Path, arguments: tuple[str, ...], moment: Moment | None, cou
 def _note_draws(log: int) -> None:
     """Every question that the records answer, whoever asks, is noted when its noise is drawn."""
     write, noted_until = os.write, [0]
+
+    def noted(true, self, *given, **named):
+        answer = true(self, *given, **named)
+        if len(self.trace) > noted_until[0]:  # one may ask another
+            noted_until[0] = len(self.trace)
+            write(log, json.dumps(to_dict(self.trace[-1].event)).encode() + b"\n")
+        return answer
+
+    def with_note(true):
+        return lambda self, *given, **named: noted(true, self, *given, **named)
+
     for name in ("ask", "last_iterate", "minimise", "release_size"):
-
-        def noted(self, *given, _true=getattr(Curator, name), **named):
-            answer = _true(self, *given, **named)
-            if len(self.trace) > noted_until[0]:  # one may ask another
-                noted_until[0] = len(self.trace)
-                write(log, json.dumps(to_dict(self.trace[-1].event)).encode() + b"\n")
-            return answer
-
-        setattr(Curator, name, noted)
+        setattr(Curator, name, with_note(getattr(Curator, name)))
 
 
 def _count_calls(moment: Moment | None) -> list[str]:
     seen: list[str] = []
+
+    def counted(true, *given, **named):
+        seen.append(true.__name__)
+        at = moment is not None and moment.call == len(seen)
+        if at and not moment.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = true(*given, **named)
+        if at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
     for name in CALLS:
-
-        def counted(*given, _true=getattr(os, name), _name=name, **named):
-            seen.append(_name)
-            at = moment is not None and moment.call == len(seen)
-            if at and not moment.after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = _true(*given, **named)
-            if at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        setattr(os, name, counted)
+        setattr(os, name, partial(counted, getattr(os, name)))
     return seen
+
+
+def warm(place: Path) -> None:
+    """Import and compile in this process what its forks need."""
+    before = os.getcwd(), sys.argv
+    try:
+        os.chdir(place)
+        for arguments in KINDS.values():
+            sys.argv = ["noisewise", *arguments]
+            with pytest.raises(SystemExit):
+                entry()
+            assert verify(place / "run").holds
+            shutil.rmtree("run")
+    finally:
+        os.chdir(before[0])
+        sys.argv = before[1]
 
 
 # --- what must hold ----------------------------------------------------------------------------------------------------------
@@ -196,6 +222,11 @@ def finished(place: Path, kind: str) -> bool:
     if (place / "run").exists() and not leftover and not (place / "run.spending.json.lock").exists():
         return True
     known = entries(place)
+    if (
+        known and not begun
+    ):  # stopped while it bought bounds: what it says stays spent, and there is nothing to go on from
+        assert kind == "bounds" and [one["terms"]["what"] for one in known] == ["bounds"]
+        return False
     code, said = ran(place, RESUME if begun else KINDS[kind]), (place / "said.log").read_text()
     if code == 2 and "paid for and lost" in said:
         assert known and not (place / "run").exists() and entries(place)

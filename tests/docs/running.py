@@ -167,7 +167,9 @@ def _ours(arguments: list[str], refused: bool) -> str:
     finally:
         sys.argv = before
     said = told.getvalue()
-    assert (code == 2) == refused and code in (0, 2), f"noisewise {shlex.join(arguments)}: exit code {code}, {said}"
+    assert (code in (2, 3)) == refused and code in (0, 2, 3), (
+        f"noisewise {shlex.join(arguments)}: exit code {code}, {said}"
+    )
     return said
 
 

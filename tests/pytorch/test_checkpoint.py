@@ -131,7 +131,7 @@ def test_after_a_kill_no_noise_is_drawn_again_and_the_charge_stays(tmp_path, mon
     run = fitted(folder, purse=purse(tmp_path), **({"method": "descent"} if meter == "filter" else {}))
     assert answers(folder)[:kept] == before
     lost = sum(line.question == "lost" for line in run.trace)
-    assert lost == (2 if when == "before" else 0)  # what was charged, and the rest of its block
+    assert lost == (when == "before")  # so large an event is a block of its own
     assert len(asked) == run.steps - kept  # what was lost is asked again, as a further event, while the filter has room
     assert verify(run.statement).holds and verify(run.save(tmp_path / "saved")).holds
     assert [entry.state for entry in purse(tmp_path).entries] == ["spent"]  # one part, taken up, not two
@@ -181,3 +181,20 @@ def test_a_refused_charge_is_no_charge(tmp_path):
 def test_a_simulation_has_no_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="random_state"):
         fitted(tmp_path, random_state=1)
+
+
+def test_resume_takes_up_a_run_that_is_there_and_no_other(tmp_path, monkeypatch):
+    place = tmp_path / "run"
+    for folder in (place, Path(__file__)):
+        with pytest.raises(ValueError, match="no run to go on with"):
+            fitted(None, resume=folder)
+    assert not place.exists()
+    with pytest.raises(Stopped):
+        fitted(place, progress=stop_at(3))
+    with pytest.raises(ValueError, match="both name a folder"):
+        fitted(place, resume=place)
+    with pytest.raises(ValueError, match="random_state"):
+        fitted(None, resume=place, random_state=1)
+    asked = drawn(monkeypatch)
+    run = fitted(None, resume=place)
+    assert len(asked) == STEPS - 3 and run.steps == STEPS and verify(run.statement).holds

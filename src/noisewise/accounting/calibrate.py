@@ -138,7 +138,10 @@ def least_noise(plan: Plan, budget: Budget, accountant: str = "auto") -> float:
 
 
 def _relative(shape: Sequence[float] | Floats, steps: int) -> Floats:
-    relative = np.asarray(shape, dtype=np.float64)
+    try:
+        relative = np.asarray(shape, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"shape is no list of numbers; pass {steps} finite numbers > 0, one per step") from None
     if relative.shape != (steps,) or not (np.isfinite(relative).all() and (relative > 0).all()):
         raise ValueError(f"shape has {relative.shape} numbers; pass {steps} finite numbers > 0, one per step")
     return relative

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import _validate
-from ..events import FULL, Event, Gaussian, Sampling, sampled
+from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from .base import ACCOUNTANTS, UNITS, Accountant, accountant_named, currencies, currency, names
 from .calibrate import calibrate
 from .common import Unpriceable, count_leaves
@@ -34,8 +34,11 @@ def choose_terms(
     >>> choose_terms(Budget(1.0, 1e-6), adaptive=True).accountant
     'gdp'
     """
+    sampling = plain_sampling(sampling)
     events = None if plan is None else tuple(plan) if isinstance(plan, Iterable) else (plan,)
     name = meter or _natural(budget, adaptive, sampling, events)
+    if not isinstance(name, str):
+        raise ValueError(f"meter is {name!r}; pass the name of a meter")
     known = ACCOUNTANTS.get(name)
     if known is not None and known.adaptive and (adaptive or events is None or known.exact):
         return _additive(budget, known, sampling, steps, events)
@@ -139,7 +142,8 @@ def explain(
     >>> print(explain(Budget(0.5, 1e-8), steps=300).reason)
     the GDP filter is exact for Gaussian noise on the full batch, fixed or adaptive
     """
-    _validate.whole(steps=steps)
+    _validate.whole(steps=steps, **({} if size is None else {"size": size}))
+    sampling = plain_sampling(sampling)
     filtered = adaptive or sampling[0] == "full"
     asked = (_filter(sampling),) if filtered else accountants_for(sampled(sampling, Gaussian(1.0)), budget.adjacency)
     name = meter or asked[0]

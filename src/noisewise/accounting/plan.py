@@ -14,12 +14,13 @@ that, so both ratios are k times as large. Batches are of rows, so there is the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from .. import _validate
-from ..events import FULL, Event, Gaussian, Repeated, Sampling, leaves, sampled
+from ..events import FULL, MOST_COUNT, Event, Gaussian, Repeated, Sampling, leaves, sampled
 from ..units import rows_per_person
 from .base import accountant_named, names
 from .calibrate import least_noise
@@ -74,7 +75,13 @@ def plan_rows(
     ('gdp', 42.25, 0.169)
     """
     _validate.whole(size=size, features=features)
+    if size > MOST_COUNT:
+        raise ValueError("size is more than 10^15; pass how many records there are")
     _validate.positive(clip=clip)
+    lists: dict[str, Any] = {"steps": steps, "rates": rates}
+    for name, several in lists.items():
+        if isinstance(several, str) or not isinstance(several, Iterable):
+            raise ValueError(f"{name} is {several!r}; pass a list of numbers")
     if not steps:
         raise ValueError("steps is empty; pass numbers of steps, e.g. 10,100,1000")
     for count in steps:

@@ -40,6 +40,8 @@ def _turns(counts: Counter[Leaf]) -> list[list[str]]:
 def price_of(events: Event | Iterable[Event], delta: float, adjacency: str, accountant: str) -> tuple[str, float]:
     """The accountant that "auto" settles on, or the one that was named, and its price: see ``calibrate.epsilon``."""
     _validate.open_unit(delta=delta)
+    if delta < 1e-300:
+        raise ValueError(f"delta is {delta!r}; pass at least 1e-300: floats end there")
     _validate.one_of(ADJACENCIES, adjacency=adjacency)
     _validate.one_of(("auto", *names()), accountant=accountant)
     counts = count_leaves(events, adjacency)

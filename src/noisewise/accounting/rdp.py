@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import _validate
 from ..events import (
+    MOST_COUNT,
     Adjacency,
     AtOrder,
     Event,
@@ -368,4 +369,7 @@ class Rdp(Accountant):
             raise ValueError(
                 "steps is None; pass the number of steps the run expects: it fixes the order of the RDP meter"
             )
+        _validate.whole(steps=steps)
+        if steps > MOST_COUNT:
+            raise ValueError("steps is more than 10^15; pass the number of steps the run expects")
         return reference_order(budget.epsilon, budget.delta, steps, sampling, budget.adjacency)

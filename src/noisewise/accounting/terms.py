@@ -44,6 +44,8 @@ class Budget:
         >>> round(Budget.from_gdp(1.0).epsilon, 4)
         4.3772
         """
+        _priceable(delta, mu=mu)
+        mu, delta = float(mu), float(delta)
         exact = gdp.epsilon_of(mu, delta)
         if exact == 0:
             raise ValueError(f"mu is {mu!r}, which is (0, {delta})-DP; pass a larger mu or a smaller delta")
@@ -59,11 +61,22 @@ class Budget:
         >>> round(Budget.from_zcdp(0.1).epsilon, 4)
         2.246
         """
+        _priceable(delta, rho=rho)
+        rho, delta = float(rho), float(delta)
         exact = zcdp.epsilon_of(rho, delta)
         step = 1e-16
         while zcdp.rho_of(exact * (1 - step), delta) > rho:
             step *= 2
         return cls(exact * (1 - step), delta, adjacency)
+
+
+def _priceable(delta: float, **named: float) -> None:
+    """Refuse what no float can be converted from: below, differences vanish; above, nothing is promised."""
+    Budget(1.0, delta)
+    _validate.positive(**named)
+    for name, value in named.items():
+        if not 1e-12 <= value <= 1e6:
+            raise ValueError(f"{name} is {value!r}; pass a number from 1e-12 to 1e6")
 
 
 Kind = Literal["plan", "adaptive"]

@@ -10,18 +10,16 @@ import itertools
 import multiprocessing
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
-from .. import _validate
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import Adjacency
 from .counts import BudgetExhausted, NotCopied
 from .purse import Part, Purse, down
-from .store import Amount, Entry, Store
+from .store import Amount, Entry
 
 Unit = Literal["record", "person"]
 UNITS: tuple[Unit, ...] = ("record", "person")
@@ -39,7 +37,7 @@ class BudgetWarning(UserWarning):
 
 
 class Account(NotCopied):
-    """A named budget that all private fits inside its ``with`` block share; made by :func:`spending`.
+    """A named budget that all private fits inside its ``with`` block share; made by :func:`noisewise.spending`.
 
     It stays readable after the block, and entering it again continues it. One account is open in a process at a time,
     for all of its threads: a thread that was started inside the block, as joblib starts them, would not find an account
@@ -97,8 +95,22 @@ class Account(NotCopied):
     @property
     def left(self) -> Budget | None:
         """The largest promise that a further run can get; None when nothing is left that would buy an answer."""
+        return self.largest()
+
+    def fitting(self, epsilon: float | None, delta: float | None) -> Budget:
+        """The promise of a further run in the account's own currency: what is asked for, or the largest where nothing is."""
+        largest, own = self.largest(delta), self.budget
+        asked = None
+        if epsilon is not None:
+            asked = Budget(epsilon, delta or (largest or own).delta, own.adjacency)
+        if largest is None or (asked is not None and asked.epsilon > largest.epsilon):
+            raise BudgetExhausted(self._shortage(None, asked, "plan"))
+        return asked or Budget(float(rounded_down(largest.epsilon)), largest.delta, own.adjacency)  # as it is shown
+
+    def largest(self, delta: float | None = None) -> Budget | None:
+        """The same at another ``delta`` where the account is a filter; a smaller one goes with a larger epsilon."""
         try:
-            return self._purse.largest()
+            return self._purse.largest(delta=delta)
         except BudgetExhausted:
             return None
 
@@ -191,23 +203,58 @@ class Account(NotCopied):
             of = PERSONS if self._unit == "person" else ""
             return self._purse.part(terms, budget, share=share, what=f"{what}{of}", number=number)
         except BudgetExhausted:
-            raise BudgetExhausted(self._shortage(budget, what)) from None
+            raise BudgetExhausted(self._shortage(terms, budget, what)) from None
         except ValueError as error:
             if not self._purse.filtered:
                 raise
             raise ValueError(f"{error} (the account {self._dataset!r}: without terms= it takes any method)") from None
 
-    def _shortage(self, asked: Budget | None, what: str) -> str:
+    def check(self, runs: Sequence[tuple[Terms, Budget, str]]) -> None:
+        """Refuse runs, each with its terms, its promise and what it is, that would not all fit; nothing is reserved.
+
+        So that nothing is bought for a run that cannot be paid for.
+        """
+        for number in range(1, len(runs) + 1):
+            try:
+                self._purse.check([(terms, budget) for terms, budget, _ in runs[:number]])
+            except BudgetExhausted:
+                terms, budget, what = runs[number - 1]
+                text = self._shortage(terms, budget, what)
+                before = " and ".join(what for _, _, what in runs[: number - 1])
+                raise BudgetExhausted(
+                    f"{text} ({before} before it included; nothing was bought)" if before else text
+                ) from None
+
+    def _shortage(self, terms: Terms | None, asked: Budget | None, what: str) -> str:
         left, own = self.left, self.budget
         text = f"the account {self._dataset!r} of ({own.epsilon:g}, {own.delta:g}) has "
-        text += "nothing" if left is None else f"({_floor(left.epsilon)}, {_floor(left.delta)})"
+        text += "nothing" if left is None else _in_words(left)
         text += (
             f" left, and this {what} asks for {'more' if asked is None else f'({asked.epsilon:g}, {asked.delta:g})'}; "
         )
         if left is None:
             return text + "stop here: what was released so far keeps the promise"
-        kind = "a full-batch adaptive method" if self._purse.filtered else "a run"
-        return f"{text}{kind} of at most epsilon={_floor(left.epsilon)} and delta={_floor(left.delta)} would fit"
+        if not self._purse.filtered:
+            return f"{text}a run of {_at_most(left)} would fit"
+        full = (
+            f"{self._in_kind()} of {_at_most(self.largest(None if asked is None else asked.delta) or left)} would fit"
+        )
+        if terms is None or not self._purse.by_promise(terms):
+            return text + full
+        return f"{text}{self._of_promises(asked or own)}; {full}"
+
+    def _in_kind(self) -> str:
+        """Runs that pay what they are charged in the account's currency, in words."""
+        own = self._purse.currency
+        return "a full-batch adaptive method (auto, descent)" if own == "gdp" else f"a run metered in {own}"
+
+    def _of_promises(self, asked: Budget) -> str:
+        """What would fit of runs that count as what they promise: sampled batches, one-shot methods, searches."""
+        share = down(self._purse.left[1])
+        text = "it counts as the (epsilon, delta) that it promises, "
+        if (fits := self._purse.largest_promise(asked.delta)) is None:
+            return f"{text}and {rounded_down(share)} of the share of delta for such runs is left, so that none fits"
+        return f"{text}of which {_at_most(fits)} would fit"
 
     def simulated(self) -> None:
         """Note a seeded fit, which takes nothing."""
@@ -223,60 +270,6 @@ class Account(NotCopied):
         raise ValueError(
             f"the bounds of this fit were not bought in the account {self._dataset!r}; buy them inside its block, too"
         )
-
-
-def spending(
-    budget: Budget | float,
-    delta: float | None = None,
-    dataset: str = "the private records",
-    *,
-    adjacency: Adjacency | None = None,
-    unit: Unit = "record",
-    terms: Terms | str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
-) -> Account:
-    """An account: ``with`` it, all private fits share one budget, and what does not fit is refused before it begins.
-
-    ``budget`` is a :class:`Budget`, or an epsilon with its ``delta``; ``dataset`` names the records in statements.
-    Every ``fit`` and ``fit_files``, purchase of bounds and paid evaluation inside takes its own (epsilon, delta), unless
-    it is given another ``purse``. Fits with a ``random_state`` are simulations and take nothing.
-
-    Without ``terms`` promises add up (basic composition): any method, any split of the budget. With ``terms="gdp"``, or
-    other adaptive ``Terms``, the account is a filter, and ten equal runs cost about three times the epsilon of one, not
-    ten times. Methods that are metered in that currency (``auto`` on a table, ``descent``) pay what they were charged; a
-    plan pays its price in that currency, which for sampled batches is much; what is metered in another one is refused.
-
-    ``unit="person"`` is for fits with ``rows_per_unit``. ``store`` is a file that keeps the account beyond the process.
-    An account does not reach into other processes: a fit in a forked one, or in a worker that got its unfitted estimator
-    from inside the block (``n_jobs=2``), is refused; one that was fitted before may be fitted anew elsewhere, unpaid. It counts what fits release, not what others compute from private rows:
-    the scores of ``GridSearchCV`` and the calibrator of ``CalibratedClassifierCV`` stay unpaid.
-
-    *Guarantee*: all that the runs inside release together is (epsilon, delta)-DP; see :class:`purse.Purse`.
-
-    >>> import numpy as np, noisewise as nw
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-    >>> model = nw.PrivateClassifier(epsilon=0.5, delta=1e-6, bounds=(-1, 1))
-    >>> with nw.spending(1.0, 2e-6, dataset="patients") as account:
-    ...     _ = model.fit(X, X[:, 0] > 0)
-    ...     _ = model.fit(X, X[:, 1] > 0)
-    >>> account
-    Account('patients': 1 of (1, 2e-06) add_remove taken by 2 runs)
-    >>> account.left is None
-    True
-    """
-    if not isinstance(budget, Budget):
-        if delta is None:
-            raise ValueError("delta is missing; pass spending(epsilon, delta, ...), or a Budget")
-        budget = Budget(budget, delta, adjacency or "add_remove")
-    elif delta is not None or adjacency is not None:
-        raise ValueError("budget says delta and adjacency; leave them out, or pass epsilon and delta")
-    _validate.one_of(UNITS, unit=unit)
-    named(dataset)
-    from .concerns import warn_of  # which needs the warning above
-
-    warn_of(budget.epsilon, budget.delta)
-    purse = Purse(budget, Terms.adaptive(terms) if isinstance(terms, str) else terms, store=store)
-    return Account(purse, dataset, unit)
 
 
 def account_of(purse: Purse | Account | None) -> Account | None:
@@ -356,7 +349,16 @@ def _nearly(asked: float, left: Fraction) -> float:
     return down(left) if 0 < lack <= Fraction(float(asked)) * ROUNDING else asked
 
 
-def _floor(value: float) -> str:
+def _in_words(promise: Budget) -> str:
+    return f"({rounded_down(promise.epsilon)}, {rounded_down(promise.delta)})"
+
+
+def _at_most(promise: Budget) -> str:
+    return f"at most epsilon={rounded_down(promise.epsilon)} and delta={rounded_down(promise.delta)}"
+
+
+def rounded_down(value: float) -> str:
+    """A number to six digits that is at most it: what fits must fit as it is shown."""
     return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(value))):g}"
 
 

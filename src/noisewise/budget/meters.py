@@ -25,6 +25,7 @@ from noisewise.events import (
     Sampling,
     from_dict,
     leaves,
+    plain_sampling,
     rebuilt_leaf,
     sampled,
     to_dict,
@@ -116,17 +117,17 @@ class AdditiveMeter(Counts):
     def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the budget to this share of it: it may have paid for answers that nobody knows of any more.
 
-        What stands for them is a Gaussian of that price. The share of delta for one-shot events goes whole, since such an
-        event may have been among them.
+        Gaussians of that price stand for them; the delta set aside goes whole, since a one-shot event may be among them.
         """
         self._check_process()
         _validate.share(share=share)
         with self._lock:
             self._check_open()
             target, gone = min(int(-(-Fraction(share) * UNITS // 1)), UNITS), Counter[Leaf]()
-            if target > self._spent:
-                if (sigma := self._sigma(target - self._spent)) is not None:
-                    gone[Gaussian(sigma)] = 1
+            if (left := target - self._spent) > 0:
+                while left * 10**12 > UNITS and (sigma := self._sigma(left)) is not None:
+                    gone[Gaussian(sigma)] += 1  # the noise is rounded up: a second one makes up for that
+                    left -= self._price(Gaussian(sigma))[0]
                 self._spent, self._delta_spent = target, Fraction(self._one_shot_delta)
                 self._events.update(gone)
             return gone
@@ -138,6 +139,7 @@ class AdditiveMeter(Counts):
         than a ten-millionth of the cap is left, that counts as nothing: its noise would drown every answer.
         """
         _validate.share(share=share)
+        sampling = plain_sampling(sampling)
         if UNITS - self._spent < UNITS // 10_000_000:
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left, but nothing is left of this budget")
         top, bottom = float(share).as_integer_ratio()  # whole numbers: exact, and faster than fractions

@@ -42,6 +42,8 @@ def rebuilt_terms(terms: object) -> Terms:
         raise TypeError(f"the order of terms is a {type(order).__name__}; pass a whole number or None")
     if type(share) is not float and type(share) is not int:
         raise TypeError(f"the one_shot_delta of terms is a {type(share).__name__}; pass a plain number")
+    if not 0 <= share < 1:
+        raise ValueError("the one_shot_delta of terms is not a part of delta; pass a number from 0 to below delta")
     if kind == "plan":
         if order is not None or share:
             raise ValueError("a plan has neither order nor one_shot_delta; pass its events and an accountant")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -15,11 +15,13 @@ from .. import _validate
 from ..accounting.base import as_events, currency
 from ..accounting.common import Unpriceable
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import ApproximateDP, Composed, Event
+from ..events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from .counts import BudgetExhausted, NotCopied
 from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
 from .store import Amount, Entry, Memory, SpendingFile, Store
+
+MOST_EPSILON = 1e3  # nobody asks for more
 
 
 class Purse(NotCopied):
@@ -51,13 +53,14 @@ class Purse(NotCopied):
     ['spent', 'spent']
     """
 
-    __slots__ = ("_budget", "_cap", "_filter", "_store", "_terms")
+    __slots__ = ("_budget", "_cap", "_filter", "_holders", "_store", "_terms")
 
     def __init__(
         self, budget: Budget, terms: Terms | None = None, *, store: Store | str | os.PathLike[str] | None = None
     ) -> None:
         super().__init__()
         self._budget, self._filter = budget, None
+        self._holders: dict[int, list[Meter]] = {}  # of each part: who pays for it, and before, who paid
         cap, described = Amount(float(budget.epsilon), float(budget.delta)), None
         if terms is not None:
             terms = rebuilt_terms(terms)
@@ -99,6 +102,12 @@ class Purse(NotCopied):
     def filtered(self) -> bool:
         """Whether it is a filter of a currency; otherwise promises add up."""
         return self._filter is not None
+
+    @property
+    def currency(self) -> str:
+        """What a filter counts in, in words."""
+        own = self._terms["filter"]
+        return "epsilon" if own is None else own["name"] + (f" at order {own['order']}" if own["order"] else "")
 
     @property
     def durable(self) -> bool:
@@ -147,33 +156,92 @@ class Purse(NotCopied):
                 raise ValueError(
                     "the run's part of the purse is settled, or was reserved on other terms; start it anew"
                 )
-            return Part(self, number, entry, meter, there[number].claimed, unknown=True)
+            return self._held(number, entry, meter, there[number].claimed, unknown=True)
         for entry in entries[:-1]:
             with suppress(BudgetExhausted):
-                return Part(self, self._store.reserve(self._terms, entry), entry, meter)
-        return Part(self, self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
+                return self._held(self._store.reserve(self._terms, entry), entry, meter)
+        return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
 
-    def largest(self, share: float = 1.0, one_shot_delta: float = 0.0) -> Budget:
-        """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can."""
-        cost, delta = (part * Fraction(share) for part in self.left)
+    def _held(
+        self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+    ) -> Part:
+        """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
+        with self._lock:
+            before = self._holders.setdefault(number, [])
+            for earlier in before:
+                earlier.close()
+            before.append(meter)
+        return Part(self, number, entry, meter, claimed, unknown=unknown)
+
+    def largest(self, share: float = 1.0, one_shot_delta: float = 0.0, delta: float | None = None) -> Budget:
+        """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can.
+
+        Of a filter it is at the purse's delta, or at another ``delta``.
+        """
+        cost, rest = (part * Fraction(share) for part in self.left)
         left = 0.0, 0.0
         if cost * 10_000_000 >= Fraction(self._cap.cost):  # less would buy only answers that drown in noise
-            left = (
-                (self._worth(cost, one_shot_delta), self._budget.delta) if self.filtered else (down(cost), down(delta))
-            )
+            left = (down(cost), down(rest))
+            if self.filtered:
+                left = (self._worth(cost, one_shot_delta, delta), self._budget.delta if delta is None else delta)
         if not (left[0] > 0 and left[1] >= LEAST_DELTA):
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left of the purse, which is too little")
         return Budget(*left, self._budget.adjacency)
 
-    def _worth(self, cost: Fraction, one_shot_delta: float) -> float:
-        """The largest epsilon, at the purse's delta, whose meter has at most this cap in the filter's currency."""
+    def check(self, runs: Sequence[tuple[Terms, Budget]]) -> None:
+        """Refuse runs, ``BudgetExhausted``, that would not all fit one after the other; nothing is reserved."""
+        left = self.left
+        for terms, promise in runs:
+            found = self.prices(open_meter(promise, rebuilt_terms(terms)))
+            fitting = next((one for one in found if one.cost <= left[0] and one.delta <= left[1]), None)
+            if fitting is None:
+                raise BudgetExhausted("more is asked for than is left of the purse; ask for less")
+            left = left[0] - Fraction(fitting.cost), left[1] - Fraction(fitting.delta)
+
+    def by_promise(self, terms: Terms) -> bool:
+        """Whether a run on these terms counts, in a filter, as the (epsilon, delta) that it promises: one that is metered in
+        another currency, or a plan whose price in the filter's currency is more. Only Renyi prices gain from sampling.
+        """
+        if self._filter is None:
+            return False
+        if terms.kind == "plan":
+            priced = (Gaussian, Poisson, FixedBatch) if self._filter.accountant == "rdp" else (Gaussian,)
+            return any(not isinstance(leaf, priced) for leaf in leaves(list(terms.events)))
+        return (terms.accountant, terms.order) != (self._filter.accountant, self._filter.order)
+
+    def largest_promise(self, delta: float) -> Budget | None:
+        """The largest promise with at most this delta of a run that counts as its promise; None where none fits."""
+        cost, share = self.left
+        delta = min(float(delta), down(share))
+        if not delta >= LEAST_DELTA:
+            return None
+
+        def fits(epsilon: float) -> bool:
+            own = self._filter_meter()
+            try:
+                own.spend(ApproximateDP(epsilon, delta))
+            except (BudgetExhausted, Unpriceable):
+                return False
+            return own.charged[0] <= cost
+
+        low, high = 0.0, float(self._budget.epsilon)
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return Budget(low, delta, self._budget.adjacency) if low > 0 else None
+
+    def _worth(self, cost: Fraction, one_shot_delta: float, delta: float | None = None) -> float:
+        """The largest epsilon, at this delta or the purse's, whose meter has at most this cap in the filter's currency."""
+        whole = self._budget if delta is None else replace(self._budget, delta=delta)
 
         def bought(epsilon: float) -> float:
             assert self._filter is not None
-            budget, order = replace(self._budget, epsilon=epsilon), self._filter.order
+            budget, order = replace(whole, epsilon=epsilon), self._filter.order
             return currency(budget, self._filter.accountant, order=order, one_shot_delta=one_shot_delta).cap
 
         low, high = 0.0, float(self._budget.epsilon)
+        while delta is not None and high < MOST_EPSILON and bought(high) <= cost:
+            high *= 2  # at a smaller delta the same cost is a larger epsilon
         if bought(high) <= cost:
             return high
         refused = True  # below some epsilon the currency can hold nothing
@@ -256,7 +324,12 @@ class Purse(NotCopied):
     def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
+        *before, last = self._holders[number]
+        if last is not meter:
+            raise ValueError("this part was taken up again since; the run that took it up settles it")
         spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
+        if not all(earlier.events <= meter.events for earlier in before):  # somebody was paid for what this one forgot
+            spent = entry.reserved
         settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
         self._store.settle(self._terms, number, settled)
 

@@ -191,7 +191,7 @@ class SpendingFile(_Kept):
             entries = self._read(terms)
             changed = edit(entries)
             if changed is not entries:
-                document = {"terms": terms, "entries": [_to_dict(entry) for entry in changed]}
+                document = {"terms": terms, "entries": [entry_to_dict(entry) for entry in changed]}
                 content = json.dumps(document, indent=1).encode() + b"\n"
                 write_atomically(self.path, content, durable=True, drafts=self._drafts)
             return changed
@@ -213,7 +213,7 @@ class SpendingFile(_Kept):
             raise self._damaged(type(error).__name__) from None
         try:
             _exactly(document, ("terms", "entries"), "the document")
-            entries = tuple(_from_dict(entry) for entry in document["entries"])
+            entries = tuple(entry_from_dict(entry) for entry in document["entries"])
             cap = Amount(**document["terms"]["cap"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(str(error)) from None
@@ -230,7 +230,9 @@ class SpendingFile(_Kept):
         )
 
 
-def _to_dict(entry: Entry) -> dict[str, Any]:
+def entry_to_dict(entry: Entry) -> dict[str, Any]:
+    """A run as the file has it."""
+
     def amount(value: Amount) -> dict[str, float]:
         return {"cost": value.cost, "delta": value.delta}
 
@@ -239,8 +241,10 @@ def _to_dict(entry: Entry) -> dict[str, Any]:
     return {**kept, "claimed": entry.claimed}
 
 
-def _from_dict(data: Any) -> Entry:
-    claimed = data.pop("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
+def entry_from_dict(data: Any) -> Entry:
+    """What :func:`entry_to_dict` wrote; ValueError for what makes no sense."""
+    claimed = data.get("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
+    data = {name: value for name, value in data.items() if name != "claimed"} if isinstance(data, dict) else data
     _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
     _exactly(data["terms"], ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
     _exactly(data["reserved"], ("cost", "delta"), "reserved")

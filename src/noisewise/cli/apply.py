@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .paying import DatasetName, LedgerUrl, payment_of
 from .spending import spending
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..budget import Budget
+    from ..budget.account import Account
     from ..budget.purse import Purse
     from ..data.encode import Encoder
     from ..fitting.fitted import Fitted
+    from ..ledger.receipt import Payment
     from ..quality import Quality
 
 WIDE = 60  # letters of class names that a table shows side by side
@@ -120,13 +123,15 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
     decimal: Decimal = None,
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Score a model on public rows for free, or on private rows for a budget of its own.
 
     Beside accuracy: that of one answer for all, balanced accuracy, ROC AUC, log loss and calibration; of a regression RMSE,
     MAE and R^2. On private rows all of them are one release. Its budget comes on top of the training's, and both are in the
-    report.
+    report. With --ledger and --dataset the account of these rows pays; exit code 3 when too little is left.
 
     Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
     """
@@ -139,6 +144,9 @@ def evaluate(
         raise ValueError(
             "say whose rows these are: --public-test if they are public, or --epsilon E to buy the score on private ones"
         )
+    if public_test and (ledger is not None or dataset is not None):
+        raise ValueError("the score on public rows is free; leave --ledger and --dataset out")
+    payment = payment_of(ledger, dataset, free=public_test or seed is not None)
     fitted = runs.load(run)
     budget = None if epsilon is None else _budget(fitted, epsilon, delta)
     _say_of(budget)
@@ -157,7 +165,7 @@ def evaluate(
         rows = rows.with_labels() if public_test else rows
         assert rows.y is not None
         labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
-        with _paid(run, budget, seed) as purse:
+        with _paid(run, budget, seed, payment) as purse:
             table = None if counted is None else len(counted)
             quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table, rows.there)
             entry = _entry(quality, data, encoder.schema.rows_per_unit)
@@ -175,6 +183,7 @@ def evaluate(
         else (f"{quality.value:.4g} (95 %: {low:.4g} to {high:.4g})")
     )
     price = "public rows, free" if budget is None else f"private rows, for ({budget.epsilon:g}, {budget.delta:g}) more"
+    price += "" if payment is None else f" from the account {payment.dataset!r}"
     note = "; a simulation, NOT private" if seed is not None else ""
     typer.echo(f"{quality.metric} {shown}, {price}{note}")
     for line in _lines(quality):
@@ -182,17 +191,19 @@ def evaluate(
 
 
 @contextmanager
-def _paid(run: Path, budget: Budget | None, seed: int | None) -> Iterator[Purse | None]:
+def _paid(
+    run: Path, budget: Budget | None, seed: int | None, payment: Payment | None
+) -> Iterator[Purse | Account | None]:
     """A purse for a bought score, written into the run folder until the score is there; None where it is free."""
     if budget is None:
         yield None
         return
-    with spending(run / "evaluation", budget, simulation=seed is not None) as spent:
+    with spending(run / "evaluation", budget, simulation=seed is not None, payment=payment) as spent:
         yield spent.purse
 
 
 def _quality(
-    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | None,
+    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | Account | None,
     table: int | None, there: Any,
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""

@@ -12,15 +12,14 @@ from rich.console import Console
 
 from ..show.progress import bar
 from .main import JsonFlag, app, errors, print_json, table_of
+from .paying import NoAccount, refuse_account
 
 if TYPE_CHECKING:
     from ..audit.membership import Membership
     from ..audit.roc import Rate
 
-attack = typer.Typer(
-    help="Attack models and gradients: who was in the data, what a gradient or a model gives away.",
-    no_args_is_help=True,
-)
+GIVES_AWAY = "Attack models and gradients: who was in the data, what a gradient or a model gives away."
+attack = typer.Typer(help=GIVES_AWAY, no_args_is_help=True)
 app.add_typer(attack, name="attack")
 
 PEOPLE = (3, 5, 8)  # the digits whose writers become classes of their own
@@ -117,6 +116,8 @@ def membership(
     data: Data = None,
     out: Out = Path("noisewise-attacks"),
     seed: Seed = 0,
+    ledger: NoAccount = None,
+    dataset: NoAccount = None,
 ) -> None:
     """Who was in the training data? Four attacks, on a model without privacy and on a private one.
 
@@ -127,6 +128,7 @@ def membership(
 
     Example: [bold]noisewise attack membership --run RUN --members in.csv --non-members out.csv --target income[/bold]
     """
+    refuse_account(ledger, dataset)
     if run is not None:
         how = {"attack": method, "shadows": shadows, "seed": seed}
         _finished(run, members, non_members, target, how, public=members_public, json_output=json_output, out=out)

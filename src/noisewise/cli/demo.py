@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from ..atomic import write_atomically
 from ..show.progress import bar
 from .main import JsonFlag, app, print_json
 
@@ -68,7 +70,7 @@ def demo(
     if files is not None:
         _write_people(files, json_output)
         return
-    from ..budget.account import spending
+    from ..accounts import spending
     from ..estimators import PrivateClassifier
 
     started = time.perf_counter()
@@ -93,8 +95,8 @@ def demo(
             row["non-private"] = _watched(split, reference, report)
             rows.append(row)
     assert statement is not None
-    (out / "statement.json").write_text(statement.to_json() + "\n", encoding="utf-8")
-    (out / "statement.txt").write_text(f"{statement}\n", encoding="utf-8")
+    write_atomically(out / "statement.json", f"{statement.to_json()}\n".encode())
+    write_atomically(out / "statement.txt", f"{statement}\n".encode())
     plot_accuracies(rows, out / "accuracy.png")
     write_census(out)
     if json_output:
@@ -124,11 +126,11 @@ def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) ->
 
     table = census(CENSUS_ROWS)
     frame = table.X.round(3).assign(income=["high" if label else "low" for label in table.y])
-    frame.iloc[:private].to_csv(out / "census.csv", index=False)
-    frame.iloc[private : private + new].to_csv(out / "new.csv", index=False)
+    write_atomically(out / "census.csv", frame.iloc[:private].to_csv(index=False).encode())
+    write_atomically(out / "new.csv", frame.iloc[private : private + new].to_csv(index=False).encode())
     columns = [Column(name, "number", low, high) for name, (low, high) in table.schema.items()]
     schema = Schema((*columns, Column("income", "category", categories=("low", "high"))), "income")
-    (out / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
+    write_atomically(out / "schema.toml", schema.to_toml().encode())
 
 
 PEOPLE = {
@@ -144,10 +146,10 @@ def _write_people(folder: Path, json_output: bool) -> None:
     from ..data.generated import people
 
     folder.mkdir(parents=True, exist_ok=True)
-    if there := [name for name in PEOPLE if (folder / name).exists()]:
+    if there := [name for name in PEOPLE if os.path.lexists(folder / name)]:
         raise ValueError(f"{folder / there[0]} exists already; pass another folder as --files, or remove it first")
     for name, (rows, seed) in PEOPLE.items():
-        people(rows, seed=seed).to_csv(folder / name, index=False)
+        write_atomically(folder / name, people(rows, seed=seed).to_csv(index=False).encode())
     if json_output:
         print_json({"written": [str(folder / name) for name in PEOPLE]})
     else:

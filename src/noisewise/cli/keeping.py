@@ -20,14 +20,15 @@ from .._version import __version__
 from ..atomic import write_atomically
 from .main import say
 from .request import Asked
-from .spending import Spending, counts, spending, tidy
+from .spending import Spending, spending, tidy
 
 if TYPE_CHECKING:
     from ..budget import Budget
-    from ..budget.purse import Purse
+    from ..budget.store import Entry
     from ..data.resolve import Resolved
     from ..fitting.fit import Fit
     from ..journal import Journal
+    from ..ledger.receipt import Payment
 
 BOUNDS = "bounds.json"
 DRAFT = "draft"
@@ -43,8 +44,8 @@ def journal_of(place: Path) -> Path:
     return place.with_name(f"{place.name}.journal")
 
 
-def settings_for(asked: Asked, place: Path, fit: Fit, spent: str) -> dict[str, Any]:
-    """Of which run a journal is, as plain data; ``spent``: the name of the file that says what was spent."""
+def settings_for(asked: Asked, place: Path, fit: Fit, spent: str | dict[str, Any]) -> dict[str, Any]:
+    """Of which run a journal is, as plain data; ``spent``: the name of the file that says what was spent, or the account."""
     from ..fitting.settings import plain_values
 
     return {
@@ -72,30 +73,35 @@ class Kept(Spending):
 
     def bounds(self, resolved: Resolved) -> Resolved | None:
         """The same with the bounds that an earlier process of this run has bought; None where it had bought none."""
-        if self.folder is None or self.path is None:
+        if self.folder is None:
             return None
-        entries = [entry for entry in self.purse.entries if entry.counted.cost]
+        entries = [entry for entry in self.entries().values() if entry.counted.cost]
         if not (self.folder / BOUNDS).exists():
             if entries:
-                raise ValueError(LOST_BOUNDS.format(self.path))
+                raise ValueError(LOST_BOUNDS.format(self.where))
             return None
         from ..data.schema import Schema
 
         try:
             there = json.loads((self.folder / BOUNDS).read_bytes())
             paid = dict(there["preparation"])
-            schema, words = Schema.from_dict(there["schema"]), str(there["words"])
+            schema, words, asked = Schema.from_dict(there["schema"]), str(there["words"]), there["settings"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             raise ValueError(f"{self.folder / BOUNDS}: cannot be read; bring it back as it was") from None
         same = ("epsilon", "delta", "meter")
+        assert self.journal is not None
+        if asked != self.journal.digest:
+            raise ValueError(f"{self.folder}: its settings are not those that bounds were bought for; bring them back")
         if not any(all(entry.terms[name] == paid.get(name) for name in same) for entry in entries):
-            raise ValueError(MISSING.format(self.path, self.folder))
+            raise ValueError(MISSING.format(self.where, self.folder))
         return replace(resolved, schema=schema, words=words, preparation=paid, purchase=None)
 
     def keep_bounds(self, resolved: Resolved) -> None:
         """Write down the bounds that were bought, which are released facts, before anything is made of them."""
         if self.folder is not None:
+            assert self.journal is not None
             document = {
+                "settings": self.journal.digest,
                 "schema": resolved.schema.to_dict(),
                 "words": resolved.words,
                 "preparation": resolved.preparation,
@@ -112,14 +118,18 @@ class Kept(Spending):
 
 
 @contextmanager
-def keeping(place: Path, budget: Budget, said: Mapping[str, Any] | None, *, simulation: bool) -> Iterator[Kept]:
+def keeping(
+    place: Path, budget: Budget, said: Mapping[str, Any] | None, *, simulation: bool, payment: Payment | None = None
+) -> Iterator[Kept]:
     """The purse of a run and, where ``said`` says of which run it is, its journal, until the run is whole.
+
+    ``payment``: the account that is the purse, instead of a file.
 
     Stopped after something was spent, both stay; the second process that wants the same run is told so.
     """
     if said is None or simulation:
-        with spending(place, budget, simulation=simulation) as spent:
-            yield Kept(spent.purse, spent.path)
+        with spending(place, budget, simulation=simulation, payment=payment) as spent:
+            yield Kept(spent.purse, spent.path, spent.payment)
         return
     from ..budget.store import Claimed
     from ..journal import Running
@@ -127,73 +137,89 @@ def keeping(place: Path, budget: Budget, said: Mapping[str, Any] | None, *, simu
     made = [parent for parent in place.parents if not parent.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield from _keeping(place, budget, said, made)
+        yield from _keeping(place, budget, said, made, payment)
     except (Running, Claimed) as error:  # somebody else's run: it is left as it is
         raise ValueError(str(error)) from None
 
 
-def _keeping(place: Path, budget: Budget, said: Mapping[str, Any], made: list[Path]) -> Iterator[Kept]:
-    from ..budget.purse import Purse
-    from ..budget.store import Claimed, SpendingFile
+def _keeping(
+    place: Path, budget: Budget, said: Mapping[str, Any], made: list[Path], payment: Payment | None
+) -> Iterator[Kept]:
+    from ..budget.store import Claimed
     from ..journal import Journal
 
-    folder, path = journal_of(place), place.with_name(said["spending"])
+    folder = journal_of(place)
     journal = Journal(folder, said)
     try:
-        purse = Purse(budget, store=SpendingFile(path, drafts=folder))
-        _take_up(journal, purse, path, folder)
+        spent = _spending(place, budget, said, payment)
+        _take_up(journal, spent, folder)
         try:
-            yield Kept(purse, path, journal, folder)
+            yield Kept(spent.purse, spent.path, spent.payment, journal, folder)
         except Claimed:
             raise
         except BaseException as error:
-            _stopped(place, path, folder, purse, made, error)
+            _stopped(place, journal, spent, made, error)
             raise
         remove(folder)
-        tidy(path, made, kept=False)
+        tidy(spent.path, made, kept=False)
     finally:
         journal.close()
 
 
-def _take_up(journal: Journal, purse: Purse, path: Path, folder: Path) -> None:
-    """Find the part of the purse that pays for the training, where an earlier process has reserved it."""
-    from ..journal import NOBODY, WHAT
+def _spending(place: Path, budget: Budget, said: Mapping[str, Any], payment: Payment | None) -> Spending:
+    from ..budget.purse import Purse
+    from ..budget.store import SpendingFile
 
-    entries = purse.entries
+    if payment is not None:
+        return Spending(payment.account, None, payment)
+    path = place.with_name(said["spending"])
+    return Spending(Purse(budget, store=SpendingFile(path, drafts=journal_of(place))), path)
+
+
+def _take_up(journal: Journal, spent: Spending, folder: Path) -> None:
+    """Find the part of the purse that pays for the training, where an earlier process has reserved it."""
+    from ..journal import NOBODY
+
+    entries = spent.entries()
     if journal.claim is None:
-        for number, entry in enumerate(entries):
-            if entry.terms["what"] == WHAT:
+        for number, entry in entries.items():
+            if _trains(entry):
                 journal.adopt(number)
-    elif journal.claim >= len(entries):
-        raise ValueError(MISSING.format(path, folder))
+    elif journal.claim >= 0 and journal.claim not in entries:
+        raise ValueError(MISSING.format(spent.where, folder))
     if journal.claim is not None and journal.claim >= 0 and not journal.touched:
         given_back = entries[journal.claim]
         if given_back.state == "failed" and not given_back.counted.cost:
             journal.adopt(NOBODY)  # which was not written down any more
 
 
-def _stopped(place: Path, path: Path, folder: Path, purse: Purse, made: list[Path], error: BaseException) -> None:
+def _trains(entry: Entry) -> bool:
+    from ..journal import WHAT
+
+    return str(entry.terms["what"]).startswith(WHAT)  # an account of persons adds that it is one
+
+
+def _stopped(place: Path, journal: Journal, spent: Spending, made: list[Path], error: BaseException) -> None:
     """Say what is left of a run that was stopped, and how to go on; remove what nobody needs."""
     from ..train import NothingLeft
 
-    kept = counts(purse)
-    goes_on = kept and _goes_on(folder, purse)
+    folder = journal_of(place)
+    kept = spent.counts or journal.touched
+    goes_on = kept and _goes_on(folder, spent)
     if not goes_on:
         remove(folder)
-    tidy(path, made, kept)
+    tidy(spent.path, made, kept if spent.payment is None else goes_on)
     hint = f"; `noisewise train --resume {shlex.quote(str(place))}` goes on"
     if kept:
         say(
-            f"stopped; what was spent is written to {path}{hint if goes_on and not isinstance(error, NothingLeft) else ''}"
+            f"stopped; what was spent is written to {spent.where}{hint if goes_on and not isinstance(error, NothingLeft) else ''}"
         )
 
 
-def _goes_on(folder: Path, purse: Purse) -> bool:
+def _goes_on(folder: Path, spent: Spending) -> bool:
     """Whether something was released that a further process can go on from: bounds that were lost are nothing."""
-    from ..journal import WHAT
-
     with suppress(OSError, ValueError):
-        return (folder / BOUNDS).exists() or any(entry.terms["what"] == WHAT for entry in purse.entries)
+        return (folder / BOUNDS).exists() or any(map(_trains, spent.entries().values()))
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import Annotated, Any
 
@@ -68,19 +69,24 @@ def version(
         raise typer.Exit
 
 
+PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@|(password=)[^&\s]*", re.IGNORECASE)
+DOES_NOT_FIT = 3  # exit code: an account has too little left
+
+
 def say(message: str) -> None:
-    """One line on standard error."""
-    errors.print(f"noisewise: {message}", highlight=False, markup=False, soft_wrap=True)
+    """One line on standard error. What looks like a password in a URL is not shown, whoever put it there."""
+    shown = PASSWORD.sub(lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", message)
+    errors.print(f"noisewise: {shown}", highlight=False, markup=False, soft_wrap=True)
 
 
-def fail(message: str) -> int:
-    """One clear line on standard error; the exit code of bad input."""
+def fail(message: str, code: int = 2) -> int:
+    """One clear line on standard error; the exit code of bad input, or another."""
     say(message)
-    return 2
+    return code
 
 
 def main() -> None:
-    """Entry point: bad input is one line and exit code 2, Ctrl-C is exit code 130."""
+    """Entry point: bad input is one line and exit code 2, what an account has too little for 3, Ctrl-C 130."""
     from .ranks import ranks
 
     code = None
@@ -103,6 +109,10 @@ def main() -> None:
 def _usage(error: Exception) -> int:
     """A wrong option or argument in one line; anything else is a bug and is shown as one."""
     if not hasattr(error, "format_message"):
+        from ..budget.counts import BudgetExhausted
+
+        if isinstance(error, BudgetExhausted):
+            return fail(str(error), DOES_NOT_FIT)
         raise error
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]

@@ -20,9 +20,7 @@ GROUP = "noisewise.commands"
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 ELSEWHERE = {"bench": ("noisewise-lab", "./lab")}  # commands of ours in packages of their own, and where these lie
 # What is not named here comes last in the list of commands.
-FIRST = (
-    "demo verify methods predict evaluate audit compare plan report export train bench schema protector attack theory"
-)
+FIRST = "demo verify methods predict evaluate audit compare plan report export train ledger bench schema protector attack theory"
 HELP_ORDER = tuple(FIRST.split())
 
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .main import JsonFlag, app, errors, print_json
+from .paying import DatasetName, LedgerUrl, named_account
 
 if TYPE_CHECKING:
     from ..accounting.plan import Need, PlanRow
@@ -22,9 +23,16 @@ if TYPE_CHECKING:
 
 @app.command()
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
-    delta: Annotated[float, typer.Option(help="Budget: delta.")],
-    adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
+    context: typer.Context,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Budget: epsilon.", show_default="with --dataset, the largest that fits")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Budget: delta.", show_default="with --dataset, the account's")
+    ] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="add_remove or replace_one.", show_default="add_remove, or the account's")
+    ] = None,
     size: Annotated[
         int | None, typer.Option("--size", "--rows", min=1, help="Number of records.", show_default="an example")
     ] = None,
@@ -54,17 +62,22 @@ def plan(
         str, typer.Option(help="Numbers of settings to price tuning for, with commas.")
     ] = "1,4,8,16,64",
     plot: Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png.", show_default=False)] = None,
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Say what a budget buys, with no data: noise, what auto would do, the accuracy to expect, the price of tuning.
 
-    Accuracy is expected from recorded simulations, with its range; at the end stands a recommendation.
+    Accuracy is expected from recorded simulations, with its range; at the end stands a recommendation. With --ledger and
+    --dataset it plans from what that account has left, and refuses more with exit code 3.
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
     from ..accounting.plan import FEATURES, SIZE
     from ..planning import plan as make
 
+    if not named_account(ledger, dataset) and (epsilon is None or delta is None):
+        context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
     if schema is not None and features is not None:
         raise ValueError("--schema says what the columns are already; leave --features out")
     made = make(
@@ -74,12 +87,14 @@ def plan(
         columns=None if schema is not None else features or FEATURES,
         schema=schema,
         classes=classes or None,
-        adjacency=cast("Adjacency", adjacency),
+        adjacency=cast("Adjacency | None", adjacency),
         rows_per_unit=rows_per_unit,
         candidates=_numbers(candidates, "candidates", int),
         steps=_numbers(steps, "steps", int),
         rates=_numbers(rates, "rates", float),
         clip=clip,
+        ledger=ledger,
+        dataset=dataset,
     )
     given = (("size", size), ("features", features if schema is None else schema))
     examples = [f"--{name}" for name, value in given if value is None]

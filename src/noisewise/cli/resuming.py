@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ def refuse_others(context: Any) -> None:
     given = [
         option.metavar if option.param_type_name == "argument" else option.opts[0]
         for option in context.command.params
-        if option.name not in ("resume", "json_output")
+        if option.name not in ("resume", "ledger", "json_output")
         and context.get_parameter_source(option.name).name == "COMMANDLINE"
     ]
     if given:
@@ -39,8 +40,8 @@ def refuse_stopped(place: Path) -> None:
         )
 
 
-def taken_up(place: Path) -> tuple[Asked, str]:
-    """What the stopped run of ``place`` was asked, and the name of the file that says what it has spent."""
+def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:
+    """What the stopped run of ``place`` was asked, and the file that says what it has spent, or the account of a ledger."""
     from ..journal import settings_in
 
     folder = journal_of(place)
@@ -48,8 +49,8 @@ def taken_up(place: Path) -> tuple[Asked, str]:
     if there is None:
         raise ValueError(f"{place}: {_why_not(place, folder)}")
     refused = f"{folder}: settings.json was changed"
-    name = there.get("spending")
-    if not isinstance(name, str) or not re.fullmatch(re.escape(place.name) + r"\.spending(-\d+)?\.json", name):
+    name: Any = there.get("spending")
+    if not _is_account(name) and not _is_file(name, place):
         raise ValueError(f"{refused}: it names no file of what was spent beside {place}")
     if folder.is_symlink() or not _own(folder):
         raise ValueError(f"{folder}: is a link, or somebody else's folder; go on with runs of your own")
@@ -71,6 +72,17 @@ def taken_up(place: Path) -> tuple[Asked, str]:
             f"{changed[0]}: has changed since the run began, and the answers belong to what it was; bring that back"
         )
     return asked, name
+
+
+def _is_file(name: Any, place: Path) -> bool:
+    return isinstance(name, str) and bool(re.fullmatch(re.escape(place.name) + r"\.spending(-\d+)?\.json", name))
+
+
+def _is_account(name: Any) -> bool:
+    """Whether it is what a journal keeps of an account that pays."""
+    if not isinstance(name, dict) or set(name) != {"dataset", "ledger", "run"}:
+        return False
+    return all(type(one) is str for one in name.values()) and bool(re.fullmatch("[0-9a-f]{24}", name["run"]))
 
 
 def _own(folder: Path) -> bool:
@@ -96,12 +108,15 @@ def is_whole(place: Path) -> bool:
     from ..journal import settings_in
 
     folder = journal_of(place)
-    name = (settings_in(folder) or {}).get("spending") or f"{place.name}.spending.json"
-    beside, inside = place.with_name(Path(str(name)).name), place / "spending.json"
-    left = folder.exists() or beside.exists()
+    there = settings_in(folder)
+    name: Any = (there or {}).get("spending") or f"{place.name}.spending.json"
+    beside = None if _is_account(name) else place.with_name(Path(str(name)).name)
+    left = folder.exists() or (beside is not None and beside.exists())
     if not left:
         raise ValueError(f"{place}: is a finished run; there is nothing to go on with")
-    if not inside.exists() or (beside.exists() and beside.read_bytes() != inside.read_bytes()):
+    # what was spent goes last, so without settings all of it was in the folder
+    same = _is_what_it_wrote(place / "spending.json", name if beside is None else beside)
+    if not (there is None if same is None else same):
         raise ValueError(
             f"{place} exists already, and is not what the stopped run would write; move it away, then go on"
         )
@@ -109,6 +124,19 @@ def is_whole(place: Path) -> bool:
         remove(folder)
         tidy(beside, [], kept=False)
     return True
+
+
+def _is_what_it_wrote(inside: Path, spent: Path | dict[str, Any]) -> bool | None:
+    """Whether a finished folder says of its spending what the stopped run would; None where one of them says nothing."""
+    if not inside.exists() or (isinstance(spent, Path) and not spent.exists()):
+        return None
+    if isinstance(spent, Path):
+        return spent.read_bytes() == inside.read_bytes()
+    try:
+        keys = [entry["key"] for entry in json.loads(inside.read_bytes())["entries"]]
+        return bool(keys) and all(key.startswith(spent["run"]) for key in keys)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Where commands write down what they may spend, before a record is touched: a file beside what they make."""
+"""Where commands write down what they may spend, before a record is touched: a file beside what they make, or a ledger."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,48 +11,83 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..atomic import write_atomically
+from ..atomic import read_plain, write_atomically
 from .main import say
 
 if TYPE_CHECKING:
     from ..budget import Budget
+    from ..budget.account import Account
     from ..budget.purse import Purse
+    from ..budget.store import Entry
+    from ..ledger.receipt import Payment
 
 
 @dataclass(frozen=True)
 class Spending:
-    """A purse, and the file that it writes; None for a simulation, which spends nothing."""
+    """A purse, and the file that it writes or the account that it is; neither for a simulation, which spends nothing."""
 
-    purse: Purse
+    purse: Purse | Account
     path: Path | None
+    payment: Payment | None = None
+
+    @property
+    def where(self) -> str:
+        """Where it is written down, in words."""
+        return str(self.path) if self.payment is None else f"the account {self.payment.dataset!r}"
+
+    def entries(self) -> dict[int, Entry]:
+        """What this run took, by number."""
+        return dict(enumerate(self.purse.entries)) if self.payment is None else self.payment.entries()
+
+    @property
+    def counts(self) -> bool:
+        """Whether something was spent, or may have been: what cannot be read stays."""
+        try:
+            return any(entry.counted.cost for entry in self.entries().values())
+        except (OSError, ValueError):
+            return True
 
     def into(self, folder: Path) -> None:
-        """Put what was spent into a folder as ``spending.json``."""
-        if self.path is not None:
-            write_atomically(folder / "spending.json", self.path.read_bytes(), durable=True)
+        """Put what was spent into a folder as ``spending.json``: a copy of the file, or a receipt of the account."""
+        if self.payment is not None:
+            content = json.dumps(self.payment.receipt(), indent=1).encode() + b"\n"
+        elif self.path is not None:
+            content = read_plain(self.path)
+        else:
+            return
+        write_atomically(folder / "spending.json", content, durable=True)
 
 
 @contextmanager
-def spending(place: Path, budget: Budget, *, simulation: bool) -> Iterator[Spending]:
+def spending(place: Path, budget: Budget, *, simulation: bool, payment: Payment | None = None) -> Iterator[Spending]:
     """A purse that is written to ``<place>.spending.json`` until all is done, and stays there when something was spent
-    and the rest failed: killed at any moment, the file says at least what was released.
+    and the rest failed: killed at any moment, the file says at least what was released. Or an account, which stays anyway.
     """
     from ..budget.purse import Purse
 
     if simulation:
         yield Spending(Purse(budget), None)
         return
+    if payment is not None:
+        spent = Spending(payment.account, None, payment)
+        try:
+            yield spent
+        except BaseException:
+            if spent.counts:
+                say(f"stopped; what was spent is written to {spent.where}")
+            raise
+        return
     made = [parent for parent in place.parents if not parent.exists()]
     place.parent.mkdir(parents=True, exist_ok=True)
     path = _own(place)
-    purse = Purse(budget, store=path)
+    spent = Spending(Purse(budget, store=path), path)
     kept = True  # unless it is known that nobody needs it
     try:
-        yield Spending(purse, path)
+        yield spent
         kept = False
     except BaseException:
-        if kept := counts(purse):
-            say(f"stopped; what was spent is written to {path}")
+        if kept := spent.counts:
+            say(f"stopped; what was spent is written to {spent.where}")
         raise
     finally:
         tidy(path, made, kept)
@@ -83,19 +119,12 @@ def _lock(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def counts(purse: Purse) -> bool:
-    """Whether something was spent, or may have been: a file that cannot be read stays."""
-    try:
-        return any(entry.counted.cost for entry in purse.entries)
-    except (OSError, ValueError):
-        return True
-
-
-def tidy(path: Path, made: list[Path], kept: bool) -> None:
+def tidy(path: Path | None, made: list[Path], kept: bool) -> None:
     """Remove what nobody needs: the lock, the file when its content is elsewhere or nothing was spent, empty folders."""
-    if not kept:
-        path.unlink(missing_ok=True)
-    _lock(path).unlink(missing_ok=True)
+    if path is not None:
+        if not kept:
+            path.unlink(missing_ok=True)
+        _lock(path).unlink(missing_ok=True)
     if not kept:
         for parent in made:
             with suppress(OSError):

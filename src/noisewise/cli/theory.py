@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from functools import partial
 from inspect import Signature, signature
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
+from ..atomic import write_atomically
 from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
@@ -67,10 +69,11 @@ def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path 
     rows = made.rows
     if csv_path is not None:
         csv_path.parent.mkdir(parents=True, exist_ok=True)
-        with csv_path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(csv_path, text.getvalue().encode())
     if out is not None:
         made.plot(rows, out)
     if json_output:

@@ -19,6 +19,7 @@ from ..show.progress import bars
 from .dry_run import show_plan
 from .keeping import Kept, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
+from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
 from .ranks import lead, refuse_restart
 from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, planned, unfitted
 from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
@@ -28,7 +29,9 @@ from .tuning import Tuning, searched, show_search, tuning_of
 if TYPE_CHECKING:
     from ..data.files import Dialect
     from ..data.resolve import Resolved
+    from ..fitting.fit import Fit
     from ..fitting.fitted import Fitted
+    from ..ledger.receipt import Payment
     from ..statement import Statement
 
 
@@ -101,10 +104,13 @@ def train(
     out: Annotated[Path, typer.Option(help="New folder for model, statement, trace and report.")] = Path(
         "noisewise-run"
     ),
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", help="Go on with the run that was to be written to RUN and was stopped; no other options."
+            metavar="RUN",
+            help="Go on with the run that was to be written to RUN and was stopped; no other options but --ledger.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; spend nothing.")] = False,
@@ -112,18 +118,21 @@ def train(
 ) -> None:
     """Train a private model on files. Every number that comes out was declared, public or paid for.
 
-    Ctrl-C stops cleanly: there is no model then, and what was spent is written down. A run that was stopped or killed goes on
-    with --resume: answers that were released are used, and nothing is paid for or drawn twice.
+    Ctrl-C stops cleanly: there is no model then, and what was spent is written down.
+
+    A run that was stopped or killed goes on with --resume: nothing is paid for or drawn twice.
 
     Example: [bold]noisewise train patients.csv --schema schema.toml --epsilon 1 --delta 1e-6 --out run[/bold]
 
     After a crash: [bold]noisewise train --resume run[/bold]
 
+    From an account: [bold]noisewise train ... --ledger ledger.db --dataset patients[/bold]; exit code 3 when too little is left
+
     With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
     """
     if resume is not None:
         refuse_others(context)
-        _go_on(resume, json_output)
+        _go_on(resume, ledger, json_output)
         return
     if not data:
         context.fail("Missing argument 'DATA'.")
@@ -139,23 +148,27 @@ def train(
     refuse_restart(out, private=seed is None)
     if tuning is not None and lead() is not None:
         raise ValueError("--tune searches in one process; leave torchrun out, or --tune")
-    _train(asked, request, out, tuning=tuning, dry_run=dry_run, json_output=json_output)
+    payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
+    _train(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
-def _go_on(out: Path, json_output: bool) -> None:
+def _go_on(out: Path, ledger: str | None, json_output: bool) -> None:
     """Go on with a run that was stopped."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
         return
     asked, spent = taken_up(out)
-    _train(asked, Request.of(asked), out, spent=spent, json_output=json_output)
+    if isinstance(spent, str) and ledger is not None:
+        raise ValueError(f"no account of a ledger pays for the run of {out}; leave --ledger out")
+    payment = None if isinstance(spent, str) else payment_again(ledger, spent)
+    _train(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output)
 
 
 def _train(
-    asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | None = None,
-    dry_run: bool = False, json_output: bool = False,
+    asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
+    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False,
 ) -> None:  # fmt: skip
-    """Train and write what was asked; ``spent``: the file of what was spent, of a run that is taken up."""
+    """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up."""
     from .. import runs
     from ..data.resolve import resolve
 
@@ -175,17 +188,20 @@ def _train(
     )  # fmt: skip
     fit = planned(request, resolved)
     fit.check(public=bool(public))
+    if spent is None and payment is not None:
+        _fits(payment, tuning, resolved, fit)
     if dry_run:
         show_plan(request, resolved, asked.bounds_epsilon, out, json_output)
         return
     seed, journalled = request.seed, tuning is None and request.seed is None and fit.method.private
-    said = settings_for(asked, out, fit, spent or free_name(out).name) if journalled else None
+    where = spent or (free_name(out).name if payment is None else kept_of(payment))
+    said = settings_for(asked, out, fit, where) if journalled else None
     with python_warnings.catch_warnings(record=True) as caught:
         python_warnings.simplefilter("always")
-        with keeping(out, request.budget, said, simulation=seed is not None) as kept:
+        with keeping(out, request.budget, said, simulation=seed is not None, payment=payment) as kept:
             with bars(share=True) as report:
                 if resolved.purchase is not None:
-                    resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, report)
+                    resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, tuning, report)
                 room = asked.cache or _roomy(out, data)
                 fitted, words = _fit(request, resolved, data, public, written, room, report, kept, tuning)
             warnings = [*_assumed(resolved), *_own(caught)]
@@ -198,10 +214,35 @@ def _train(
     _show(fitted, out, warnings, json_output)
 
 
-def _bought(request: Request, resolved: Resolved, public: bool, kept: Kept, report: Callable[..., None]) -> Resolved:
+def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit, records: int | None = None) -> None:
+    """Refuse, before anything is bought or read, a run that the account could not pay for; what it takes to train may depend
+    on ``records``, and is looked at once they are known.
+    """
+    from ..budget import Terms
+    from ..data.bought import terms_of
+    from ..events import ApproximateDP
+
+    runs = []
+    if resolved.purchase is not None:
+        budget = resolved.purchase.budget
+        runs.append((terms_of(budget), payment.account.admitted(budget, persons=fit.persons is not None), "bounds"))
+    asks, training = fit.asks(records) if tuning is None else None, fit.training_budget()
+    if tuning is not None and tuning.how == "selection":
+        asks = Terms.plan(ApproximateDP(training.epsilon, training.delta)), training
+    if asks is not None:
+        runs.append((asks[0], payment.account.admitted(asks[1], persons=fit.persons is not None), "training"))
+    payment.account.check(runs)
+
+
+def _bought(
+    request: Request, resolved: Resolved, public: bool, kept: Kept, tuning: Tuning | None, report: Callable[..., None]
+) -> Resolved:
     """With the bounds that there are to buy, written down before anything is made of them."""
     records = resolved.look(partial(report, "checking the files"))
-    planned(request, resolved).check(public=public, records=records)
+    fit = planned(request, resolved)
+    fit.check(public=public, records=records)
+    if kept.payment is not None:
+        _fits(kept.payment, tuning, resolved, fit, records)
     bought = resolved.bought(kept.purse, seed=request.seed, progress=partial(report, "buying bounds"))
     kept.keep_bounds(bought)
     return bought
@@ -273,7 +314,15 @@ def _show(fitted: Fitted, out: Path, warnings: list[str], json_output: bool) -> 
 
 def _in_short(statement: Statement) -> str:
     """The lines that everybody should read; all of them are in statement.txt."""
-    first = ("(", "NOT PRIVATE", "This model", "Arithmetic:", "Method:", "Assumed public:")
+    first = (
+        "(",
+        "NOT PRIVATE",
+        "This model",
+        "This is a part of the account",
+        "Arithmetic:",
+        "Method:",
+        "Assumed public:",
+    )
     person = "the unit is one person"  # a record goes without saying
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .main import errors
 
 if TYPE_CHECKING:
+    from ..budget.account import Account
     from ..budget.purse import Purse
     from ..estimators import PrivateClassifier, PrivateRegressor
     from ..fitting.fitted import Fitted
@@ -51,7 +52,7 @@ def searched(
     tuning: Tuning,
     data: list[Path],
     reading: dict[str, Any],
-    purse: Purse,
+    purse: Purse | Account,
     report: Callable[..., None],
 ) -> tuple[Fitted, str]:
     """What the winner became, and in words how it was found."""

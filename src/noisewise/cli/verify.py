@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +15,15 @@ from .main import JsonFlag, app, fail, print_json
 @app.command()
 def verify(
     statement: Annotated[Path, typer.Argument(help="A statement.json written by noisewise, or a run folder.")],
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Find the run of a folder in the account that paid for it.", show_default=False
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The account that must have paid.", show_default=False)
+    ] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Recompute the promise of a statement from the statement alone: yes or no.
@@ -21,9 +31,14 @@ def verify(
     Of a run folder it also checks the seal, and that text, trace, settings and statement say the same. Whoever rewrites
     all of them alike and seals the folder anew cannot be found out from the folder: its word is its sender's word.
 
+    With --ledger it looks the run up in the account that paid for it: the same terms, amounts and events must be written
+    there. With --dataset it must be that account, in the ledger of --ledger or NOISEWISE_LEDGER.
+
     Needs no data. Exit code 0 for yes, 1 for no, 2 when the file cannot be read.
 
     Example: [bold]noisewise verify noisewise-demo/statement.json[/bold]
+
+    Example: [bold]noisewise verify run --ledger ledger.db[/bold]
     """
     from ..runs.agreement import Unreadable, verify_path
 
@@ -31,8 +46,31 @@ def verify(
         verdict = verify_path(statement)
     except Unreadable as error:
         raise SystemExit(fail(str(error))) from None
+    found = _in_account(statement, ledger, dataset) if ledger is not None or dataset is not None else None
     if json_output:
-        print_json(asdict(verdict))
+        paid = {} if found is None else {"ledger": {"paid": found[0], "says": found[1]}}
+        print_json({**asdict(verdict), **paid})
     else:
         typer.echo(str(verdict))
-    raise typer.Exit(0 if verdict.holds else 1)
+        if found is not None:
+            typer.echo(f"{'yes' if found[0] else 'no'}: {found[1]}")
+    raise typer.Exit(0 if verdict.holds and (found is None or found[0]) else 1)
+
+
+def _in_account(folder: Path, ledger: str | None, dataset: str | None) -> tuple[bool, str]:
+    """Whether the account has the run of a folder, and in one line what it says."""
+    from ..ledger import Ledger
+    from ..ledger.receipt import paid
+
+    opened = Ledger(ledger)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: a ledger is asked about a run folder; pass the folder that noisewise train wrote")
+    return paid(opened, _document(folder / "spending.json"), _document(folder / "statement.json") or {}, dataset)
+
+
+def _document(path: Path) -> Any:
+    """A JSON file of a stranger's; None where it is missing or none."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..accounting.choose import choose_terms
-from ..budget import Budget, Meter
+from ..budget import Budget, Meter, Terms
 from ..budget.account import Account, paying
 from ..budget.purse import Purse
 from ..curator.columns import ColumnCurator
@@ -59,7 +59,7 @@ class Purchase:
         rows = self.schema.rows_per_unit
         paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=rows is not None)
         other = None if seed is None else seed + OTHER_STREAM
-        with paid.part(choose_terms(budget, adaptive=True), budget, what="bounds") as part:
+        with paid.part(terms_of(budget), budget, what="bounds") as part:
             curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=rows)
             bought = bought_bounds(curator, [column.name for column in self.columns])
         return self._filled(bought), self._preparation(part.meter, bought)
@@ -78,6 +78,11 @@ class Purchase:
             "events": [to_dict(Repeated(leaf, count)) for leaf, count in meter.events.items()],
             "what": bought.words,
         }
+
+
+def terms_of(budget: Budget) -> Terms:
+    """What a purchase of bounds with this budget is paid by."""
+    return choose_terms(budget, adaptive=True)
 
 
 def purchase(schema: Schema, *, epsilon: float, budget: Budget) -> Purchase:

@@ -131,9 +131,11 @@ def public_pair(public: Any, names: Sequence[str] | None, columns: int) -> tuple
         X = X[list(names)]
     try:
         rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("public rows must be numbers, as the private rows are") from None
-    if rows.ndim != 2 or rows.shape[1] != columns or len(rows) != len(labels) or len(rows) == 0:
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if rows.ndim != 2 or rows.shape[1] != columns or labels.shape != (len(rows),) or len(rows) == 0:
         raise ValueError(
             f"public must be rows with {columns} columns and one label each; got {rows.shape} and {labels.shape}"
         )

@@ -6,6 +6,7 @@ A codebook is a CSV with a line for each column (name, kind, low, high, categori
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -81,22 +82,23 @@ def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
     """
     lines = [line for line in text.splitlines() if line.strip()]
     entries = [entry for line in lines for entry in _entries(line, alone=len(lines) > 1)]
-    codes: list[str] = []
+    codes: dict[str, str] = {}  # by what they are compared by
     words = []
     for entry in entries:
         match = ENTRY.fullmatch(entry) or NUMBERED.fullmatch(entry)
         code = (match["code"] if match else entry).strip().strip("\"'").strip()
-        if code and key(code) not in map(key, codes):
-            codes.append(code)
+        if code and key(code) not in codes:
+            codes[key(code)] = code
             words += [f"{code} = {match['label']}"] if match else []
-    return typed(codes), ", ".join(words)
+    return typed(tuple(codes.values())), ", ".join(words)
 
 
 def typed(texts: Sequence[str]) -> tuple[Scalar, ...]:
     """Codes as numbers or booleans where all of them are such, and written as such; 01 is a text."""
     if texts and all(text.lower() in ("true", "false") for text in texts):
         return tuple(text.lower() == "true" for text in texts)
-    numbers = [number for text in texts if (number := number_of(text)) is not None and key(number) == text]
+    found = [(text, number) for text in texts if (number := number_of(text)) is not None and math.isfinite(number)]
+    numbers = [number for text, number in found if key(number) == text]
     whole = tuple(int(number) if number == int(number) else number for number in numbers)
     return whole if len(numbers) == len(texts) else tuple(texts)
 

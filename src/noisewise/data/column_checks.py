@@ -41,7 +41,7 @@ def since_from(name: str, unit: Any, since: Any) -> str:
         return ""
     if not unit:
         raise ValueError(f"{who}: since is for dates and times; set a unit, e.g. years, or remove it")
-    text = since if isinstance(since, str) else getattr(since, "isoformat", str)()
+    text = since.strip() if isinstance(since, str) else getattr(since, "isoformat", str)()
     if in_unit(text, "seconds", "") is None or ":" in text[:3]:
         raise ValueError(f"{who}: since must be a date such as 2000-01-01")
     return str(text)

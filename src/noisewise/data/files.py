@@ -346,13 +346,15 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
     """Batches of a Parquet file; pages are read as they are needed, not whole row groups."""
     try:
         with pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as stored:
-            raw, total, done = stored.schema_arrow.names, max(_rows(stored, file.groups), 1), 0
+            raw, total, done = stored.schema_arrow.names, _rows(stored, file.groups), 0
             names = [raw[i] for i in order]
             for batch in stored.iter_batches(batch_size=BATCH, columns=names, row_groups=file.groups):
                 done += batch.num_rows
-                progress(done / total)
+                progress(done / max(total, 1))
                 _check_text(batch, file.path)
                 yield batch.select(names)
+        if done != total:
+            raise Refusal(f"{file.path}: is damaged: it has other rows than it declares; write it anew")
     except (pa.ArrowException, OSError):
         raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
 

@@ -54,6 +54,11 @@ class Column:
     since: str = ""
 
     def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, self.kind, self.note)):
+            raise ValueError(f"column {self.name!r}: name, kind and note are texts")
+        for several in (self.categories, self.knots, self.rare):
+            if isinstance(several, str) or not isinstance(several, Iterable):
+                raise ValueError(f"column {self.name!r}: categories, knots and rare are lists")
         object.__setattr__(self, "since", since_from(self.name, self.unit, self.since))
         object.__setattr__(self, "rare", tuple(plain_value(self.name, value) for value in self.rare))
         object.__setattr__(self, "knots", tuple(number_from(self.name, "knots", value) for value in self.knots))
@@ -116,6 +121,8 @@ class Schema:
         self._check_unit()
         if self.target is None:
             return
+        if not isinstance(self.target, str):
+            raise ValueError("target must be the name of a column, as a text")
         if self.target not in names:
             meant = did_you_mean(self.target, names)
             raise ValueError(f"target is {self.target!r}, which is not among the columns; name one of them{meant}")
@@ -287,11 +294,8 @@ def read_schema(path: str | Path) -> Schema:
 def _made(data: Mapping[str, Any], columns: list[tuple[Any, Any]]) -> Schema:
     if data.get("format") != FORMAT:
         raise ValueError(f'format must be "{FORMAT}"')
-    target = data.get("target")
-    if target is not None and not isinstance(target, str):
-        raise ValueError("target must be the name of a column, as a text")
     rest = data.get("unit"), data.get("rows_per_unit"), data.get("target_missing", "refuse")
-    return Schema(tuple(_column(name, fields) for name, fields in columns), target, *rest)
+    return Schema(tuple(_column(name, fields) for name, fields in columns), data.get("target"), *rest)
 
 
 def declared(name: Any, what: Any) -> Column:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account, refuse_elsewhere, sent_from
 from ..budget.concerns import EPSILON
@@ -42,6 +43,9 @@ from .pipelines import refuse_others, warn_in_pipeline
 from .prepared import Prepared
 from .shown import Shown
 
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
 Array = NDArray[Any]
 DECLARED = "bounds of the features, declared"
 
@@ -57,15 +61,27 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         self._progress = progress
         return self
 
-    def fit(self, X: Any, y: Any, public: Any = None, *, purse: Purse | Account | None = None, **others: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        public: Any = None,
+        *,
+        purse: Purse | Account | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        **others: Any,
+    ) -> Self:
         """Train on private rows ``X`` with labels ``y``; ``public`` is a pair (X, y) of public rows, if there are any.
 
-        ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``); without it, from
-        the account that is open (:func:`noisewise.spending`), if there is any.
+        ``purse``: where the budget comes from, if several runs share one (``noisewise.budget.purse``); or the account of
+        ``dataset`` in a ``ledger``, a URL or a :class:`noisewise.Ledger`. Without either, from the account that is open
+        (:func:`noisewise.spending`), if there is any.
         What was fitted before stays as it was when this fails.
         """
         refuse_others(others, weighs=hasattr(self, "class_weight"))
         warn_in_pipeline(self)
+        purse = payer(purse, ledger, dataset)
         ready = bought_ready(self, X, y, public, purse) if buys(self) else self.ready(X, y, public)
         return self._run(ready, purse)
 
@@ -118,11 +134,20 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         """Become the face of what came of :meth:`ready`."""
         return self._become(ready.face, fitted)
 
-    def fit_files(self, paths: Paths, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
+    def fit_files(
+        self,
+        paths: Paths,
+        *,
+        purse: Purse | Account | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        **reading: Any,
+    ) -> Self:
         """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
 
-        ``reading`` is what :meth:`ready_files` takes.
+        ``purse``, or ``ledger`` and ``dataset``: as in :meth:`fit`. ``reading`` is what :meth:`ready_files` takes.
         """
+        purse = payer(purse, ledger, dataset)
         ready = bought_files(self, paths, purse, reading) if buys(self) else self.ready_files(paths, **reading)
         return self._run(ready, purse)
 

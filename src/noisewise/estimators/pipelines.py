@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 
 from ..spelling import did_you_mean
 
+KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
 DEPTH = 64  # frames that are looked through for a pipeline
 SCALE = "declare bounds= or schema=, by which the estimator scales itself"
 PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
@@ -63,9 +64,7 @@ def refuse_others(others: Mapping[str, Any], *, weighs: bool) -> None:
                 "sample_weight is not supported: every record counts once, which is what a clip norm and its price are for; "
                 f"{how}, or keep rows by a rule that looks at nobody else's"
             )
-        raise TypeError(
-            f"fit has no argument {name!r}{did_you_mean(name, ('public', 'purse'))}; pass X, y, public, purse"
-        )
+        raise TypeError(f"fit has no argument {name!r}{did_you_mean(name, KNOWN)}; pass X, y, {', '.join(KNOWN)}")
 
 
 def _pipelines() -> Iterator[Pipeline]:

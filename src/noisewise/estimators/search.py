@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _validate
+from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
@@ -29,6 +30,9 @@ from ..tune.stated import Bill, in_words, stated
 from ..tune.worth import advised
 from .base import PrivateEstimator
 from .pipelines import refuse_others, warn_in_pipeline
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
 
 Prepare = Callable[[PrivateEstimator, Mask | None], Ready]  # with the rows of persons that count, once they are chosen
 HOW = ("auto", "public", "selection", "exponential", "online", "none")
@@ -133,9 +137,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         *,
         task: Any = None,
         purse: Purse | Account | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
         **others: Any,
     ) -> Self:
-        """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from.
+        """Search and train on private rows; ``public`` is a pair (X, y) of public rows, ``purse`` where the budget is from,
+        or the account of ``dataset`` in a ``ledger``.
 
         ``task``: a pair (X, y) of a public task of the same shape, to search on and not to train with.
         """
@@ -147,11 +154,20 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             one = face.ready(X, y, public, counted=counted)
             return one if task is None else one._replace(task=face.ready(X, y, task, counted=one.counted).public)
 
-        return self._searched(ready, purse)
+        return self._searched(ready, payer(purse, ledger, dataset))
 
-    def fit_files(self, paths: Any, *, purse: Purse | Account | None = None, **reading: Any) -> Self:
+    def fit_files(
+        self,
+        paths: Any,
+        *,
+        purse: Purse | Account | None = None,
+        ledger: Ledger | str | None = None,
+        dataset: str | None = None,
+        **reading: Any,
+    ) -> Self:
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
-        return self._searched(lambda face, counted: face.ready_files(paths, counted=counted, **reading), purse)
+        source = payer(purse, ledger, dataset)
+        return self._searched(lambda face, counted: face.ready_files(paths, counted=counted, **reading), source)
 
     def _searched(self, ready: Prepare, purse: Purse | Account | None) -> Self:
         _validate.one_of(HOW, how=self.how)

@@ -118,7 +118,10 @@ class Scores:
             return float(text == "true")
         if text and not NUMBER.fullmatch(text):
             raise ValueError(f"column {about['name']!r} holds text where numbers are needed; write numbers as 1.5")
-        return float(value)
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"column {about['name']!r} holds what is no number; write numbers as 1.5") from None
 
     def code(self, value: Any, about: Mapping[str, Any], known: Mapping[str, float]) -> float:
         """The position of a category; a declared one is never missing."""
@@ -137,11 +140,19 @@ class Scores:
             names = {str(column): column for column in getattr(X, "columns", X)}
             if name not in names:
                 raise ValueError(f"the data lacks the column {name!r}; the model needs it")
-            return np.asarray(X[names[name]]).ravel()
-        values = np.asarray(X)
+            return array(X[names[name]]).ravel()
+        values = array(X)
         if values.ndim != 2 or values.shape[1] != len(self.model["columns"]):
             raise ValueError(f"X has shape {values.shape}; pass a table with {len(self.model['columns'])} columns")
         return values[:, place]
+
+
+def array(cells: Any) -> np.ndarray:
+    """Cells as an array; what numpy cannot lay out is no table."""
+    try:
+        return np.asarray(cells)
+    except ValueError:
+        raise ValueError("X is no table: its rows differ in length; pass as many cells in each") from None
 
 
 def places(axis: Mapping[str, Any], cells: np.ndarray, last: int) -> list[tuple[np.ndarray, np.ndarray]]:

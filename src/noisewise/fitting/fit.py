@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Budget, open_meter
+from ..budget import Budget, Terms, open_meter
 from ..budget.account import Account, account_of
 from ..budget.concerns import warn_of
 from ..budget.purse import Purse
@@ -81,13 +81,17 @@ class Fit:
         meter is made only when the size it may depend on is known, or private and so of no influence.
         """
         self._rules(public=public)
-        if self.method.private and (records is not None or not self._size_known):
-            size, budget = None if records is None else self.size(records), self.training_budget()
-            rows = self.rows_per_unit
-            facts = facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows)
-            terms = self.method.terms(facts)
-            refuse_batches(self.method, terms, rows)
-            open_meter(budget, terms)
+        if (asked := self.asks(records)) is not None:
+            open_meter(asked[1], asked[0])
+
+    def asks(self, records: int | None = None) -> tuple[Terms, Budget] | None:
+        """The terms and the budget of the training; None while the size is not known that they may depend on."""
+        if not self.method.private or (records is None and self._size_known):
+            return None
+        size, budget, rows = None if records is None else self.size(records), self.training_budget(), self.rows_per_unit
+        terms = self.method.terms(facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows))
+        refuse_batches(self.method, terms, rows)
+        return terms, budget
 
     def _rules(self, *, public: bool) -> None:
         method, loss = self.method, self.model.loss

@@ -130,7 +130,8 @@ class Journalled(Asking):
         while past:
             first = past[0]
             if isinstance(first, Forfeited):
-                self.__curator.forfeit(first.share)
+                if not first.known or used(self.meter) < first.share:
+                    self.__curator.forfeit(first.share)
             elif first.answer is None:
                 self.__curator.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
             else:
@@ -164,10 +165,15 @@ def _claiming(part: Part, journal: Journal) -> Iterator[Meter]:
         with suppress(OSError, ValueError, RuntimeError):  # it stays reserved, then
             given_back = journal.give_back()
         if not given_back:
-            journal.stopped(min(math.nextafter(part.meter.spent_fraction, 2.0), 1.0))
+            journal.stopped(used(part.meter))
         raise
     journal.finish()
     part.settle()
+
+
+def used(meter: Meter | MeterView) -> float:
+    """The share of a meter that is used, rounded up."""
+    return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
 
 def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part | None:

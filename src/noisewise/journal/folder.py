@@ -9,12 +9,13 @@ import zlib
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import force_to_disk, write_atomically
+from ..atomic import force_to_disk, read_plain, write_atomically
 from ..budget import BudgetExhausted
 from ..budget.purse import Part
 from ..curator import Answer
@@ -26,7 +27,6 @@ FORMAT = "noisewise-journal/2"
 NOBODY = -1  # instead of the number of a part
 KINDS = ("float32", "float64", "int64")
 BLOCK = 1 / 16  # of the budget: what a crash can cost
-ROUNDING = 1e-9  # of a share, which is a float
 DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
 
 
@@ -40,9 +40,10 @@ class Kept(NamedTuple):
 
 
 class Forfeited(NamedTuple):
-    """A share of the budget to which everything is given up."""
+    """A share of the budget to which everything is given up; ``known``: every line to there should be in the journal."""
 
     share: float
+    known: bool = False
 
 
 class Running(RuntimeError):
@@ -57,7 +58,10 @@ class Journal:
         import fcntl  # not on every system, and needed only here
 
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            self._lock = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ValueError(f"{self._place}: cannot be locked ({error.strerror}); pass another folder") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -67,6 +71,7 @@ class Journal:
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
+        self.digest = ""  # of the settings: each part is reserved for them alone
         self._claimed, self._closed, self._fresh, self.touched = 0.0, True, True, False
         try:
             self._agree({"format": FORMAT, **settings})
@@ -97,10 +102,11 @@ class Journal:
 
     def _agree(self, settings: Mapping[str, Any]) -> None:
         own, there = json.loads(json.dumps(settings, default=str)), settings_in(self._place)
+        self.digest = sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
         if there is None:
             if (self._place / "journal.jsonl").exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
-            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True)
+            write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True, private=True)
             return
         if odd := [name for name in sorted({*own, *there}) if own.get(name) != there.get(name)]:
             raise ValueError(
@@ -122,7 +128,7 @@ class Journal:
         for i, line in enumerate(lines):
             try:
                 self._take(json.loads(line))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, OSError):
                 if i < sure:
                     raise ValueError(f"{self._place}: its journal was changed; pass another folder") from None
                 break
@@ -142,6 +148,8 @@ class Journal:
         """One line of the past."""
         self._closed = False
         if "part" in line:
+            if line["settings"] != self.digest:
+                raise ValueError("the settings are not those that were paid for")
             self.claim, self._closed = int(line["part"]), self._fresh
         elif "block" in line:
             self._claimed, self._fresh, self.touched = _share(line["block"]), False, True
@@ -158,7 +166,7 @@ class Journal:
         elif "closed" in line:
             self._claimed, self._closed = _share(line["closed"]), True
             # so much was used: lines that somebody took out stay paid for
-            self.past.append(Forfeited(self._claimed * (1 - ROUNDING)))
+            self.past.append(Forfeited(self._claimed, known=True))
         elif line == {"finished": True}:
             self.finished = True
         else:
@@ -189,8 +197,10 @@ class Journal:
         """A file of the folder, open for appending and never through a link."""
         if name not in self._files:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            new = not os.path.lexists(self._place / name)
             self._files[name] = os.open(self._place / name, flags, 0o600)
-            force_to_disk(self._place)  # a new file without its name would be no file after a loss of power
+            if new:
+                force_to_disk(self._place)  # so that the file itself outlives a loss of power
         return self._files[name]
 
     def _length(self, name: str) -> int:
@@ -229,7 +239,7 @@ class Journal:
 
     def adopt(self, number: int) -> None:
         """Note which part pays, before it is known otherwise: it was reserved, and then the process was gone."""
-        self._append({"part": number}, durable=True)
+        self._append({"part": number, "settings": self.digest}, durable=True)
         self.claim = number
 
     def give_back(self) -> bool:
@@ -308,8 +318,7 @@ def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     """The settings of the run in a folder; None where there is no run yet."""
     path = Path(folder) / SETTINGS
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
-            there = json.load(stream)
+        there = json.loads(read_plain(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError):

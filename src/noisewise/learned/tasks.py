@@ -38,8 +38,10 @@ from numpy.typing import NDArray
 
 from .. import _validate
 from ..accounting.gdp import mu_of
+from ..atomic import is_there
 from ..curator import PublicCurator
 from ..data.generated import census, digits
+from ..data.schema_text import one_line
 from ..losses import USUAL, loss_named, loss_names
 from ..models import MLP, Linear, Model
 from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
@@ -79,6 +81,7 @@ class TaskSource:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         _validate.one_of(("table", "images", *GENERATED), data=self.data)
         _validate.one_of(("linear", "mlp"), model=self.model)
         _validate.whole(hidden=self.hidden)
@@ -101,12 +104,26 @@ class TaskSource:
             pairs and all(isinstance(p, tuple | list) and len(p) == 2 for p in pairs)
         ):
             raise ValueError(f"pairs is {self.pairs!r}; pass 'all', 'groups' or pairs of classes, e.g. [[3, 5]]")
-        if self.file is not None and (Path(self.file).is_absolute() or ".." in Path(self.file).parts):
-            raise ValueError(f"file is {self.file!r}; name a file inside the data folder")
         if self.hidden > 10_000:
             raise ValueError(f"hidden is {self.hidden}; pass at most 10000")
         if (self.data in ("table", "images")) != (self.file is not None):
             raise ValueError(f"data is {self.data!r}; 'table' and 'images' need a file, generated tasks have none")
+
+    def _check_kinds(self) -> None:
+        """Refuse what is of another kind than it should be, and a file that is not inside of the data folder."""
+        if self.file is not None:
+            plain = isinstance(self.file, str) and self.file.isprintable()
+            if not plain or Path(self.file).is_absolute() or ".." in Path(self.file).parts:
+                raise ValueError(f"file is {self.file!r}; name a file inside the data folder")
+        if not isinstance(self.label, str) or not isinstance(self.licence, str):
+            raise ValueError("label and licence are texts")
+        if not isinstance(self.where, dict) or not isinstance(self.pairs, str | tuple | list):
+            raise ValueError("where is a table, and pairs 'all', 'groups' or a list")
+        lists = (self.drop, self.without, self.losses)
+        if any(not isinstance(one, tuple) for one in lists) or not all(isinstance(name, str) for name in self.drop):
+            raise ValueError("drop, without and losses are lists")
+        if not isinstance(self.basis, int | float):
+            raise ValueError(f"basis is {self.basis!r}; pass how often rows get a new basis, from 0 to 1")
 
     @property
     def name(self) -> str:
@@ -180,15 +197,21 @@ def load_tasks(path: Path, folder: Path | None = None) -> Tasks:
     """The task distribution in a TOML file; files it names are looked up in ``folder`` (default: beside it)."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not a TOML file ({error})") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}); pass a task file") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a TOML file ({one_line(str(error))})") from None
     try:
         tasks = tasks_from(document, folder or path.parent)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
     for source in tasks.sources:
-        if source.file and not (tasks.folder / source.file).is_file():
+        if source.file and not is_there(tasks.folder / source.file):
             raise ValueError(f"{path}: {tasks.folder / source.file} is not there; pass its folder with --data")
+        if source.file and not (tasks.folder / source.file).resolve().is_relative_to(tasks.folder.resolve()):
+            raise ValueError(
+                f"{path}: {tasks.folder / source.file} is a link out of the data folder; copy the file there"
+            )
     return tasks
 
 
@@ -197,11 +220,17 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
     known = {f.name for f in fields(Tasks)} - {"sources", "folder"} | {"source"}
     if unknown := set(document) - known:
         raise ValueError(f"{sorted(unknown)[0]!r} is not known; a task file has {', '.join(sorted(known))}")
-    sources = []
-    for entry in document.get("source", []):
+    sources, entries = [], document.get("source", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError("source must be tables, [[source]]")
+    for entry in entries:
         if unknown := set(entry) - {f.name for f in fields(TaskSource)}:
             raise ValueError(
                 f"a source has no {sorted(unknown)[0]!r}; it has {', '.join(f.name for f in fields(TaskSource))}"
+            )
+        if "data" not in entry:
+            raise ValueError(
+                "a source does not say what its data are; write data = 'table', 'images' or a generated one"
             )
         settings: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
         sources.append(TaskSource(**settings))

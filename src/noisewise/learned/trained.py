@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import time
@@ -285,7 +286,8 @@ def five_digits(rows: Rows) -> Rows:
 
 def write_curves(curve: list[Epoch], path: Path) -> None:
     """Objective, spent share of the budget, horizon and seconds of each epoch."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("epoch", *Epoch._fields[1:]))
-        writer.writerows(curve)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("epoch", *Epoch._fields[1:]))
+    writer.writerows(curve)
+    write_atomically(path, text.getvalue().encode())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, text, update
 
@@ -21,13 +21,21 @@ from ..budget.account import UNITS, Account, Unit, named
 from ..budget.purse import Purse
 from ..budget.store import Amount, Entry
 from .database import Database, ledger_url
-from .store import MOST, DatasetStore, account_row, add, canonical, entry_of, unit_for
+from .store import MOST, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 from .tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, Row, metadata
 
 SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
 _OWN = text("SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = 'noisewise_ledger'::regclass")
 _CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.current_schema(), 'CREATE')")
+
+
+class Taken(NamedTuple):
+    """A row that a run has reserved: its number in the account, its key, and what the purse knows of it."""
+
+    number: int
+    key: str
+    entry: Entry
 
 
 @dataclass(frozen=True)
@@ -181,20 +189,31 @@ class Ledger:
 
     # --- who spends ---------------------------------------------------------------------------------------------
 
-    def account(self, dataset: str) -> Account:
-        """The account of a data set, to fit with: ``with account:``, or ``purse=account``."""
+    def account(self, dataset: str, *, run: str | None = None) -> Account:
+        """The account of a data set, to fit with: ``with account:``, or ``purse=account``.
+
+        ``run``: what the keys of its rows begin with, for a run that is taken up again.
+        """
         with self._database.reading() as connection:
             self._database.check(connection)
             row = account_row(connection, dataset)
-        purse = self._purse(row)
+        purse = self._purse(row, run)
         return Account(purse, dataset, row.unit)
 
-    def _purse(self, row: Any) -> Purse:
+    def _purse(self, row: Any, run: str | None = None) -> Purse:
         said = json.loads(row.terms)
         kept = said["filter"]
         terms = Terms.adaptive(kept["name"], order=kept["order"], one_shot_delta=kept["one_shot_delta"])
         budget = Budget(said["epsilon"], said["delta"], said["adjacency"])
-        return Purse(budget, terms, store=DatasetStore(self._database, row.name))
+        return Purse(budget, terms, store=DatasetStore(self._database, row.name, run))
+
+    def taken_by(self, dataset: str, run: str) -> tuple[Taken, ...]:
+        """What one run has taken of an account, in order."""
+        with self._database.reading() as connection:
+            self._database.check(connection)
+            account = account_row(connection, dataset)
+            rows = rows_of(connection, dataset, run)
+        return tuple(Taken(row.number, row.run_key, entry_of(row, account)) for row in rows)
 
     # --- who looks ----------------------------------------------------------------------------------------------
 

@@ -35,9 +35,9 @@ class DatasetStore:
     never more is reserved than was granted; a run is claimed by one process at a time and settled once.
     """
 
-    def __init__(self, database: Database, name: str) -> None:
+    def __init__(self, database: Database, name: str, run: str | None = None) -> None:
         self._database, self.name = database, name
-        self.keys: dict[int, str] = {}  # of runs that were reserved here, by number
+        self.run = run or new_run()  # what the keys of all that is reserved here begin with
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class DatasetStore:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def reserve(self, terms: Mapping[str, Any], entry: Entry) -> int:
-        key, described = secrets.token_hex(16), canonical(dict(entry.terms))
+        key, described = f"{self.run}{secrets.token_hex(4)}", canonical(dict(entry.terms))
         with self._database.writing() as connection:
             account = self._account(connection, terms)
             cost, delta = (
@@ -80,7 +80,6 @@ class DatasetStore:
                 number = _reserve(connection, account, key, described, cost, delta)
         if number is None:
             raise BudgetExhausted(self._shortage(entry, account))
-        self.keys[number] = key
         return int(number)
 
     def claim(self, terms: Mapping[str, Any], number: int, before: float, after: float) -> None:
@@ -126,6 +125,11 @@ class DatasetStore:
         )
 
 
+def new_run() -> str:
+    """The beginning of the keys of one run's rows: a process that takes the run up again finds them by it."""
+    return secrets.token_hex(12)
+
+
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +166,12 @@ def canonical(data: Any) -> str:
 
 
 # --- rows: on SQLite; PostgreSQL does the same in its own functions (server.sql), which is all that an analyst may call ----
+
+
+def rows_of(connection: Connection, account: str, run: str) -> list[Any]:
+    """What one run reserved, in order."""
+    query = select(RUNS).where(RUNS.c.account == account, RUNS.c.run_key.startswith(run, autoescape=True))
+    return list(connection.execute(query.order_by(RUNS.c.number)))
 
 
 def account_row(connection: Connection, name: str) -> Any:

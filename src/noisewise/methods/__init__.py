@@ -58,6 +58,8 @@ def method_named(method: str | Method) -> Method:
     if isinstance(method, Method):
         makes_a_promise(method)
         return method
+    if not isinstance(method, str):
+        raise TypeError(f"method is a {type(method).__name__}; pass a name or a method object")
     if method not in registry():
         known = registry()
         raise ValueError(f"method is {method!r}; pass one of {', '.join(known)}{did_you_mean(method, known)}")

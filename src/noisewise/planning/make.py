@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _validate
 from ..accounting.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ..accounting.terms import Budget
+from ..accounts import planned_budget
 from ..events import Adjacency
 from ..fitting.auto import choice_for, outline_for
 from ..fitting.why import TABLES, Choice, why
@@ -21,38 +22,47 @@ from .words import recommendation
 
 if TYPE_CHECKING:
     from ..data.schema import Schema
+    from ..ledger import Ledger
+
+MOST_COLUMNS = 1_000_000
 
 
 def plan(
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     *,
     size: int,
     columns: int | None = None,
     schema: Schema | str | Path | None = None,
     classes: int | None = 2,
-    adjacency: Adjacency = "add_remove",
+    adjacency: Adjacency | None = None,
     rows_per_unit: int | None = None,
     candidates: Sequence[int] = CANDIDATES,
     steps: Sequence[int] = STEPS,
     rates: Sequence[float] = RATES,
     clip: float = 1.0,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str | None = None,
 ) -> Plan:
     """What (epsilon, delta) buys for ``size`` records of ``columns`` numbers, or of what a ``schema`` declares.
 
     ``classes`` of the target, None for a number; a schema with a target says it instead. ``rows_per_unit``: rows of a person
-    that count, where a person is protected. ``candidates``: numbers of settings to price tuning for.
+    that count, where a person is protected. ``candidates``: numbers of settings to price tuning for. ``ledger`` and
+    ``dataset``: plan from what that account has left; epsilon and delta are then the largest that fit, unless they are said.
 
     >>> made = plan(1.0, 1e-6, size=20_000, columns=14, candidates=(1,), steps=(10,), rates=())
     >>> made.method, made.expected.low <= made.expected.mid <= made.expected.high
     ('additive', True)
     """
-    budget = Budget(epsilon, delta, adjacency=adjacency)
+    if epsilon is not None and delta is not None:
+        Budget(epsilon, delta, adjacency or "add_remove")  # refused before the rest is looked at
     if (columns is None) == (schema is None):
         raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
     if classes is not None:
         _validate.whole(at_least=2, classes=classes)
     table = _table_of(columns, schema)
+    persons = (table.rows_per_unit if rows_per_unit is None else rows_per_unit) is not None
+    budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=persons)
     return _made(
         budget,
         table if table.classes is not None else replace(table, classes=classes or 0),
@@ -115,6 +125,8 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     if given is None:
         assert columns is not None
         _validate.whole(columns=columns)
+        if columns > MOST_COLUMNS:
+            raise ValueError(f"columns is more than {MOST_COLUMNS}; pass as many as a table has")
         return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
     schema = given if isinstance(given, Schema) else read_schema(Path(given))
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:

@@ -13,7 +13,7 @@ A budget for which Renyi DP has no price (epsilon 0.001, say) has no selection. 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,6 +57,8 @@ def tunings(
 
     ``clarity`` is n mu of the whole budget; ``columns`` is None where simulations say nothing.
     """
+    if isinstance(candidates, str) or not isinstance(candidates, Iterable):
+        raise ValueError(f"candidates is {candidates!r}; pass numbers of settings to tune, e.g. 1,8")
     if not candidates:
         raise ValueError("candidates is empty; pass numbers of settings to tune, e.g. 1,8")
     for count in candidates:

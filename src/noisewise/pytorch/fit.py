@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _validate
 from .._version import __version__
+from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account, account_of
 from ..budget.purse import Purse
@@ -21,7 +22,7 @@ from ..curator import PublicCurator
 from ..curator.question import bare
 from ..fitting.fit import seed_of
 from ..fitting.settings import plain_values
-from ..journal import Journal
+from ..journal import Journal, settings_in
 from ..late import Tensor
 from ..methods import Method
 from ..models.module import CHUNK, ModuleModel, TensorRows
@@ -38,6 +39,8 @@ from .ranks import Ready, among_ranks, fitted_module
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+    from ..ledger import Ledger
 
 SHOWN = 8  # names of parameters that a statement lists
 
@@ -66,7 +69,10 @@ def fit(
     arithmetic: str | None = None,
     device: Any = None,
     purse: Purse | Account | None = None,
+    ledger: Ledger | str | None = None,
+    dataset_name: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
     random_state: Any = None,
     progress: Progress | bool | None = None,
 ) -> FittedModule:
@@ -119,14 +125,22 @@ def fit(
         Where passes run; None: where the module is.
     purse
         Where the budget comes from.
+    ledger
+        Where the budget comes from, instead: a ledger, by URL or as a ``noisewise.Ledger``, with ``dataset_name``.
+    dataset_name
+        The account that pays, the name under which the records are registered in the ledger.
     checkpoint
         A folder from which a run that was interrupted goes on.
+    resume
+        The folder of a run that was interrupted, like checkpoint, but refused where there is none to go on with.
     random_state
         Makes the run a simulation, which is not private.
     progress
         False for no bar, or progress(step, steps, spent).
     """
     refuse_observers()
+    purse = payer(purse, ledger, dataset_name)
+    checkpoint = _folder(checkpoint, resume)
     _checked(budget, arithmetic, checkpoint, random_state)
     _validate.whole(max_physical_batch_size=max_physical_batch_size)
     seed, asked = seed_of(random_state), chosen(method, protector)
@@ -193,6 +207,17 @@ def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_sta
         _validate.one_of(ARITHMETICS, arithmetic=arithmetic)
     if checkpoint is not None and random_state is not None:
         raise ValueError("checkpoint is for private runs: noise of a seeded one would repeat; leave random_state out")
+
+
+def _folder(checkpoint: Any, resume: Any) -> Any:
+    """The folder of the journal, of a run that may be new or of one that is there."""
+    if resume is None:
+        return checkpoint
+    if checkpoint is not None:
+        raise ValueError("checkpoint and resume both name a folder; pass resume to go on, checkpoint to start or go on")
+    if settings_in(resume) is None:
+        raise ValueError(f"resume is {str(resume)!r}, which holds no run to go on with; pass the folder of checkpoint=")
+    return resume
 
 
 def _settings(budget: Budget, method: Method, model: ModuleModel, size: Size, **also: Any) -> dict[str, Any]:

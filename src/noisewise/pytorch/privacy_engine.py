@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from torch import nn
 from torch.optim import Optimizer
@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..accounting.terms import Budget
+from ..accounts import payer
 from ..budget.account import Account, BudgetWarning
 from ..budget.purse import Purse
 from ..curator.sampling import expected_size
@@ -52,12 +53,16 @@ SHUFFLED = (
     "PrivacyEngine(adjacency='replace_one') for batches of a fixed size, drawn at random"
 )
 
+if TYPE_CHECKING:
+    from ..ledger import Ledger as NoisewiseLedger
+
 
 class PrivacyEngine:
     """Makes a module, an optimizer and a data loader private.
 
     ``accountant``: "auto" (also "prv", as scripts say) prices plans by PLD and is the best there is; "rdp" by Renyi.
-    ``adjacency``: "add_remove" or "replace_one"; a ``budget`` brings its own.
+    ``adjacency``: "add_remove" or "replace_one"; a ``budget`` brings its own. ``ledger`` and ``dataset``: the account in a
+    ledger that pays. A loop of one's own has no end that is known, so what it reserves stays charged whole.
 
     *Guarantee*: with ``make_private_with_epsilon``, ``epochs=`` or ``budget=`` all parameters that the loop ever has are
     together (epsilon, delta)-DP, under the assumptions of :meth:`statement`.
@@ -85,7 +90,13 @@ class PrivacyEngine:
     """
 
     def __init__(
-        self, *, accountant: str = "auto", secure_mode: bool = False, adjacency: Adjacency = "add_remove"
+        self,
+        *,
+        accountant: str = "auto",
+        secure_mode: bool = False,
+        adjacency: Adjacency = "add_remove",
+        ledger: NoisewiseLedger | str | None = None,
+        dataset: str | None = None,
     ) -> None:
         if accountant == "gdp":
             raise ValueError(
@@ -93,6 +104,7 @@ class PrivacyEngine:
             )
         _validate.one_of(tuple(ACCOUNTANTS), accountant=accountant)
         _validate.one_of(ADJACENCIES, adjacency=adjacency)
+        self._account = payer(None, ledger, dataset)
         self._accountant, self._adjacency = ACCOUNTANTS[accountant], adjacency
         self.secure_mode = True  # noise is drawn exactly, from the operating system's entropy, always
         self._run: Run | None = None
@@ -160,7 +172,7 @@ class PrivacyEngine:
             steps=None if epochs is None else _whole(epochs) * draws.batches,
             budget=budget,
             accountant=self._accountant,
-            purse=purse,
+            purse=self._paid_by(purse),
         )
         self._warn(ledger)
         expected = expected_size(draws.sampling, draws.size)
@@ -220,6 +232,11 @@ class PrivacyEngine:
             public_size=public_size,
             **kwargs,
         )
+
+    def _paid_by(self, purse: Purse | Account | None) -> Purse | Account | None:
+        if self._account is not None and purse is not None:
+            raise ValueError("purse and the engine's ledger both say where the budget comes from; pass one of them")
+        return purse if self._account is None else self._account
 
     def _warn(self, ledger: Ledger) -> None:
         if ledger.kind == "counter":

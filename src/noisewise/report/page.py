@@ -6,7 +6,6 @@ It shows released facts only: what a run folder holds was public, declared or pa
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 from ..atomic import write_atomically
@@ -16,12 +15,9 @@ from .about_effects import found
 from .about_promise import promised, refutes
 from .about_quality import quality
 from .about_training import done
+from .document import document
 from .markup import Markup, contents, join, tag
 from .run_folder import RunFolder, read_run
-
-# Even if something slipped through the escaping, a browser would neither run nor fetch it.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 
 LOUD = {
     "epsilon": "HARDLY A LIMIT: the epsilon is large",
@@ -40,16 +36,6 @@ def report_page(run: Path) -> str:
 
 
 def _page(folder: RunFolder) -> str:
-    style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title.in_short(folder)),
-        tag("style", style),
-    )
     sections = [quality(folder), found(folder), promised(folder), done(folder)]
     main = tag(
         "main",
@@ -59,7 +45,7 @@ def _page(folder: RunFolder) -> str:
         *(one.drawn() for one in sections),
         _footer(folder),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', *_banners(folder), main), lang='en')}\n"
+    return document(title.in_short(folder), *_banners(folder), main)
 
 
 def write_report(run: Path, out: Path | None = None) -> Path:

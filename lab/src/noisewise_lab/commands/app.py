@@ -1,4 +1,4 @@
-"""``noisewise bench``, with ``speed``, ``memory``, ``starting``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
+"""``noisewise bench``, with ``speed``, ``memory``, ``starting``, ``ledger``, ``accounting`` and ``audit-power``: what things cost, and what an audit sees."""
 
 from __future__ import annotations
 
@@ -116,6 +116,33 @@ def starting(
         print_json({"rows": rows})
     else:
         Console().print(table_of(rows, "Processor seconds of a fresh process, modules and kernels compiled before"))
+
+
+@bench.command()
+def ledger(
+    json_output: JsonFlag = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in turns; the median of their ratios counts.")] = 15,
+    url: Annotated[str | None, typer.Option(help="An empty PostgreSQL database to race at, too.")] = None,
+) -> None:
+    """What a ledger costs: reservations against bare commits, and how long fifty racing processes wait.
+
+    Example: [bold]noisewise bench ledger --rounds 15[/bold]
+    """
+    from ..ledger_speed import ledger_rows, waits
+
+    with watched("reserving", transient=True) as report:
+        rows = ledger_rows(rounds=rounds, progress=lambda done, total: report((done, total)))
+    races = {"SQLite": waits(), **({} if url is None else {"PostgreSQL": waits(url)})}
+    if json_output:
+        print_json({"rows": rows, "races": races})
+        return
+    Console().print(table_of(rows, "A ledger in an SQLite file, by the clock"))
+    for name, race in races.items():
+        told = "never more than was granted" if race["within"] else "MORE THAN WAS GRANTED"
+        typer.echo(
+            f"{name}: {race['processes']} processes reserved {race['runs']} runs, {told}; half waited at most "
+            f"{race['p50']:.3f} s, 99 of 100 at most {race['p99']:.2f} s"
+        )
 
 
 @bench.command()

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from ...atomic import write_atomically
+from ...atomic import is_there, write_atomically
 from ...facts import Facts
 from ...late import Tensor, torch
 from ...losses import LOSSES
@@ -120,7 +120,7 @@ def save_protector(path: Path, weights: Weights, design: Design, header: dict[st
 
 def load_protector(path: Path) -> Learned:
     """Read a protector; anything that is not one, or was changed, is refused."""
-    if not path.is_file():
+    if not is_there(path):
         raise ValueError(f"{path}: no such file; pass a protector written by noisewise, or one of {', '.join(names())}")
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path}: larger than any protector")
