@@ -162,9 +162,7 @@ class Purse(NotCopied):
                 return self._held(self._store.reserve(self._terms, entry), entry, meter)
         return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
 
-    def _held(
-        self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
-    ) -> Part:
+    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False) -> Part:
         """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
         with self._lock:
             before = self._holders.setdefault(number, [])

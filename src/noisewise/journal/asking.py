@@ -22,8 +22,8 @@ from ..prepare.features import Features
 from ..trace import LOST, Released
 from .folder import Forfeited, Journal, Kept
 
-#: how a purse names runs with a journal: they claim what they draw, so no other run's part is taken for one of them
-WHAT = "training with a journal"
+#: how a purse names runs with a journal, which claim what they draw, and runs without one, whose part is never taken up
+WHAT, AT_ONCE = "training", "training in one go"
 
 
 class Journalled(Asking):
@@ -143,7 +143,7 @@ class Journalled(Asking):
 def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal | None) -> Iterator[Meter]:
     """The meter of a run, settled at the end whatever that is; a run with a journal that did not end can be taken up."""
     if journal is None:
-        with source.part(terms, budget, what="training") as part:
+        with source.part(terms, budget, what=AT_ONCE) as part:
             yield part.meter
         return
     own = _part(source, terms, budget, journal)
