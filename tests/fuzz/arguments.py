@@ -11,7 +11,6 @@ import numpy as np
 import noisewise as nw
 from noisewise.accounting.choose import choose_terms
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, open_meter
-from noisewise.budget.account import spending
 from noisewise.events import ApproximateDP, AtOrder, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated
 
 from .core import target
@@ -165,7 +164,7 @@ def meters(given: tuple[Any, ...]) -> None:
 )
 def accounts(given: tuple[Any, ...]) -> None:
     epsilon, delta, dataset, unit, own = given
-    repr(spending(epsilon, delta, dataset, unit=unit, terms=own))
+    repr(nw.spending(epsilon, delta, dataset, unit=unit, terms=own))
 
 
 @target(

@@ -4,6 +4,7 @@ from . import arguments as arguments
 from . import commands as commands
 from . import fits as fits
 from . import folders as folders
+from . import ledgers as ledgers
 from . import parsers as parsers
 from . import purses as purses
 from . import tables as tables

@@ -246,7 +246,7 @@ def entry_from_dict(data: Any) -> Entry:
     claimed = data.get("claimed", 0.0) if isinstance(data, dict) else 0.0  # files of before have none
     data = {name: value for name, value in data.items() if name != "claimed"} if isinstance(data, dict) else data
     _exactly(data, ("terms", "reserved", "spent", "state"), "a run")
-    _exactly(data["terms"], ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
+    check_terms(data["terms"])
     _exactly(data["reserved"], ("cost", "delta"), "reserved")
     entry = Entry(data["terms"], Amount(**data["reserved"]), claimed=claimed)
     if (spent := data["spent"]) is not None:
@@ -256,6 +256,13 @@ def entry_from_dict(data: Any) -> Entry:
     if entry.state != data["state"]:
         raise ValueError(f"a run in state {data['state']!r} has no spent")
     return entry
+
+
+def check_terms(terms: Any) -> None:
+    """Refuse what are no terms of a run."""
+    _exactly(terms, ("what", "epsilon", "delta", "adjacency", "meter"), "its terms")
+    if type(terms["what"]) is not str:
+        raise ValueError("a run has no name")
 
 
 def _exactly(data: Any, keys: tuple[str, ...], what: str) -> None:

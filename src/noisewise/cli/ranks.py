@@ -56,7 +56,7 @@ def refuse_restart(out: Path, *, private: bool) -> None:
     if private and (count := restarts()):
         raise ValueError(
             f"torchrun has started this run anew (restart {count}); what the attempt before it spent, if anything, is in "
-            f"{out.name}.spending.json beside --out, and stays charged. Nothing is spent again; train --resume {out} goes on"
+            f"{out.name}.spending.json beside --out or in its account, and stays charged. Nothing is spent again; train --resume {out} goes on"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from .tables import VERSION
@@ -155,6 +155,10 @@ class Database:
             return PermissionError(f"{self.name}: this database user may not do that; ask who keeps the ledger")
         if code == "P0001":  # our own functions refuse
             return ValueError(str(error.orig).splitlines()[0])
+        if isinstance(error, IntegrityError):
+            return ValueError(
+                f"{self.name}: its rows do not agree; nothing was spent. Check it with noisewise ledger verify"
+            )
         if "not a database" in said or "malformed" in said or "corrupt" in said:
             return ValueError(f"{self.name} is no ledger, or a damaged one; bring back a copy, do not delete it")
         if "readonly" in said or "read-only" in said:

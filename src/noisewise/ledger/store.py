@@ -18,8 +18,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text, update
 
+from ..accounting.base import currencies
+from ..accounting.terms import Budget
+from ..budget.account import UNITS
 from ..budget.counts import BudgetExhausted, up
-from ..budget.store import TAKEN_UP, Amount, Claimed, Entries, Entry
+from ..budget.store import TAKEN_UP, Amount, Claimed, Entries, Entry, check_terms
 from ..events import from_dict, to_dict
 from .database import Database
 from .tables import ACCOUNTS, RUNS, hashed
@@ -150,13 +153,16 @@ def _amount(cost: int, delta: int, account: Any) -> Amount:
 def entry_of(row: Any, account: Any) -> Entry:
     """A row as the purse knows it; one that makes no sense is refused."""
     try:
+        check_terms(json.loads(row.terms))
+        if not all(_whole(amount) for amount in (row.reserved, row.reserved_delta, row.number)):
+            raise ValueError("an amount is no whole number")
         spent = None if row.spent is None else _amount(row.spent, row.spent_delta, account)
         events = () if row.events is None else tuple(from_dict(event) for event in json.loads(row.events))
         reserved = _amount(row.reserved, row.reserved_delta, account)
         return Entry(json.loads(row.terms), reserved, spent, events, row.state, float(row.claimed))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise ValueError(
-            f"run {row.number} of the account {row.account!r} cannot be read; check the ledger with noisewise ledger verify"
+            f"run {row.number!r} of the account {row.account!r} cannot be read; check the ledger with noisewise ledger verify"
         ) from None
 
 
@@ -179,7 +185,26 @@ def account_row(connection: Connection, name: str) -> Any:
     found = connection.execute(_ACCOUNT, {"named": name}).one_or_none()
     if found is None:
         raise ValueError(f"there is no account {name!r} in this ledger; register it with noisewise ledger register")
+    if not sensible(found):
+        raise ValueError(f"the account {name!r} cannot be read; check the ledger with noisewise ledger verify")
     return found
+
+
+def sensible(account: Any) -> bool:
+    """Whether the row of an account can be one that was registered."""
+    try:
+        said = json.loads(account.terms)
+        units = [type(unit) is float and math.frexp(unit)[0] == 0.5 for unit in (account.unit_cost, account.unit_delta)]
+        numbers = [account.cap, account.cap_delta, account.taken, account.taken_delta, account.runs]
+        kept = said["filter"]
+        Budget(said["epsilon"], said["delta"], said["adjacency"])
+        return all(units) and all(map(_whole, numbers)) and account.unit in UNITS and kept["name"] in currencies()
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return False
+
+
+def _whole(number: Any) -> bool:
+    return type(number) is int and 0 <= number < MOST
 
 
 _ACCOUNT = text(

@@ -60,6 +60,7 @@ def verified(ledger: Ledger | Mapping[str, Any], known: Iterable[tuple[int, str]
     try:
         if document["format"] != f"noisewise-ledger/{VERSION}":
             raise ValueError("it is of another version")
+        _possible(set(document) == {"format", "seq", "head", "accounts", "runs", "history"})
         rows = sorted((Row(**row) for row in document["history"]), key=lambda row: row.seq)
         wrong = [*_chain(rows, document, tuple(known))]
         wrong += _tables(rows, document)
@@ -97,6 +98,8 @@ def _tables(rows: list[Row], document: Mapping[str, Any]) -> Iterator[str]:
             yield f"row {row.seq} of the history tells of something that cannot have happened"
     accounts = {row["name"]: dict(row) for row in document["accounts"]}
     runs = {(row["account"], row["number"]): dict(row) for row in document["runs"]}
+    if len(accounts) != len(document["accounts"]) or len(runs) != len(document["runs"]):
+        yield "an account or a run is there twice"
     yield from _differences("the account", told.accounts, accounts)
     yield from _differences("the run", told.runs, runs)
 
@@ -108,7 +111,7 @@ def _differences(what: str, told: Mapping[Any, Any], there: Mapping[Any, Any]) -
 
 
 def _take(told: _Replayed, row: Row, body: Any) -> None:
-    where = (row.account, int(row.number)) if row.number is not None else None
+    where = (row.account, -1 if row.number is None else int(row.number))
     match row.kind:
         case "created":
             _possible(body == {"version": VERSION})
@@ -120,7 +123,6 @@ def _take(told: _Replayed, row: Row, body: Any) -> None:
             _possible(body["cap"] >= account["cap"] and body["cap_delta"] >= account["cap_delta"])
             account.update(body, terms=canonical(body["terms"]))
         case "reserved":
-            assert where is not None
             account = told.accounts[row.account]
             _possible(where[1] == account["runs"])
             _move(account, int(body["reserved"]), int(body["reserved_delta"]))
@@ -129,12 +131,10 @@ def _take(told: _Replayed, row: Row, body: Any) -> None:
             same = {name: body[name] for name in ("owner", "terms", "reserved", "reserved_delta")}
             told.runs[where] = {"account": where[0], "number": where[1], **entry, **same, "state": "reserved"}
         case "claimed":
-            assert where is not None
             run = told.runs[where]
             _possible(run["state"] == "reserved" and run["claimed"] == body["before"] != body["after"])
             run["claimed"] = float(body["after"])
         case "settled":
-            assert where is not None
             run = told.runs[where]
             _possible(run["state"] == "reserved" and body["state"] in ("spent", "failed"))
             _possible(0 <= body["spent"] <= run["reserved"] and 0 <= body["spent_delta"] <= run["reserved_delta"])
