@@ -326,7 +326,7 @@ def test_an_evaluation_on_private_rows_is_charged():
         private_quality(fitted, rows, Y, Budget(0.5, 5e-7), seed=1)
         with pytest.raises(BudgetExhausted, match="this evaluation asks for"):
             private_quality(fitted, rows, Y, Budget(0.5, 5e-7))
-    assert [entry.terms["what"] for entry in purse.entries] == ["training", "evaluation"]
+    assert [entry.terms["what"] for entry in purse.entries] == ["training in one go", "evaluation"]
 
 
 def test_bounds_are_charged_and_belong_to_the_account_of_the_fit(tmp_path):
@@ -341,7 +341,7 @@ def test_bounds_are_charged_and_belong_to_the_account_of_the_fit(tmp_path):
     with spending(1.0, 1e-6) as purse:
         bought = buy.bounds(open_source([path]), None)
         statement = fit(*bought).statement_
-    assert [entry.terms["what"] for entry in purse.entries] == ["bounds", "training"]
+    assert [entry.terms["what"] for entry in purse.entries] == ["bounds", "training in one go"]
     assert purse.spent.cost == pytest.approx(0.25) and nw.verify(statement).holds
     with spending(1.0, 1e-6) as other, pytest.raises(ValueError, match="not bought in the account"):
         fit(*bought)

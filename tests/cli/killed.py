@@ -22,6 +22,7 @@ from noisewise.budget import Budget, meter_from
 from noisewise.cli import main as entry
 from noisewise.curator import Curator
 from noisewise.events import from_dict, to_dict
+from noisewise.journal import WHAT
 from noisewise.runs import verify
 
 SECRET, NUMBER = "PLANTED-7f3a91", 61.73519183
@@ -196,7 +197,7 @@ def holds_after_a_kill(place: Path) -> None:
         json.loads((place / "run/spending.json").read_text())["entries"] if "run" in there else []
     )
     assert sum((one["spent"] or one["reserved"])["cost"] for one in known) <= 2
-    training = [one for one in known if one["terms"]["what"] == "training"]
+    training = [one for one in known if one["terms"]["what"] == WHAT]
     if released := drawn(place):
         (paid,) = training
         assert paid["state"] == "spent" or fits(paid["terms"], released) <= paid["claimed"] * (1 + 1e-12)

@@ -40,7 +40,7 @@ def entries(place):
 def test_an_estimator(place):
     fitted = model().fit(X, Y, ledger=place, dataset="patients")
     (entry,) = entries(place)
-    assert entry.state == "spent" and entry.terms["what"] == "training" and entry.terms["epsilon"] == 0.5
+    assert entry.state == "spent" and entry.terms["what"] == "training in one go" and entry.terms["epsilon"] == 0.5
     assert fitted.statement_.data["account"] == {
         "dataset": "patients", "epsilon": 3.0, "delta": 1e-5, "adjacency": "add_remove",
     }  # fmt: skip
@@ -63,7 +63,7 @@ def test_files(place, desk):
 
 def test_bounds_are_bought_from_it_too(place):
     nw.PrivateClassifier(0.5, 1e-6, bounds="buy", bounds_epsilon=0.1).fit(X, Y, ledger=place, dataset="patients")
-    assert [entry.terms["what"] for entry in entries(place)] == ["bounds", "training"]
+    assert [entry.terms["what"] for entry in entries(place)] == ["bounds", "training in one go"]
 
 
 def test_a_search(place):

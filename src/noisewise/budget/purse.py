@@ -136,7 +136,8 @@ class Purse(NotCopied):
         """A run on these terms, reserved when this returns: durably, before its meter can be spent from.
 
         It promises ``budget``, or ``share`` of what is left. Raises ``BudgetExhausted`` when that is not there.
-        ``number``: of a part that an earlier process of the same run has reserved and not settled, which is taken up.
+        ``number``: of a part that an earlier process of the same run has reserved and not settled, which is taken up: unless
+        a journal says what that one used (:meth:`Part.known`), it is settled as used whole.
         """
         self._check_process()
         _validate.share(share=share)
@@ -155,20 +156,20 @@ class Purse(NotCopied):
                 raise ValueError(
                     "the run's part of the purse is settled, or was reserved on other terms; start it anew"
                 )
-            return self._held(number, entry, meter, there[number].claimed)
+            return self._held(number, entry, meter, there[number].claimed, unknown=True)
         for entry in entries[:-1]:
             with suppress(BudgetExhausted):
                 return self._held(self._store.reserve(self._terms, entry), entry, meter)
         return self._held(self._store.reserve(self._terms, entries[-1]), entries[-1], meter)
 
-    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> Part:
+    def _held(self, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False) -> Part:
         """The part, paid by this meter alone: one that held it before, as of a run that was stopped, is closed."""
         with self._lock:
             before = self._holders.setdefault(number, [])
             for earlier in before:
                 earlier.close()
             before.append(meter)
-        return Part(self, number, entry, meter, claimed)
+        return Part(self, number, entry, meter, claimed, unknown=unknown)
 
     def largest(self, share: float = 1.0, one_shot_delta: float = 0.0, delta: float | None = None) -> Budget:
         """The largest promise that ``share`` of what is left can keep, rounded down; ``BudgetExhausted`` if none can.
@@ -334,10 +335,13 @@ class Purse(NotCopied):
 class Part:
     """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
 
-    __slots__ = ("_claimed", "_entry", "_number", "_purse", "meter")
+    __slots__ = ("_claimed", "_entry", "_number", "_purse", "_unknown", "meter")
 
-    def __init__(self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0) -> None:
+    def __init__(
+        self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+    ) -> None:
         self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
+        self._unknown = unknown  # what an earlier process used of it, or uses still
 
     @property
     def number(self) -> int:
@@ -357,9 +361,15 @@ class Part:
         self._purse._claim(self._number, self._claimed, float(share))
         self._claimed = float(share)
 
+    def known(self) -> None:
+        """Say that the meter is charged, or will be, with all that earlier processes may have used: a journal knows."""
+        self._unknown = False
+
     def settle(self, state: str = "spent") -> None:
         """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
         _validate.one_of(("spent", "failed"), state=state)
+        if self._unknown and not self.meter.closed:
+            self.meter.forfeit(1.0)
         self._purse._settle(self._number, self._entry, self.meter, state, self._claimed)
 
     def __enter__(self) -> Part:

@@ -194,7 +194,10 @@ def _take_up(journal: Journal, spent: Spending, folder: Path) -> None:
 
 
 def _trains(entry: Entry) -> bool:
-    return str(entry.terms["what"]).startswith("training")  # an account of persons adds that it is one
+    from ..budget.account import PERSONS
+    from ..journal import WHAT
+
+    return entry.terms["what"] in (WHAT, f"{WHAT}{PERSONS}")
 
 
 def _stopped(place: Path, journal: Journal, spent: Spending, made: list[Path], error: BaseException) -> None:

@@ -194,12 +194,13 @@ class Curator(Asking):
     def take_up(self, line: Released, asked: Any = None, size: float | None = None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
 
-        ``size``: what :meth:`release_size` released then. *Sensitivity*: nothing is drawn and no record is touched.
+        ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
+        that was answered. *Sensitivity*: nothing is drawn and no record is touched.
         """
         with self.__desk:
             self.__desk.meter.spend(line.event)
             self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
-            self.__facts = self.__facts if size is None else replace(self.__facts, size=float(size))
+            self.__facts = self.__facts if size is None else replace(self.__facts, size=max(float(size), 1.0))
         if asked is not None:
             self.__graded(asked)
 

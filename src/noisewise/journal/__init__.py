@@ -19,7 +19,7 @@ that there is one folder is the user's word. So is that the data set is the one 
 holds released answers and settings alone.
 """
 
-from .asking import Journalled, paid
+from .asking import WHAT, Journalled, paid
 from .folder import BLOCK, NOBODY, Journal, Running, settings_in
 
-__all__ = ["BLOCK", "NOBODY", "Journal", "Journalled", "Running", "paid", "settings_in"]
+__all__ = ["BLOCK", "NOBODY", "WHAT", "Journal", "Journalled", "Running", "paid", "settings_in"]

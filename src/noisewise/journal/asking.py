@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms
+from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..budget.account import Account
 from ..budget.purse import Part, Purse
 from ..budget.store import Claimed
@@ -21,12 +22,16 @@ from ..prepare.features import Features
 from ..trace import LOST, Released
 from .folder import Forfeited, Journal, Kept
 
+#: how a purse names runs with a journal, which claim what they draw, and runs without one, whose part is never taken up
+WHAT, AT_ONCE = "training", "training in one go"
+
 
 class Journalled(Asking):
     """A curator whose answers are written down before they are used, and come from the journal where they are there."""
 
     def __init__(self, curator: Curator, journal: Journal) -> None:
         self.__curator, self.__journal = curator, journal
+        self.__lock = threading.RLock()  # a charge and its answer are two lines: one question at a time
         self.__pass_over_lost()
 
     @property
@@ -90,12 +95,13 @@ class Journalled(Asking):
 
     def __answer(self, name: str, event: Event, asked: Any, ask: Callable[[], Answer]) -> Answer:
         """From the journal, or asked now; ``asked`` is None for the size."""
-        return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
+        with self.__lock:
+            return self.__again(name, event, asked) if self.__journal.past else self.__anew(name, event, ask)
 
     def __anew(self, name: str, event: Event, ask: Callable[[], Answer]) -> Answer:
         before, after = self.meter.spent_fraction, self.meter.share_after(event)
         if after > 1:
-            return ask()  # which refuses, by the meter's own words
+            return ask()  # which refuses, by the meter's own words, as it did before a run was finished
         if self.__journal.finished:
             raise RuntimeError("the run in this checkpoint is finished and asks no more; pass another folder")
         self.__journal.charged(name, event, before, after)
@@ -137,10 +143,18 @@ class Journalled(Asking):
 def paid(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal | None) -> Iterator[Meter]:
     """The meter of a run, settled at the end whatever that is; a run with a journal that did not end can be taken up."""
     if journal is None:
-        with source.part(terms, budget, what="training") as part:
+        with source.part(terms, budget, what=AT_ONCE) as part:
             yield part.meter
         return
-    part = _part(source, terms, budget, journal)
+    own = _part(source, terms, budget, journal)
+    if own is None:
+        yield open_meter(budget, terms)
+        return
+    yield from _claiming(own, journal)
+
+
+def _claiming(part: Part, journal: Journal) -> Iterator[Meter]:
+    """A part that is claimed block by block, given back where nothing was drawn, and settled when the run is whole."""
     journal.paid_by(part)
     try:
         yield part.meter
@@ -162,13 +176,13 @@ def used(meter: Meter | MeterView) -> float:
     return min(math.nextafter(meter.spent_fraction, 2.0), 1.0)
 
 
-def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part:
+def _part(source: Purse | Account, terms: Terms, budget: Budget, journal: Journal) -> Part | None:
     """The part that pays: the run's own, or a new one where the purse knows of none. A finished run draws nothing more, so one
-    that was settled needs no purse.
+    that was settled needs none.
     """
     try:
-        return source.part(terms, budget, what="training", number=journal.claim)
+        return source.part(terms, budget, what=WHAT, number=journal.claim)
     except (ValueError, BudgetExhausted):
         if not journal.finished:
             raise
-        return Purse(budget).part(terms, budget, what="training")
+        return None

@@ -67,7 +67,7 @@ class Journal:
         except OSError:
             os.close(self._lock)
             raise Running(f"{self._place}: another process is running this run; wait for it") from None
-        self._process, self._files = os.getpid(), dict[str, int]()
+        self._process, self._files, self._torn = os.getpid(), dict[str, int](), False
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
@@ -214,11 +214,17 @@ class Journal:
         os.fsync(self._file(name))
 
     def _write(self, name: str, content: bytes) -> int:
-        """Hand all of it to the system, which has it when this process is gone; where it begins in the file."""
+        """Hand all of it to the system, which has it when this process is gone; where it begins in the file.
+
+        After half a line there is no other: what came next would be part of it, and a block that nobody reads.
+        """
+        if self._torn or os.getpid() != self._process:
+            raise OSError("the journal cannot be written by this process any more; stop, and go on from it")
         descriptor, at = self._file(name), self._length(name)
-        done = 0
+        done, self._torn = 0, True
         while done < len(content):
             done += os.write(descriptor, content[done:])
+        self._torn = False
         return at
 
     def _append(self, line: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -253,8 +259,11 @@ class Journal:
         self._part = part
         if self.claim != part.number:
             self.adopt(part.number)
+        part.known()
         claimed = max(part.claimed, self._claimed)
-        if claimed > 0 and not self.finished and not (self._closed and part.claimed in (0.0, self._claimed)):
+        if self.finished and part.claimed > 0:  # it may be another run's part, where the purse is another
+            self.past.append(Forfeited(part.claimed))
+        elif not self.finished and claimed > 0 and not (self._closed and part.claimed in (0.0, self._claimed)):
             self._append({"forfeited": claimed}, durable=True)
             self.past.append(Forfeited(claimed))
         self._claimed, self._fresh = claimed, True

@@ -24,6 +24,10 @@ INSTALL = "pip install 'noisewise[postgres]'"
 
 
 _VERSION = text("SELECT version FROM noisewise_ledger")
+# a server, or a user, may be set not to wait for the disk
+_DURABLE = (
+    "BEGIN; SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 
 class LedgerBusy(TimeoutError):
@@ -87,7 +91,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that is alone: durable when this block is left, or as if it had never been."""
         with self._translated(), self._opened().connect() as connection:
-            connection.exec_driver_sql("BEGIN" if self.server else "BEGIN IMMEDIATE")
+            connection.exec_driver_sql(_DURABLE if self.server else "BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.exec_driver_sql("COMMIT")

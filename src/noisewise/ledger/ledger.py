@@ -27,6 +27,7 @@ from .tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VER
 SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
 _OWN = text("SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = 'noisewise_ledger'::regclass")
+_CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.current_schema(), 'CREATE')")
 
 
 class Taken(NamedTuple):
@@ -173,6 +174,11 @@ class Ledger:
         with self._database.writing() as connection:
             if not connection.execute(_OWN).scalar_one():
                 raise PermissionError(f"{self.name}: only who keeps the ledger lets others in")
+            if connection.execute(_CREATES, {"role": role}).scalar_one():
+                raise PermissionError(
+                    f"{self.name}: {role} may create things in the ledger's schema, and could bring operators that others would "
+                    f"use; first REVOKE CREATE ON SCHEMA {_schema(connection)} FROM PUBLIC, {role}"
+                )
             for statement in rights(role, _schema(connection)):
                 connection.exec_driver_sql(statement)
 

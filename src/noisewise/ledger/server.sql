@@ -1,8 +1,10 @@
 -- What a ledger on PostgreSQL does by itself: reserve, claim and settle, each checked where nobody can go around it.
 -- An analyst may call these three functions and read the tables, nothing else (noisewise ledger grant --role NAME).
+-- Names of the ledger are written in full and its schema is not on the path: who may create there could bring operators that
+-- match closer than the server's own, and they would run with the rights of who keeps the ledger.
 
 CREATE FUNCTION noisewise_add(of_account text, of_number bigint, of_kind text, of_body text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, {schema}, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   last {schema}.noisewise_ledger%ROWTYPE;
   moment text := to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
@@ -18,7 +20,7 @@ END $$;
 
 -- The number of the run, or null where it does not fit.
 CREATE FUNCTION noisewise_reserve(of_account text, of_key text, of_terms text, cost bigint, cost_delta bigint) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   held {schema}.noisewise_accounts%ROWTYPE;
 BEGIN
@@ -39,7 +41,7 @@ END $$;
 
 -- The run of this number, if it is this user's own and not settled.
 CREATE FUNCTION noisewise_own(of_account text, of_number bigint) RETURNS {schema}.noisewise_runs
-LANGUAGE plpgsql SET search_path = pg_catalog, {schema}, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE;
 BEGIN
@@ -52,7 +54,7 @@ END $$;
 
 -- Whether the run was at `before`, and is at `after` now.
 CREATE FUNCTION noisewise_claim(of_account text, of_number bigint, before double precision, after double precision)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE := {schema}.noisewise_own(of_account, of_number);
 BEGIN
@@ -65,7 +67,7 @@ END $$;
 
 CREATE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
   of_delta bigint, of_state text, of_events text) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE := {schema}.noisewise_own(of_account, of_number);
 BEGIN

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..accounting.terms import Budget, Terms
+from ..budget.account import PERSONS
 from ..budget.meters import meter_from
 from ..budget.purse import Purse
 from ..budget.store import Amount, Entry
@@ -49,9 +50,11 @@ class _Replayed:
 def verified(ledger: Ledger | Mapping[str, Any], known: Iterable[tuple[int, str]] = ()) -> Findings:
     """Check a ledger, or an export of one. ``known``: heads (number, hash) that were kept elsewhere.
 
-    Found are rows of the history that were edited, removed, reordered or added by hand; a history that was cut off, if
-    the table that names its end was left alone or a head was kept elsewhere; tables that differ from the history; sums above
-    a cap; runs that reserved less than their terms cost, or returned more than their events leave.
+    Found are rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
+    the later hashes and the table that names its end were left alone, or a head was kept elsewhere: who may write everything
+    can make a chain anew, or bring back an old copy, and only such a head tells. Found are tables that differ from the
+    history; sums above a cap; runs of another relation or unit than the account, that reserved less than their terms cost, or
+    that returned more than their events leave.
     """
     document = ledger.export() if isinstance(ledger, Ledger) else dict(ledger)
     try:
@@ -166,13 +169,16 @@ def _prices(account: Any, runs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         cap.delta, account.unit_delta
     ):
         yield f"the account {account.name!r} has a larger cap than its budget gives"
+    persons = account.unit == "person"
     for run in runs:
-        if run["account"] == account.name and (text := _price(purse, entry_of(_Named(run), account))):
+        if run["account"] == account.name and (text := _price(purse, entry_of(_Named(run), account), persons=persons)):
             yield f"run {run['number']} of the account {account.name!r} {text}"
 
 
-def _price(purse: Purse, entry: Entry) -> str:
+def _price(purse: Purse, entry: Entry, *, persons: bool) -> str:
     try:
+        if entry.terms["adjacency"] != purse.budget.adjacency or entry.terms["what"].endswith(PERSONS) != persons:
+            return "is under another relation, or protects another unit"
         promise = Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"])
         meter = meter_from(promise, entry.terms["meter"])
         if not any(most.within(entry.reserved) for most in purse.prices(meter)):
