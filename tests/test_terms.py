@@ -146,8 +146,10 @@ def test_a_view_shows_what_the_meter_says_and_can_change_nothing():
     meter.spend(Gaussian(meter.noise_for(0.5)))
     assert view.noise_for(0.5) == meter.noise_for(0.5)
     assert (view.spent_fraction, view.budget, view.events) == (meter.spent_fraction, meter.budget, meter.events)
-    assert {name for name in dir(view) if name[0] != "_"} == {"budget", "events", "noise_for", "spent_fraction"}
-    for name in ("budget", "events", "noise_for", "spent_fraction", "spend", "meter", "other"):
+    assert {name for name in dir(view) if name[0] != "_"} == {
+        "budget", "events", "noise_for", "share_after", "spent_fraction",
+    }  # fmt: skip
+    for name in ("budget", "events", "noise_for", "share_after", "spent_fraction", "spend", "meter", "other"):
         with pytest.raises(AttributeError):
             setattr(view, name, None)
     before = meter.describe(), meter.events

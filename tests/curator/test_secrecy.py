@@ -25,6 +25,7 @@ PUBLIC = {
     "ask",
     "centre",
     "change_basis",
+    "forfeit",
     "in_first_basis",
     "take_up",
     "last_iterate",

@@ -63,7 +63,7 @@ def test_the_command_makes_the_run_that_an_estimator_makes(people, shell, case):
 
 def _timeless(text: str) -> dict:
     document = json.loads(text)
-    return {name: value for name, value in document.items() if name not in ("created", "warnings", "when")}
+    return {name: value for name, value in document.items() if name not in ("created", "data", "warnings", "when")}
 
 
 TRAINING = """

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ANALYST, WORD
 from desk import SCHEMA
+from pg_server import ANALYST, WORD
 
 import noisewise as nw
 from noisewise.ledger import Ledger

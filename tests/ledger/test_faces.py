@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from conftest import WORD
+from pg_server import WORD
 
 import noisewise as nw
 from noisewise.budget import Budget, BudgetExhausted

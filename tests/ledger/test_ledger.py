@@ -190,7 +190,7 @@ def test_no_ledger_there(tmp_path, monkeypatch):
     (tmp_path / "other.db").write_text("something else, long enough to be looked at as a database" * 20)
     with pytest.raises(ValueError, match="no ledger"):
         Ledger(tmp_path / "other.db")
-    for odd in ("mysql://root:pw@host/db", "sqlite://", "sqlite:///:memory:", "://"):
+    for odd in ("mysql://root:pw@host/db", "sqlite://", "sqlite:///:memory:", "://", "postgresql:/u:pw@host/db"):
         with pytest.raises(ValueError) as refused:
             Ledger(odd)
         assert "pw" not in str(refused.value)
@@ -227,7 +227,7 @@ def test_an_export_is_checked_like_the_ledger_itself(ledger, account):
 
 
 def test_nobody_writes_a_password(url, ledger, account, tmp_path):
-    from conftest import WORD
+    from pg_server import WORD
 
     shown = [ledger.name, repr(ledger), repr(account), str(ledger.export()), str(account.describe())]
     assert not any(WORD in text for text in shown)

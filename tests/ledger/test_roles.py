@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from conftest import ANALYST, OFFICER, WORD
+from pg_server import ANALYST, OFFICER, WORD
 
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.events import Gaussian

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from conftest import ANALYST, OFFICER
+from pg_server import ANALYST, OFFICER
 
 from noisewise.budget import Budget, Terms
 from noisewise.ledger import Ledger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import weakref
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ def ledger_url(given: str | os.PathLike[str] | None) -> URL:
     said = os.environ.get(ENVIRONMENT) if given is None else os.fspath(given)
     if not said:
         raise ValueError(f"no ledger is named; pass --ledger URL (ledger= in Python), or set {ENVIRONMENT}")
+    if re.match(r"(sqlite|postgres\w*)(\+\w+)?:(?!//)", said):  # it may hold a password, and would be shown as a path
+        raise ValueError("the ledger's URL cannot be read; a URL begins with sqlite:/// or postgresql://")
     if "://" not in said:
         return URL.create("sqlite", database=str(Path(said).absolute()))
     try:
