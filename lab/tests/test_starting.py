@@ -34,6 +34,7 @@ def test_the_least_of_the_rounds_counts_and_the_first_only_compiles(monkeypatch)
         starting_rows(only=["fly"])
 
 
+@pytest.mark.slow  # twenty fresh processes; the two above catch the same
 def test_the_command_times_all_of_them_for_real(monkeypatch):
     monkeypatch.setattr(starting, "ROWS", 2000)
     told = CliRunner().invoke(app, ["bench", "starting", "--rounds", "1", "--json"])
