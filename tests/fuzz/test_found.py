@@ -22,8 +22,10 @@ from noisewise.export.elsewhere import Scores
 from noisewise.journal.folder import FORMAT, Journal
 from noisewise.learned.tasks import load_tasks
 from noisewise.protect.learned.zoo import load_protector
+from noisewise.report.page import report_page
+from noisewise.runs.seal import reseal
 
-from .folders import exported
+from .folders import exported, runs
 
 HUGE = 10**400
 BUDGET = Budget(1.0, 1e-6)
@@ -193,3 +195,22 @@ def test_a_part_that_forgets_what_its_earlier_holder_drew_is_charged_whole(filte
     assert purse.left[0] == 0
     with pytest.raises(BudgetExhausted):
         purse.part(terms, BUDGET)
+
+
+def nan_counts(files: dict[str, Any]) -> None:
+    files["evaluation.json"][0]["confusion"]["counts"] = [[math.nan, 1.0], [1.0, 1.0]]
+
+
+def fewer_bounds(files: dict[str, Any]) -> None:
+    files["run.json"]["preprocessing"]["high"].pop()
+
+
+@pytest.mark.parametrize("change", [nan_counts, fewer_bounds])
+def test_a_page_that_cannot_be_drawn(change: Any, tmp_path: Path) -> None:
+    files = {name: json.loads(text) for name, text in runs()[1].items() if name.endswith(".json")}
+    change(files)
+    for name, content in runs()[1].items():
+        (tmp_path / name).write_bytes(json.dumps(files[name]).encode() if name in files else content)
+    reseal(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot be shown|is not"):
+        report_page(tmp_path)

@@ -6,6 +6,7 @@ It shows released facts only: what a run folder holds was public, declared or pa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ..atomic import write_atomically
@@ -26,12 +27,15 @@ LOUD = {
 }
 
 
+UNSHOWN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)  # 10^400 is a number in JSON
+
+
 def report_page(run: Path) -> str:
     """The report of a run folder as one HTML document; a folder that cannot be drawn is a ValueError."""
-    try:
-        return _page(read_run(Path(run)))
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError):  # 10^400 is a number in JSON
-        pass
+    with suppress(*UNSHOWN):
+        folder = read_run(Path(run))
+        with suppress(ValueError):  # of the drawing: what reading refuses has words of its own
+            return _page(folder)
     raise ValueError(f"{run}: holds a number or a field that cannot be shown; pass a run folder as noisewise wrote it")
 
 
