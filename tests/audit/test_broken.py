@@ -107,7 +107,12 @@ AUDITED = {
 }
 
 
-@pytest.mark.parametrize("name", AUDITED)
+LONG = "noisy-min with the noise's sign wrong"  # needs many runs; the others of its kind are audited in every test run
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == LONG else name for name in AUDITED]
+)
 def test_an_audit_catches_it_and_clears_the_right_version(name):
     breaks, (wrong, wrong_case), (right, right_case) = AUDITED[name]
     with breaks():

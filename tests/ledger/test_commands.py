@@ -353,6 +353,7 @@ def test_a_stopped_run_goes_on_in_its_own_part_of_the_account(kept, shell, how):
     assert shell("verify", "run", *PAID).code == 0 and shell("ledger", "verify", "--ledger", "ledger.db").code == 0
 
 
+@pytest.mark.slow  # the same on SQLite is above
 def test_a_team_on_a_server_and_its_password(server, desk, shell, tmp_path, monkeypatch):
     """Everything a password could be written into is searched for it."""
     database = server.database()

@@ -46,7 +46,7 @@ def racer(url, gate, results, settles):
     results.put((numbers, waits))
 
 
-@pytest.mark.parametrize("settles", [False, True], ids=["reserved", "settled"])
+@pytest.mark.parametrize("settles", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["reserved", "settled"])
 def test_never_is_more_reserved_than_was_granted(url, settles):
     race(url, settles)
 

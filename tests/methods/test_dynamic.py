@@ -44,6 +44,7 @@ def test_the_noise_spent_is_the_optimal_schedule_of_the_budget(momentum, size):
         assert (np.diff(noise) < 0).all()  # the noise falls as the end comes nearer
 
 
+@pytest.mark.slow  # a plan of two shapes is calibrated for seconds; plans of the full batch above catch the same
 def test_sampled_plans_keep_the_shape_and_may_not_depend_on_a_bought_size():
     for size in (4000.0, None):
         result = run(Dynamic(steps=2, momentum=0.0, sampling=("poisson", 0.1)), size)

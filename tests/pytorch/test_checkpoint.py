@@ -118,7 +118,7 @@ def purse(folder):
     return Purse(BUDGET, store=f"{folder}/spending.json")
 
 
-@pytest.mark.parametrize("when, meter", [("before", "filter"), ("after", "plan")])
+@pytest.mark.parametrize("when, meter", [("before", "filter"), pytest.param("after", "plan", marks=pytest.mark.slow)])
 def test_after_a_kill_no_noise_is_drawn_again_and_the_charge_stays(tmp_path, monkeypatch, when, meter):
     """Killed between drawing the third answer and writing it down, or right after."""
     given = [str(tmp_path), when, str(Path(__file__).parent), meter]

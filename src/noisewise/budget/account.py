@@ -229,9 +229,7 @@ class Account(NotCopied):
         left, own = self.left, self.budget
         text = f"the account {self._dataset!r} of ({own.epsilon:g}, {own.delta:g}) has "
         text += "nothing" if left is None else _in_words(left)
-        text += (
-            f" left, and this {what} asks for {'more' if asked is None else f'({asked.epsilon:g}, {asked.delta:g})'}; "
-        )
+        text += f" left, and this {what.split()[0]} asks for {'more' if asked is None else f'({asked.epsilon:g}, {asked.delta:g})'}; "
         if left is None:
             return text + "stop here: what was released so far keeps the promise"
         if not self._purse.filtered:

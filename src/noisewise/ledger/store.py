@@ -221,6 +221,8 @@ def run_row(connection: Connection, account: str, number: int) -> Any:
 def add(connection: Connection, account: str, number: int | None, kind: str, body: Any) -> None:
     """Add a row to the history, which follows from the one before it."""
     last = connection.execute(_LEDGER).one()
+    if not _whole(last.seq):
+        raise ValueError("the end of the history cannot be read; check the ledger with noisewise ledger verify")
     at, seq, told = datetime.now(UTC).isoformat(timespec="microseconds"), last.seq + 1, canonical(body)
     head = hashed(last.head, seq, at, account, number, kind, told)
     row = {"seq": seq, "at": at, "account": account, "number": number, "kind": kind, "body": told}
