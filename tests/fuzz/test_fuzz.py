@@ -25,7 +25,7 @@ from .core import TARGETS, WORD, Target, made, seed_of, tally_of, tried
 from .places import laid
 from .tables import HEAD, reading
 
-TRIED = {"parsers": 30, "fits": 6, "purses": 40}
+TRIED = {"parsers": 15, "fits": 4, "purses": 20}
 FEW = {
     "command line": 3,
     "explain": 1,
