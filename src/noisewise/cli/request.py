@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PATHS = ("schema", "cache")
 LISTS = ("data", "public")
-WORDS = ("target", "method", "loss", "protector", "separator", "decimal")
+WORDS = ("target", "method", "loss", "protector", "separator", "decimal", "records", "ray_address")
 NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 
 
@@ -48,6 +48,9 @@ class Asked:
     separator: str | None = None
     decimal: str | None = None
     cache: Path | None = None
+    records: str | None = None
+    ray_workers: int | None = None
+    ray_address: str | None = None
 
     @property
     def budget(self) -> Budget:
@@ -98,6 +101,8 @@ def _plain(name: str, value: Any) -> bool:
         return value is None or type(value) is str
     if name in NUMBERS:
         return value is None or type(value) is float
+    if name == "ray_workers":
+        return value is None or type(value) is int
     kinds = {"size_is_public": bool, "model": str, "adjacency": str}
     return type(value) is kinds.get(name, float)
 
