@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from .holder import Holder
 from .workers import Gone, Worker
 
 INSTALL = "records on Ray need the package ray: pip install 'noisewise[ray]'"
+NOBODY = "no Ray cluster at {0} can be reached; check the address, and that it runs there: ray status --address {0}"
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -65,6 +67,7 @@ class RayCluster:
             how |= {"_system_config": {"automatic_object_spilling_enabled": False}}
         else:
             how["address"] = address
+            _somebody_listens(address)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -101,6 +104,17 @@ class RayCluster:
         if self._own:
             self._own = False
             self._ray.shutdown()
+
+
+def _somebody_listens(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # a word such as auto, which is Ray's to understand
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
+    except (OSError, OverflowError):
+        raise ValueError(NOBODY.format(address)) from None
 
 
 def _says_nothing(ray: Any) -> None:
