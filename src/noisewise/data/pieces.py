@@ -5,7 +5,8 @@ Pieces are numbered in the order in which one process would read them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,23 +23,36 @@ from .refusal import Refusal, our_words
 from .rows import CHANGED, NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
 
 Mask = NDArray[np.bool_]
+SINCE = "{}: has changed since the run began; start again"
+
+
+class Pin(NamedTuple):
+    """Which version of a file is meant. Private: a size tells how many records there are."""
+
+    size: int
+    modified: int  # nanoseconds
+
+    def __repr__(self) -> str:
+        return "Pin(...)"
 
 
 class FilePiece(NamedTuple):
-    """A row group of a Parquet file, or a whole CSV file."""
+    """A row group of a Parquet file, or a whole CSV file, as it was when pieces were dealt."""
 
     path: Path
     group: int | None
+    pin: Pin
 
 
 def pieces_of(source: Source) -> tuple[FilePiece, ...]:
     """The pieces of files, in their order; nothing but what stands in the files' own tables of contents is read."""
     found: list[FilePiece] = []
     for file in source.files:
+        pin = pin_of(file.path)  # before its row groups are counted, so that none can be missed
         if file.types is None:
-            found.append(FilePiece(file.path, None))
+            found.append(FilePiece(file.path, None, pin))
         else:
-            found += [FilePiece(file.path, group) for group in range(len(_groups(file)))]
+            found += [FilePiece(file.path, group, pin) for group in range(len(_groups(file)))]
     if not found:
         raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
     return tuple(found)
@@ -48,7 +62,16 @@ def lengths_of(source: Source, pieces: Sequence[FilePiece], column: str) -> list
     """How many rows each piece has; of a CSV, ``column`` is read to count them. Private."""
     files = {file.path: file for file in source.files}
     groups = {file.path: _groups(file) for file in source.files if file.types is not None}
-    return [_count(files[path], column) if group is None else groups[path][group] for path, group in pieces]
+    return [_count(files[path], column) if group is None else groups[path][group] for path, group, _ in pieces]
+
+
+def pin_of(path: Path) -> Pin:
+    """The version of a file that is there now."""
+    try:
+        there = path.stat()
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
+    return Pin(there.st_size, there.st_mtime_ns)
 
 
 def read_pieces(
@@ -63,7 +86,8 @@ def read_pieces(
 ) -> tuple[Rows, list[int]]:
     """Read, encode and scale pieces, one after the other, as ``read_rows`` does with whole files; rows of each that count.
 
-    ``counted``: for each piece, which of its rows count.
+    ``counted``: for each piece, which of its rows count. A file that is no longer what it was when its pieces were dealt is
+    refused, also where it is replaced while it is read.
     """
     lengths: list[int] = []
     labels: list[NDArray[Any]] = [encoder.labels(_nobody(encoder))]
@@ -71,7 +95,7 @@ def read_pieces(
         store.append(np.empty((0, scaling.features), scaling.kept))
         opened: dict[Path, TableFile] = {}
         for number, piece in enumerate(pieces):
-            with our_words(NOT_READ.format(piece.path)):
+            with our_words(NOT_READ.format(piece.path)), _unchanged(piece):
                 source = _source(piece, opened, separator)
                 mask, read, kept = None if counted is None else counted[number], 0, 0
                 for batch in cut_batches(source, encoder):
@@ -90,6 +114,23 @@ def read_pieces(
                 progress((number + 1) / len(pieces))
         with our_words("the rows find no place; check memory and the folder for rows"):
             return rows_of(store, np.concatenate(labels), encoder), lengths
+
+
+@contextmanager
+def _unchanged(piece: FilePiece) -> Iterator[None]:
+    """Refuse a file that has changed, before it is read and after: also in place of what a reader says of half of each."""
+    _check(piece)
+    try:
+        yield
+    except Exception:
+        _check(piece)
+        raise
+    _check(piece)
+
+
+def _check(piece: FilePiece) -> None:
+    if pin_of(piece.path) != piece.pin:
+        raise Refusal(SINCE.format(piece.path))
 
 
 def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | Dialect | None) -> Source:
