@@ -15,6 +15,7 @@ import typer
 
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 from .paying import DatasetName, LedgerUrl, payment_of
+from .request import places
 from .spending import spending
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..budget import Budget
     from ..budget.account import Account
     from ..budget.purse import Purse
+    from ..data.addresses import Place
     from ..data.encode import Encoder
     from ..fitting.fitted import Fitted
     from ..ledger.receipt import Payment
@@ -35,7 +37,7 @@ LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
     ] = None,
@@ -113,7 +115,7 @@ def write_table(table: pd.DataFrame, out: Path) -> None:
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
     public_test: Annotated[bool, typer.Option("--public-test", help="The rows are public: the score is free.")] = False,
     epsilon: Annotated[
         float | None, typer.Option(help="The rows are private: buy the score with this epsilon.")
@@ -168,7 +170,7 @@ def evaluate(
         with _paid(run, budget, seed, payment) as purse:
             table = None if counted is None else len(counted)
             quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table, rows.there)
-            entry = _entry(quality, data, encoder.schema.rows_per_unit)
+            entry = _entry(quality, places(data), encoder.schema.rows_per_unit)
             if seed is None:
                 runs.append(run, "evaluation.json", entry)
     if seed is None:
@@ -240,7 +242,7 @@ def _say_of(budget: Budget | None) -> None:
         errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _entry(quality: Quality, data: list[Path], rows_per_unit: int | None) -> dict[str, Any]:
+def _entry(quality: Quality, data: tuple[Place, ...], rows_per_unit: int | None) -> dict[str, Any]:
     """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
     from ..units import unit_of
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from .addresses import Pin, Place, pin_of, readable, refused
 from .encode import Encoder
 from .files import Dialect, Share, Source, TableFile, open_source
 from .preprocess import Scaling
@@ -26,20 +27,10 @@ Mask = NDArray[np.bool_]
 SINCE = "{}: has changed since the run began; start again"
 
 
-class Pin(NamedTuple):
-    """Which version of a file is meant. Private: a size tells how many records there are."""
-
-    size: int
-    modified: int  # nanoseconds
-
-    def __repr__(self) -> str:
-        return "Pin(...)"
-
-
 class FilePiece(NamedTuple):
     """A row group of a Parquet file, or a whole CSV file, as it was when pieces were dealt."""
 
-    path: Path
+    path: Place
     group: int | None
     pin: Pin
 
@@ -65,15 +56,6 @@ def lengths_of(source: Source, pieces: Sequence[FilePiece], column: str) -> list
     return [_count(files[path], column) if group is None else groups[path][group] for path, group, _ in pieces]
 
 
-def pin_of(path: Path) -> Pin:
-    """The version of a file that is there now."""
-    try:
-        there = path.stat()
-    except OSError as error:
-        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
-    return Pin(there.st_size, there.st_mtime_ns)
-
-
 def read_pieces(
     pieces: Sequence[FilePiece],
     encoder: Encoder,
@@ -93,7 +75,7 @@ def read_pieces(
     labels: list[NDArray[Any]] = [encoder.labels(_nobody(encoder))]
     with RowStore(scaling.features, cache, scaling.kept) as store:
         store.append(np.empty((0, scaling.features), scaling.kept))
-        opened: dict[Path, TableFile] = {}
+        opened: dict[Place, TableFile] = {}
         for number, piece in enumerate(pieces):
             with our_words(NOT_READ.format(piece.path)), _unchanged(piece):
                 source = _source(piece, opened, separator)
@@ -133,7 +115,7 @@ def _check(piece: FilePiece) -> None:
         raise Refusal(SINCE.format(piece.path))
 
 
-def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | Dialect | None) -> Source:
+def _source(piece: FilePiece, opened: dict[Place, TableFile], separator: str | Dialect | None) -> Source:
     if piece.path not in opened:
         opened[piece.path] = open_source(piece.path, separator=separator).files[0]
     groups = None if piece.group is None else (piece.group,)
@@ -149,10 +131,10 @@ def _nobody(encoder: Encoder) -> pa.RecordBatch:
 def _groups(file: TableFile) -> list[int]:
     """The lengths of a Parquet file's row groups."""
     try:
-        with pq.ParquetFile(file.path) as stored:
+        with readable(file.path) as opened, pq.ParquetFile(opened) as stored:
             return [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
-    except (pa.ArrowException, OSError):
-        raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
+    except (pa.ArrowException, OSError) as error:
+        raise refused(file.path, error, f"{file.path}: is damaged or cut short; write it anew") from None
 
 
 def _count(file: TableFile, column: str) -> int:
