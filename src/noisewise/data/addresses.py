@@ -20,6 +20,7 @@ from .refusal import Refusal
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 QUERY = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path", "project_id", "retry_limit_seconds")  # fmt: skip
 HARMLESS = re.compile(r"[\w.:/~-]*")
+PATIENCE = 30  # seconds
 BUCKETS = ("s3", "gs", "gcs")
 USERS = ("abfs", "abfss", "hdfs", "viewfs")  # where a name before @ says whose or which folder, and opens nothing
 SECRETS = (
@@ -35,7 +36,8 @@ TROUBLES = (
     (r"NO_SUCH_KEY|RESOURCE_NOT_FOUND|Path does not exist|HTTP status 404", "no such file; check the name"),
     (
         r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT|INVALID_CLIENT_TOKEN_ID|"
-        r"EXPIRED|TOKEN|MISSING_AUTHENTICATION|PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]",
+        r"EXPIRED_TOKEN|ExpiredToken|InvalidToken|MISSING_AUTHENTICATION|PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|"
+        r"AuthenticationException|AuthenticationFailed|AuthorizationFailure",
         "access is denied; set credentials that may read it in environment variables",
     ),
     (r"HTTP status 30[17]|PERMANENT_REDIRECT|AuthorizationHeaderMalformed", "is in another region; add ?region=NAME"),
@@ -162,7 +164,8 @@ class Address:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            raise refused(self, error, f"{self}: cannot be read; check the address and the storage") from None
+            other = f"{self}: cannot be read; check the address and the storage"
+            raise refused(self, OSError(str(error)), other) from None  # nothing of a file's content is in these
 
 
 Place = Path | Address
@@ -210,8 +213,19 @@ def _carries_secrets(parts: SplitResult) -> bool:
 def _system(uri: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
-    system, path = FileSystem.from_uri(uri)
+    system, path = FileSystem.from_uri(with_patience(uri))
     return system, path.rstrip("/") or path
+
+
+def with_patience(uri: str) -> str:
+    """The address with how long Google's storage is tried for, which would be a quarter of an hour.
+
+    >>> with_patience("gs://bucket/people")
+    'gs://bucket/people?retry_limit_seconds=30'
+    """
+    if not uri.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE}"
 
 
 def identity(place: Place) -> Path | str:
