@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -192,6 +193,11 @@ def test_a_storage_that_breaks_while_it_is_read_is_one_line(storage, name):
 def test_an_address_of_no_file_system_is_one_line(address):
     with pytest.raises(Refusal, match="pyarrow has no file system for this address"):
         open_source(address)
+
+
+def test_an_address_that_was_made_a_path_is_told(tmp_path):
+    with pytest.raises(Refusal, match=r"^s3:/bucket/a\.csv: no such file; check the name; pass an address as text"):
+        open_source(Path("s3://bucket/a.csv"))
 
 
 @pytest.mark.slow  # pyarrow tries for six seconds; the words are checked below

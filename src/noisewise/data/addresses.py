@@ -31,6 +31,7 @@ UNKNOWN = (
     "{}: pyarrow has no file system for this address or its query; pass s3://bucket/folder, gs://bucket/folder or a local file, "
     "special characters as in %20"
 )
+CHANGED = "{}: has changed while it was read; try again"
 TROUBLES = (
     (r"NO_SUCH_BUCKET|Bucket '' not found", "no such bucket; check the name"),
     (r"NO_SUCH_KEY|RESOURCE_NOT_FOUND|Path does not exist|HTTP status 404", "no such file; check the name"),
@@ -257,6 +258,23 @@ def readable(place: Place) -> Iterator[Any]:
     else:
         with place.open() as stream:
             yield stream
+
+
+@contextmanager
+def steady(place: Place) -> Iterator[None]:
+    """Refuse a file that is replaced while it is read from a storage, part by part; an open file of a disk stays what it is."""
+    if isinstance(place, Path):
+        yield
+        return
+    pin = place.pin()
+    try:
+        yield
+    except Exception:
+        if place.pin() != pin:
+            raise Refusal(CHANGED.format(place)) from None
+        raise
+    if place.pin() != pin:
+        raise Refusal(CHANGED.format(place))
 
 
 def refused(place: Place, error: BaseException, otherwise: str) -> Refusal:

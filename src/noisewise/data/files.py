@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..spelling import did_you_mean
-from .addresses import Place, readable, refused, size_of
+from .addresses import CHANGED, Place, readable, refused, size_of, steady
 from .moments import is_moment
 from .paths import Paths as Paths
 from .paths import find_files as find_files
@@ -52,9 +52,10 @@ class TableFile:
         """The named columns, batch by batch."""
         order = [self.columns.index(name) for name in columns]
         read = _csv_batches if self.types is None else _parquet_batches
-        for batch in read(self, order, progress):
-            made = pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
-            yield made.replace_schema_metadata(COMMA) if self.types is None and self.decimal == "," else made
+        with steady(self.path):
+            for batch in read(self, order, progress):
+                made = pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
+                yield made.replace_schema_metadata(COMMA) if self.types is None and self.decimal == "," else made
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,7 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
     path = file.path
     raw = _header(path, _head(path), file.separator)
     if _names(path, raw) != file.columns:
-        raise Refusal(f"{path}: has changed while it was read; try again")
+        raise Refusal(CHANGED.format(path))
     options = {
         "read_options": pacsv.ReadOptions(block_size=BLOCK),
         "parse_options": pacsv.ParseOptions(

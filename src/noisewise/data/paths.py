@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from .addresses import Address, Place, identity, place_of
 from .refusal import Refusal
 
 Paths = str | Place | Iterable[str | Place]
+LOST = re.compile(r"(s3|gs|gcs|abfss?|hdfs|viewfs):/")
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -52,7 +54,8 @@ def _on_disk(path: Path, text: str) -> list[Path]:
             raise Refusal(f"{text}: no file matches; check the pattern")
         return files
     if not path.exists():
-        raise Refusal(f"{path}: no such file; check the name")
+        lost = "; pass an address as text, a Path loses one of its slashes" if LOST.match(text) else ""
+        raise Refusal(f"{path}: no such file; check the name{lost}")
     if not path.is_file():
         raise Refusal(f"{path}: is not a plain file; write the table to a file first")
     return [path]
