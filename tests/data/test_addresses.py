@@ -14,7 +14,7 @@ import pytest
 from bucket_server import KEY, SECRET, serving, with_key
 from desk import people
 
-from noisewise.data.addresses import Address, place_of, refused
+from noisewise.data.addresses import Address, place_of, refused, steady
 from noisewise.data.encode import Encoder
 from noisewise.data.files import find_files, open_source
 from noisewise.data.pieces import pieces_of, read_pieces
@@ -193,6 +193,25 @@ def test_a_storage_that_breaks_while_it_is_read_is_one_line(storage, name):
 def test_an_address_of_no_file_system_is_one_line(address):
     with pytest.raises(Refusal, match="pyarrow has no file system for this address"):
         open_source(address)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "b%20c.csv", "d.csv.gz"])
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(storage, name):
+    stream = open_source(storage.address(f"ours/people/{name}")).batches()
+    next(stream)
+    path = storage.root / "ours" / "people" / name.replace("%20", " ")
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(Refusal, match=r"^s3://ours/people/\S+( c\.csv)?: has changed while it was read; try again$"):
+        list(stream)
+
+
+def test_what_a_reader_says_of_parts_of_two_files_is_not_told(storage):
+    path, place = storage.root / "ours" / "people" / "a.parquet", place_of(storage.address("ours/people/a.parquet"))
+    with pytest.raises(Refusal, match="^is damaged$"), steady(place):
+        raise Refusal("is damaged")
+    with pytest.raises(Refusal, match="has changed while it was read; try again"), steady(place):
+        path.write_bytes(b"another")
+        raise Refusal("is damaged")
 
 
 def test_an_address_that_was_made_a_path_is_told(tmp_path):

@@ -153,6 +153,15 @@ def test_a_file_that_is_gone_is_told_and_a_pin_never_is(folder):
         read_pieces(pieces, asked.encoder, asked.scaling)
 
 
+def test_a_file_that_has_changed_is_not_even_opened(folder, monkeypatch):
+    asked, pieces, opened = fit(folder), pieces_of(open_source(folder)), []
+    touched(folder / "b0.parquet")
+    monkeypatch.setattr(pieces_module, "open_source", lambda *path, **_: opened.append(path))
+    with pytest.raises(Refusal, match=r"b0\.parquet: has changed since the run began; start again"):
+        read_pieces(pieces, asked.encoder, asked.scaling)
+    assert opened == []
+
+
 def test_ranks_refuse_a_file_that_changed_after_it_was_dealt(folder, monkeypatch):
     def dealt(source):
         pieces = pieces_of(source)
