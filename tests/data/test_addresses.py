@@ -112,6 +112,7 @@ def test_an_address_of_this_disk_is_its_path(tmp_path):
         "s3://AKIA1:hun#t3r@bucket/people",
         "gs://AKIA1:hunt3r@bucket/people",
         "abfs://container:hunt3r@account/people",
+        "abfs://container%3Ahunt3r@account/people",
         "hdfs://host:1/AKIA1@hunt3r",
         "file://AKIA1:hunt3r@/people",
         "s3://bucket/people?access_key=AKIA1&secret_key=hunt3r",
@@ -207,7 +208,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_refused(storage, name):
 
 def test_what_a_reader_says_of_parts_of_two_files_is_not_told(storage):
     path, place = storage.root / "ours" / "people" / "a.parquet", place_of(storage.address("ours/people/a.parquet"))
-    with pytest.raises(Refusal, match="^is damaged$"), steady(place):
+    with pytest.raises(Refusal, match=r"^is damaged$"), steady(place):
         raise Refusal("is damaged")
     with pytest.raises(Refusal, match="has changed while it was read; try again"), steady(place):
         path.write_bytes(b"another")

@@ -108,10 +108,8 @@ class Address:
     def pin(self) -> Pin:
         """The version that is there now, by the tag that the storage has for it; else by the time of change."""
         with self._reaching(), self.open() as stream:
-            size, told = (
-                int(stream.size()),
-                {str(key).lower(): value for key, value in (stream.metadata() or {}).items()},
-            )
+            size, said = int(stream.size()), stream.metadata() or {}
+        told = {str(key).lower(): value for key, value in said.items()}
         tag = told.get("generation") or told.get("etag")
         if tag is None:
             return Pin(size, self._info().mtime_ns)
@@ -175,8 +173,10 @@ Place = Path | Address
 def place_of(given: Any) -> Place:
     """A path, or an address where that is what is given: ``file://`` is a path too.
 
-    >>> place_of("people.csv"), place_of("s3://bucket/people?region=eu-west-1")
-    (PosixPath('people.csv'), Address('s3://bucket/people'))
+    >>> place_of("s3://bucket/people?region=eu-west-1")
+    Address('s3://bucket/people')
+    >>> place_of("people.csv").name
+    'people.csv'
     """
     if isinstance(given, Address):
         return given
@@ -201,7 +201,7 @@ def place_of(given: Any) -> Place:
 
 def _carries_secrets(parts: SplitResult) -> bool:
     """Whether there may be a key in it: what is not known to be harmless counts as one."""
-    user, at, host = parts.netloc.rpartition("@")
+    user, at, host = unquote(parts.netloc).rpartition("@")
     if ":" in user or (at and user != "anonymous" and parts.scheme not in USERS):
         return True
     if ":" in host and (parts.scheme in BUCKETS or "@" in parts.path):  # a key that has a slash
