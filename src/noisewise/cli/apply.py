@@ -16,6 +16,7 @@ import typer
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 from .paying import DatasetName, LedgerUrl, payment_of
 from .ranks import RayAddress, RayWorkers, Records, holders, refuse_records
+from .request import places
 from .spending import spending
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..budget import Budget
     from ..budget.account import Account
     from ..budget.purse import Purse
+    from ..data.addresses import Place
     from ..data.encode import Encoder
     from ..data.files import Dialect
     from ..fitting.fitted import Fitted
@@ -38,7 +40,7 @@ LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
     ] = None,
@@ -116,7 +118,7 @@ def write_table(table: pd.DataFrame, out: Path) -> None:
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
     public_test: Annotated[bool, typer.Option("--public-test", help="The rows are public: the score is free.")] = False,
     epsilon: Annotated[
         float | None, typer.Option(help="The rows are private: buy the score with this epsilon.")
@@ -173,7 +175,7 @@ def evaluate(
             known = _read(fitted, data, dialect(separator, decimal), counted, lead, public_test=public_test)
             with _paid(run, budget, seed, payment) as purse:
                 quality = _quality(fitted, known, budget, size_is_public, seed, purse)
-                entry = _entry(quality, data, encoder.schema.rows_per_unit)
+                entry = _entry(quality, places(data), encoder.schema.rows_per_unit)
                 if seed is None:
                     runs.append(run, "evaluation.json", entry)
     if seed is None:
@@ -217,7 +219,7 @@ class _Known(NamedTuple):
 
 
 def _read(
-    fitted: Fitted, data: list[Path], separator: Dialect, counted: Any, lead: Lead | None, *, public_test: bool
+    fitted: Fitted, data: list[str], separator: Dialect, counted: Any, lead: Lead | None, *, public_test: bool
 ) -> _Known:
     """The rows, with their labels; ``lead``: who holds them, where this process does not."""
     table, encoder = None if counted is None else len(counted), fitted.encoder
@@ -271,7 +273,7 @@ def _say_of(budget: Budget | None) -> None:
         errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _entry(quality: Quality, data: list[Path], rows_per_unit: int | None) -> dict[str, Any]:
+def _entry(quality: Quality, data: tuple[Place, ...], rows_per_unit: int | None) -> dict[str, Any]:
     """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
     from ..units import unit_of
 

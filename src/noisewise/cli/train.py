@@ -21,12 +21,13 @@ from .keeping import Kept, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
 from .ranks import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
-from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, planned, unfitted
+from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
 from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
 from .spending import free_name
 from .tuning import Tuning, searched, show_search, tuning_of
 
 if TYPE_CHECKING:
+    from ..data.addresses import Place
     from ..data.files import Dialect
     from ..data.resolve import Resolved
     from ..fitting.fit import Fit
@@ -52,8 +53,11 @@ class WithLosses(TyperCommand):
 def train(
     context: typer.Context,
     data: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder (required, but for --resume)."),
+        list[str] | None,
+        typer.Argument(
+            metavar="DATA",
+            help="Private CSV or Parquet files, a folder, or an address such as s3://bucket/folder (required, but for --resume).",
+        ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Budget: epsilon (required, but for --resume).")] = None,
     delta: Annotated[
@@ -62,7 +66,8 @@ def train(
     target: Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")] = None,
     schema: Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")] = None,
     public: Annotated[
-        list[Path] | None, typer.Option(help="Public rows of the same columns: bounds, categories, help for training.")
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Public rows of the same columns: bounds, categories, help for training."),
     ] = None,
     bounds_epsilon: Annotated[
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
@@ -144,7 +149,7 @@ def train(
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
     asked = Asked(
-        tuple(data), epsilon, delta, target, schema, tuple(public or ()), bounds_epsilon, method, loss, model, protector,
+        places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
@@ -339,12 +344,13 @@ def _in_short(statement: Statement) -> str:
     return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
 
 
-def _disjoint(data: list[Path], public: list[Path]) -> None:
+def _disjoint(data: list[Place], public: list[Place]) -> None:
     """Refuse a private file that is also said to be public."""
+    from ..data.addresses import identity
     from ..data.files import find_files
 
-    private = {path.resolve() for path in find_files(data)}
-    if both := [path for path in (find_files(public) if public else []) if path.resolve() in private]:
+    private = {identity(path) for path in find_files(data)}
+    if both := [path for path in (find_files(public) if public else []) if identity(path) in private]:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
 
 
@@ -353,9 +359,10 @@ def _room(asked: Asked, out: Path) -> Path | None:
     return asked.cache or (None if asked.records is not None else _roomy(out, [*asked.data]))
 
 
-def _roomy(out: Path, data: list[Path]) -> Path | None:
+def _roomy(out: Path, data: list[Place]) -> Path | None:
     """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory."""
+    from ..data.addresses import size_of
     from ..data.files import find_files
 
-    large = sum(path.stat().st_size for path in find_files(data)) > LARGE
+    large = sum(map(size_of, find_files(data))) > LARGE
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None
