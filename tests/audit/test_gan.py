@@ -106,18 +106,20 @@ def test_the_rounds_are_paid_for_and_no_more_can_be_had(setting, theta):
 
 
 def test_a_quick_game():
-    def play(seed):
+    def play(seed, settings=SETTINGS):
         server, hostile = Server(rounds=2, hidden=4), Hostile(steps=1, fakes=5)
         seen = []
         found = gan(
-            X[:300], Y[:300], 3, BUDGET, repeats=2, server=server, hostile=hostile, seed=seed,
+            X[:200], Y[:200], 3, BUDGET, repeats=2, server=server, hostile=hostile, seed=seed, settings=settings,
             progress=lambda done, total: seen.append((done, total)),
         )  # fmt: skip
-        assert seen == [(number, 16) for number in range(1, 17)]
+        assert seen == [(number, 4 * len(settings)) for number in range(1, 4 * len(settings) + 1)]
         return found
 
     found = play(0)
-    assert found == play(0) and found != play(1)
+    same, other = (play(seed, [RECORD_LEVEL]).runs for seed in (0, 1))
+    own = tuple(run for run in found.runs if run.setting == RECORD_LEVEL)
+    assert own == same and own != other
     assert [(row["setting"], row["victim_there"]) for row in found.rows()] == [
         (setting.name, there) for setting in SETTINGS for there in (True, False)
     ]

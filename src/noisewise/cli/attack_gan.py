@@ -15,7 +15,8 @@ from .main import JsonFlag, errors, print_json, table_of
 if TYPE_CHECKING:
     from ..audit.gan import Redrawing
 
-SHOWS = 3.0  # standard errors above the reference
+CLEAR = 3.0  # standard errors above the reference; less may be chance
+SHOWS = 0.2  # of likeness above the reference; less is no picture
 DESTROYED = 0.5  # of the accuracy without noise
 
 
@@ -99,19 +100,23 @@ def in_words(redrawing: Redrawing) -> str:
     """What was found, setting by setting, and what each promise covers."""
     from ..audit.federation import CLIENT_LEVEL, RECORD_LEVEL, WITHOUT_NOISE
 
-    accuracy = {row["setting"]: row["accuracy"] for row in redrawing.rows() if row["victim_there"]}
+    rows = {row["setting"]: row for row in redrawing.rows() if row["victim_there"]}
     lines = []
     for setting in redrawing.settings:
         above, error = redrawing.above_reference(setting)
-        found = "the class shows" if above > SHOWS * error else "no clear sign of it"
-        if accuracy[setting.name] < DESTROYED * accuracy[WITHOUT_NOISE.name]:
+        found = "no clear sign of it"
+        if above > CLEAR * error:
+            found = "the class shows" if above > SHOWS else "a trace of the class"
+        if rows[setting.name]["accuracy"] < DESTROYED * rows[WITHOUT_NOISE.name]["accuracy"]:
             found += ", but the noise destroyed the model: that hides everything"
         lines.append(f"{setting.name}: likeness {above:+.2f} ± {error:.2f} against never there: {found}.")
     epsilon, n = redrawing.budget.epsilon, redrawing.pictures
+    record, client = (rows[level.name] for level in (RECORD_LEVEL, CLIENT_LEVEL))
     lines += [
         f"Record level promises epsilon {epsilon:g} for one picture, {n} x {epsilon:g} for {n} of one client together. What they "
         "have in common is what training is for: no class is covered.",
-        f"Client level promises epsilon {epsilon:g} for all that one client adds. Accuracy there: "
-        f"{accuracy[CLIENT_LEVEL.name]:.2f}; {accuracy[RECORD_LEVEL.name]:.2f} at record level.",
+        f"Client level promises epsilon {epsilon:g} for all that one client adds. Accuracy there: {client['accuracy']:.2f} "
+        f"(record level {record['accuracy']:.2f}), on the {redrawing.victim}s {client['accuracy_of_victim']:.2f} "
+        f"({record['accuracy_of_victim']:.2f}).",
     ]
     return "\n".join(lines)
