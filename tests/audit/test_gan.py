@@ -12,7 +12,7 @@ from noisewise import Budget
 from noisewise.accounting.calibrate import calibrate, epsilon
 from noisewise.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt, shared
 from noisewise.audit.federation import network as made
-from noisewise.audit.gan import Hostile, Server, gan, mean_and_error
+from noisewise.audit.gan import Hostile, Server, gan, mean_and_error, play
 from noisewise.budget import BudgetExhausted
 from noisewise.data.generated import digits
 from noisewise.events import Gaussian, Repeated
@@ -106,7 +106,7 @@ def test_the_rounds_are_paid_for_and_no_more_can_be_had(setting, theta):
 
 
 def test_a_quick_game():
-    def play(seed, settings=SETTINGS):
+    def played(seed, settings=SETTINGS):
         server, hostile = Server(rounds=2, hidden=4), Hostile(steps=1, fakes=5)
         seen = []
         found = gan(
@@ -116,8 +116,8 @@ def test_a_quick_game():
         assert seen == [(number, 4 * len(settings)) for number in range(1, 4 * len(settings) + 1)]
         return found
 
-    found = play(0)
-    same, other = (play(seed, [RECORD_LEVEL]).runs for seed in (0, 1))
+    found = played(0)
+    same, other = (played(seed, [RECORD_LEVEL]).runs for seed in (0, 1))
     own = tuple(run for run in found.runs if run.setting == RECORD_LEVEL)
     assert own == same and own != other
     assert [(row["setting"], row["victim_there"]) for row in found.rows()] == [
@@ -138,6 +138,15 @@ def test_a_class_is_redrawn_in_a_short_game():
     (redrawn, never), (above, _) = found.rows(), found.above_reference(WITHOUT_NOISE)
     assert redrawn["taken"] > 0.9 and redrawn["likeness"] > 0.6 and above > 0.2
     assert redrawn["accuracy"] > 0.9 and redrawn["accuracy_of_victim"] > 0.5 and never["accuracy_of_victim"] == 0
+
+
+def test_one_who_only_watches_adds_nothing(theta):
+    _, server = sums(WITHOUT_NOISE)
+    settings = Server(rounds=1, momentum=0.0, learning_rate=1.0)
+    moved, _ = play(server, SIZES, 3, settings, Hostile(steps=1, fakes=0), seed=0)
+    assert moved.numpy() == pytest.approx((theta - server.honest(theta) / server.size).numpy(), abs=1e-6)
+    steered, _ = play(server, SIZES, 3, settings, Hostile(steps=1, fakes=5), seed=0)
+    assert float((steered - moved).norm()) > 1e-3
 
 
 @pytest.mark.slow  # test_a_class_is_redrawn_in_a_short_game is the quick one

@@ -57,7 +57,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Hostile:
-    """How the hostile client works: steps of its generator in a round, and how many drawings it sends in."""
+    """How the hostile client works: steps of its generator in a round, and drawings it sends in (0: it only watches)."""
 
     steps: int = 10
     learning_rate: float = 0.003
@@ -172,7 +172,8 @@ def gan(
     """
     _validate.whole(repeats=repeats, each=each, most=most, holders=holders)
     server, hostile = server or Server(), hostile or Hostile()
-    _validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps, fakes=hostile.fakes)
+    _validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
+    _validate.whole(at_least=0, fakes=hostile.fakes)
     rows, labels = np.asarray(X, dtype=float), np.asarray(y, dtype=np.int64)
     if victim not in labels:
         raise ValueError(f"victim is {victim!r}; pass one of {', '.join(map(str, np.unique(labels)))}")
@@ -223,11 +224,13 @@ def play(
                 optimizer.zero_grad()
                 cross_entropy(model(_drawn(generator, hostile.batch)), wanted).backward()
                 optimizer.step()
-            with torch.no_grad():
-                fakes = _drawn(generator, hostile.fakes)
-            added, units = sums.hostile(theta, fakes, sizes[-1] - 1)
-            mean = (sums.honest(theta) + added) / (sums.size + units)
-            velocity = server.momentum * velocity + mean.float()
+            total, units = sums.honest(theta), sums.size
+            if hostile.fakes:
+                with torch.no_grad():
+                    fakes = _drawn(generator, hostile.fakes)
+                added, more = sums.hostile(theta, fakes, sizes[-1] - 1)
+                total, units = total + added, units + more
+            velocity = server.momentum * velocity + (total / units).float()
             theta = theta - server.learning_rate * velocity
             torch.nn.utils.vector_to_parameters(theta, model.parameters())
         with torch.no_grad():

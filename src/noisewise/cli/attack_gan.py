@@ -31,6 +31,7 @@ def gan(
     holders: Annotated[
         int, typer.Option(min=1, help="Clients among whom the victim's pictures are shared out: a control.")
     ] = 1,
+    fakes: Annotated[int, typer.Option(min=0, help="Drawings it sends in every round; 0: it only watches.")] = 40,
     hidden: Annotated[int, typer.Option(min=1, help="Hidden units of the shared model.")] = 32,
     repeats: Annotated[int, typer.Option(min=2, help="Runs of each kind, for the standard errors.")] = 6,
     rows: Annotated[int, typer.Option(min=200, help="Pictures to share out and to judge by, at most.")] = 5000,
@@ -52,7 +53,7 @@ def gan(
     from ..accounting.terms import Budget
 
     budget = Budget(epsilon, delta)
-    from ..audit.gan import Server
+    from ..audit.gan import Hostile, Server
     from ..audit.gan import gan as redraw
     from ..audit.plots import plot_gan
     from ..learned.evaluate import on_one_thread
@@ -68,6 +69,7 @@ def gan(
             repeats=repeats,
             each=pictures,
             holders=holders,
+            hostile=Hostile(fakes=fakes),
             server=Server(rounds=rounds, hidden=hidden),
             seed=seed,
             progress=progress,
@@ -79,7 +81,8 @@ def gan(
     if json_output:
         print_json({"title": title, "data": shown.name, "rounds": rounds, **redrawing.to_dict()})
     else:
-        head = f"{title}\nMeans of {repeats} runs and their standard errors; simulations, not private"
+        head = f"{title}\nMeans of {repeats} runs, with standard errors; simulations, not private\n"
+        head += f"Accuracy: of the shared model on held-out pictures, of other digits and of {victim}s"
         Console().print(table_of([_line(row, victim) for row in redrawing.rows()], head))
         Console().print(in_words(redrawing), highlight=False)
     errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
