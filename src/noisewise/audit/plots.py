@@ -211,7 +211,8 @@ def plot_gan(
         axes[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, labelpad=8)
         axes[row, -1].yaxis.set_label_position("right")
         axes[row, -1].set_ylabel(text, rotation=0, ha="left", va="center", fontsize=8.5, labelpad=8)
-    head = f"{title or 'What a client redraws of the class of another'}\nOne column for each run"
+    head = fill(title or "What a client redraws of the class of another", int(12.5 * figure.get_figwidth()))
+    head += "\nOne column for each run"
     figure.text(0.01, 0.985, head, ha="left", va="top", fontsize=11)
     save_figure(figure, path)
 
