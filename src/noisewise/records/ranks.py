@@ -32,10 +32,13 @@ STAYS = "; this run stops, and what was reserved stays charged"
 
 
 class Lead:
-    """Rank 0's side: asks every rank, itself among them, and takes one reply of each."""
+    """Rank 0's side: asks every rank, itself among them, and takes one reply of each.
 
-    def __init__(self, line: Line, holder: Holder) -> None:
-        self._line, self._holder = line, holder
+    ``holds``: whether pieces are dealt to rank 0, too; where none are, it answers for no rows: with the zero of every sum.
+    """
+
+    def __init__(self, line: Line, holder: Holder, *, holds: bool = True) -> None:
+        self._line, self._holder, self._first = line, holder, 0 if holds else 1
         self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
         self._dealt: tuple[tuple[int, ...], ...] | None = None
         self._unused: list[int] = []
@@ -44,6 +47,11 @@ class Lead:
     @property
     def ranks(self) -> int:
         return self._line.ranks
+
+    @property
+    def holds(self) -> bool:
+        """Whether this process holds rows itself."""
+        return self._first == 0
 
     @property
     def broken(self) -> bool:
@@ -60,8 +68,9 @@ class Lead:
         self._unused.append(version)
 
     def deal(self, pieces: int) -> tuple[tuple[int, ...], ...]:
-        """Which pieces go to which rank: piece p to rank p mod ranks."""
-        self._dealt = tuple(tuple(range(rank, pieces, self.ranks)) for rank in range(self.ranks))
+        """Which pieces go to which rank: piece p to rank p mod ranks, of those that hold any."""
+        first, holding = self._first, self.ranks - self._first
+        self._dealt = ((),) * first + tuple(tuple(range(rank, pieces, holding)) for rank in range(holding))
         return self._dealt
 
     def everyone(self, act: str, *arguments: Any) -> list[Any]:
@@ -134,6 +143,11 @@ class Lead:
         for rank in range(1, self.ranks):
             with suppress(RankLost):
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
+
+    def close(self) -> None:
+        """Let all go, and the line with them."""
+        self.stop()
+        self._line.close()
 
 
 class Places:
