@@ -46,7 +46,7 @@ DRAWINGS = 200  # to score
 
 @dataclass(frozen=True)
 class Server:
-    """How the shared model moves: heavy ball on the mean of the contributions. Picked without noise; see docs/attacks.md."""
+    """How the shared model moves: heavy ball on the mean of the contributions."""
 
     rounds: int = 60
     learning_rate: float = 2.0
