@@ -66,6 +66,10 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
         raise ValueError("--tune searches where all rows are; leave it out with --federated")
     if asked.bounds_epsilon is not None:
         raise ValueError("bounds are bought where all rows are; declare them in a schema, or pass --public instead")
+    if not all(isinstance(place, Path) for place in asked.data):
+        raise ValueError("a client reads a file of its own; pass files of this machine with --federated")
+    if asked.records is not None:
+        raise ValueError("--federated has its own place for records, the clients; leave --records out")
     if asked.cache is not None:
         raise ValueError("--cache is for rows in one place; leave it out with --federated")
     from ..federated.flower import require_flower
@@ -74,7 +78,7 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
 
 
 def fitted_on_clients(
-    fit: Fit, data: list[Path], public: list[Path], written: Dialect, report: Callable[..., None], how: dict[str, Any]
+    fit: Fit, asked: Asked, written: Dialect, report: Callable[..., None], how: dict[str, Any]
 ) -> Fitted:
     """What was fitted on clients of Flower's simulation, one for each file."""
     from ..data.files import find_files
@@ -84,12 +88,13 @@ def fitted_on_clients(
 
     assert fit.federated is not None
     report("starting clients", 0.0)
-    with simulated(find_files(data)) as carrier:
+    files = [place for place in find_files(asked.data) if isinstance(place, Path)]  # others were refused
+    with simulated(files) as carrier:
         crowd = Crowd(carrier, fit.federated)
         try:
             report("starting clients", 1.0)
             reading: dict[str, Any] = {
-                "public": public or None,
+                "public": asked.public or None,
                 "separator": written,
                 "reading": partial(report, "reading"),
             }
