@@ -70,6 +70,7 @@ class Asked:
             plain[name] = [_stored(path) for path in plain[name]]
         if self.protector is not None and Path(self.protector).is_file():
             plain["protector"] = str(Path(self.protector).absolute())
+        plain["federated"] = None if self.federated is None else self.federated.to_dict()
         return plain
 
     @classmethod
