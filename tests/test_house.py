@@ -33,6 +33,7 @@ ORDER = (
         "show",
         "spelling",
         "units",
+        "federation",
         "torchrun",
     ),
     # prices and promises, without torch
@@ -42,7 +43,7 @@ ORDER = (
     # strangers' code and the one loop
     *("tape", "journal", "tuning", "statement_words", "statement", "protect", "methods", "train", "standard_errors"),
     # from tables to a fitted thing
-    *("data", "fitting", "planning"),
+    *("data", "fitting", "federated", "planning"),
     # what is known of it
     *("metrics", "noised_metrics", "quality", "bought_quality", "comparison"),
     *("audit", "theory", "learned", "runs", "tune", "report", "export"),

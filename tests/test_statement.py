@@ -131,7 +131,7 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    later = {"arithmetic", "prepared", "account", "tuning"}  # than the first statements
+    later = {"arithmetic", "prepared", "account", "tuning", "federated"}  # than the first statements
     assert set(data) - later == {*FIELDS, *WORDS} == set(SHAPE) - later
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}

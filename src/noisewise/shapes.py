@@ -32,6 +32,13 @@ TUNING: dict[str, Any] = {
     "words": str,
     "run": Nullable(TUNED_RUN),
 }
+FEDERATED: dict[str, Any] = {
+    "unit": frozenset(("record", "client")),
+    "availability": frozenset(("required", "independent")),
+    "local_steps": int,
+    "local_rate": float,
+    "wait": Nullable(float),
+}
 SHAPE: dict[str, Any] = {
     "format": str,
     "setting": str,
@@ -41,6 +48,7 @@ SHAPE: dict[str, Any] = {
     "accounting": Nullable({"type": str, "assumptions": [str]}),
     "arithmetic": Optional({"grade": frozenset(GRADES), "assumptions": [str]}),
     "account": Optional({"dataset": str, "epsilon": float, "delta": float, "adjacency": str}),
+    "federated": Optional(FEDERATED),
     "meter": Nullable(dict),
     "events": [dict],
     "preparation": Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),

@@ -20,12 +20,13 @@ from .arithmetic import Arithmetic
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .budget.account import name_is_plain
 from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
+from .federation import Federated
 from .prepare.parts import odd_part, parts_of
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
 from .tuning import traced, uncovered
-from .units import rows_of_unit, unit_of
+from .units import CLIENT, rows_of_unit, unit_of
 
 if TYPE_CHECKING:
     from .tape import Trained
@@ -94,6 +95,7 @@ def make_statement(
     preparation: Mapping[str, Any] | None = None,
     arithmetic: Arithmetic | None = None,
     account: Mapping[str, Any] | None = None,
+    federated: Federated | None = None,
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
@@ -101,6 +103,7 @@ def make_statement(
     ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
     ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
     ``account`` is what the run's budget is a part of, with the fields ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
+    ``federated`` is how clients were asked, where the records lay with them.
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -123,6 +126,10 @@ def make_statement(
         data["arithmetic"] = arithmetic.to_dict()
     if account is not None:
         data["account"] = dict(account)
+    if federated is not None:
+        data["federated"] = federated.to_dict()
+        if federated.unit == "client":
+            data["promise"]["unit"] = CLIENT
     plan = private and data["meter"]["meter"] == "plan"
     if private and (prepared := parts_of(run.trace, run.features, bounds=data["preparation"], plan=plan)):
         data["prepared"] = prepared
@@ -131,7 +138,7 @@ def make_statement(
 
 def worded(data: Mapping[str, Any]) -> Statement:
     """A new statement of these data, with the words that follow from them."""
-    data = {**data, "format": format_of(data["promise"])}
+    data = {**data, "format": format_of(data["promise"], federated="federated" in data)}
     return Statement(data | derived_words(data))
 
 
@@ -210,6 +217,8 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
         return Verdict(False, "no event was paid for, so nothing can have been released")
     if "account" in data and (reason := _odd_account(data)):
         return Verdict(False, reason)
+    if reason := _odd_clients(data):
+        return Verdict(False, reason)
     own = traced(data)
     if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
         return Verdict(False, reason)
@@ -257,6 +266,17 @@ def _odd_account(data: Mapping[str, Any]) -> str | None:
     if account["adjacency"] != promise["adjacency"]:
         return f"the account is under {account['adjacency']}, the run under {promise['adjacency']}"
     return None if name_is_plain(account["dataset"]) else "the account has a name that is not one line"
+
+
+def _odd_clients(data: Mapping[str, Any]) -> str | None:
+    """What contradicts the word about clients: how they were asked goes with the unit, and with a format that has words for it."""
+    federated, client = data.get("federated"), data["promise"]["unit"] == CLIENT
+    if (federated is None) != (data.get("format") != FORMATS[2]):
+        return f"records that lie with clients are stated in the format {FORMATS[2]!r}, and nothing else is"
+    if federated is None:
+        return "the unit is a client, but nothing says how clients were asked" if client else None
+    Federated(**federated)
+    return None if (federated["unit"] == "client") == client else "the unit is not the one that clients were asked by"
 
 
 def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int | None) -> str | None:

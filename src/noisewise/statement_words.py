@@ -8,16 +8,20 @@ from typing import Any
 
 from .arithmetic import sentence
 from .events import Selection, from_dict, leaves, to_dict
+from .federation import taken_for_granted, what_the_server_sees
 from .prepare.parts import cost
 from .tuning import covers, not_covered, private_search
-from .units import relation, rows_of_unit
+from .units import CLIENT, relation, rows_of_unit
 
-FORMATS = ("noisewise-statement/2", "noisewise-statement/3")  # the second has words that follow from epsilon
+# the second has words that follow from epsilon, the third also such of records that lie with clients
+FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4")
 ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as likely, and a limit at all
 
 
-def format_of(promise: Mapping[str, Any] | None) -> str:
+def format_of(promise: Mapping[str, Any] | None, *, federated: bool = False) -> str:
     """The format of a new statement: the older one wherever its words are true, which more versions can read."""
+    if federated:
+        return FORMATS[2]
     return FORMATS[0] if promise is None or promise["epsilon"] <= ALMOST else FORMATS[1]
 
 
@@ -33,7 +37,7 @@ def likely(data: Mapping[str, Any]) -> str:
     """
     promise, related = data["promise"], relation(data["promise"])
     epsilon = promise["epsilon"]
-    if data.get("format") != FORMATS[1] or epsilon <= ALMOST:
+    if data.get("format") not in FORMATS[1:] or epsilon <= ALMOST:
         return f"almost as likely {related}"
     odds = Context(prec=30).create_decimal(repr(float(epsilon))).exp(Context(prec=30))  # the same on every machine
     times = (
@@ -46,15 +50,18 @@ def likely(data: Mapping[str, Any]) -> str:
 
 def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
-    promise, preparation = data["promise"], data["preparation"]
+    promise, preparation, federated = data["promise"], data["preparation"], data.get("federated")
     persons = None if promise is None else rows_of_unit(promise["unit"])
     covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
+    client = promise is not None and promise["unit"] == CLIENT
     if data["size"] == "bought":
-        covered.append(f"the noisy number of {'records' if persons is None else 'rows that count'}")
+        covered.append(
+            f"the noisy number of {'clients' if client else 'records' if persons is None else 'rows that count'}"
+        )
     if preparation is not None:
         covered.append(f"what was bought before training: {preparation['what']}")
     return {
-        "setting": "central",
+        "setting": "federated, trusted server" if federated else "central",
         "guarantee": "none"
         if promise is None
         else f"(epsilon, delta)-differential privacy: whatever is computed from what was released is {likely(data)}",
@@ -64,18 +71,24 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
             "what is assumed to be public",
             *not_covered(data),
             "evaluations on private records, which are charged on top",
-            "people with several records: k records get k times the effect"
+            "people with several clients: k clients get k times the effect"
+            if client
+            else "people with several records: k records get k times the effect"
             if persons is None
             else "people under several ids: k ids get k times the effect",
+            *([] if federated is None else ["what the server sees, and whoever sees which clients it asks"]),
             "side channels such as running time",
         ],
-        "trusted": "the model and loss named here, and the noisewise curator",
+        "trusted": "the model and loss named here, and the noisewise curator"
+        + ("" if federated is None else f"; and {what_the_server_sees(federated)}"),
     }
 
 
 def _accounting(data: Mapping[str, Any], persons: int | None) -> dict[str, Any]:
     """How the price was computed, and what it takes for granted about the run."""
     meter, events = data["meter"], data["events"]
+    client = data["promise"]["unit"] == CLIENT
+    unit = "client" if client else "record" if persons is None else "person"
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
     within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]
@@ -86,12 +99,12 @@ def _accounting(data: Mapping[str, Any], persons: int | None) -> dict[str, Any]:
         else "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
         if plan
         else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
-        "every answer was charged before the records were touched, and one "
-        f"{'record' if persons is None else 'person'}'s part of it is bounded",
+        f"every answer was charged before the records were touched, and one {unit}'s part of it is bounded",
+        *([] if data.get("federated") is None else taken_for_granted(data["federated"])),
     ]
     if "Poisson" in kinds:
         assumptions.append(
-            "each record joins each Poisson batch independently at the stated rate, as the sampler draws them"
+            f"each {'client' if client else 'record'} joins each Poisson batch independently at the stated rate, as the sampler draws them"
         )
     if "FixedBatch" in kinds:
         assumptions.append("fixed-size batches are drawn without replacement, as the sampler draws them")
@@ -101,7 +114,9 @@ def _accounting(data: Mapping[str, Any], persons: int | None) -> dict[str, Any]:
             "stay secret, and each run was stopped at its price"
         )
     if not kinds & {"Poisson", "FixedBatch", "AtOrder"}:
-        assumptions.append("every answer used all records; nothing is gained from sampling")
+        assumptions.append(
+            f"every answer used all {'clients' if client else 'records'}; nothing is gained from sampling"
+        )
     return {"type": _accounting_text(meter), "assumptions": assumptions}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from .events import FULL, Sampling
 
 UNIT = "one record"
+CLIENT = "one client, all its rows"  # which count together, as one record
 PERSON = re.compile(r"one person, at most ([1-9][0-9]{0,6}) rows?")
 RELATIONS = {
     "add_remove": "with or without any one {}",
@@ -41,7 +42,12 @@ def unit_of(rows_per_unit: int | None) -> str:
 
 
 def rows_of_unit(unit: str) -> int | None:
-    """How many rows of a person count, from the words of :func:`unit_of`; None for a record. Other words are refused."""
+    """How many rows of a person count, from the words of :func:`unit_of`; None for a record. Other words are refused.
+
+    A client counts once, with all its rows.
+    """
+    if unit == CLIENT:
+        return 1
     found = PERSON.fullmatch(unit)
     rows = None if found is None else int(found[1])
     if unit != unit_of(rows):

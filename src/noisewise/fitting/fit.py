@@ -23,6 +23,7 @@ from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
 from ..facts import facts_of
+from ..federation import Federated
 from ..journal import Journal
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
@@ -73,6 +74,7 @@ class Fit:
     preparation: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     persons: Persons | None = None  # whose rows these are, where what is protected is a person
+    federated: Federated | None = None  # how clients are asked, where records lie with them
 
     def check(self, *, public: bool, records: int | None = None) -> None:
         """Refuse what could not be trained: every rule that public facts decide is here.
@@ -123,7 +125,9 @@ class Fit:
 
     @property
     def rows_per_unit(self) -> int | None:
-        """How many rows of a person count; None when what is protected is a record."""
+        """How many rows of a person count, one where a client is a record; None when what is protected is a record."""
+        if self.federated is not None and self.federated.unit == "client":
+            return 1
         return None if self.persons is None else self.persons.rows
 
     def run(
@@ -151,6 +155,8 @@ class Fit:
             assumed.append(self._known_number())
         if self.persons is not None:
             assumed.append(f"a person is an id in the column {self.persons.column!r}; a row without one does not count")
+        if account is not None and self.federated is not None and self.federated.unit == "client":
+            assumed.append("each client is one person of the account")
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
         with unobserved():
@@ -220,6 +226,7 @@ class Fit:
             preparation=self.preparation,
             arithmetic=run.arithmetic,
             account=None if account is None else account.describe(),
+            federated=self.federated,
         )
 
     def training_budget(self) -> Budget:
@@ -233,8 +240,9 @@ class Fit:
     def _known_number(self) -> str:
         """In words, what is public about how many rows there are."""
         if self.persons is None:
-            relation = self.budget.adjacency == "replace_one"
-            return "the number of records, " + ("fixed by replace_one" if relation else "declared public")
+            relation, client = self.budget.adjacency == "replace_one", self.rows_per_unit is not None
+            how = "fixed by replace_one" if relation else "declared public"
+            return f"the number of {'clients' if client else 'records'}, {how}"
         if self.size_is_public:
             return "the number of rows of the table, declared public"
         return "the number of persons, fixed by replace_one"

@@ -111,8 +111,7 @@ def ready_files(
     """
     refuse_observers()  # the method is somebody's object, made before this
     assert asked.encoder is not None
-    made = (asked.encoder, asked.scaling)
-    known = None if public is None else read_rows(public, *made, separator=separator).with_labels()
+    given = public_rows(asked, public, separator=separator)
     if asked.persons is not None and counted is None:
         counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
     how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
@@ -120,12 +119,20 @@ def ready_files(
     if lead is not None:
         private = spread_files(lead, paths, asked, **how)
     else:
-        rows = read_rows(paths, *made, **how)
+        rows = read_rows(paths, asked.encoder, asked.scaling, **how)
         store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
         with unobserved():
             private = Labelled(rows.X, _numbers(asked, rows.y, rows.there), None if counted is None else len(counted))
-    given = None if known is None else Labelled(known.X, _numbers(asked, known.y))
     return Ready(asked, private, given, store=store, counted=counted)
+
+
+def public_rows(asked: Fit, public: Paths | None, *, separator: str | Dialect | None = None) -> Labelled | None:
+    """Public rows as the fit takes them; None where there are none."""
+    if public is None:
+        return None
+    assert asked.encoder is not None
+    known = read_rows(public, asked.encoder, asked.scaling, separator=separator).with_labels()
+    return Labelled(known.X, _numbers(asked, known.y))
 
 
 def scaling_of(encoder: Encoder, method: Method, *, unit_rows: bool) -> Scaling:

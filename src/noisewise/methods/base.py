@@ -81,6 +81,11 @@ class Method(ABC):
         """A protector that the run has trained on its private records, from released answers."""
         return None
 
+    @property
+    def walks(self) -> bool:
+        """Whether it goes over rows one by one in the room, which then have to be in one place."""
+        return False
+
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""
         return asdict(self)  # type: ignore[call-overload]

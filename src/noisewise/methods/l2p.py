@@ -110,6 +110,10 @@ class L2P(Method):
         """Whether the protector is trained on the private records."""
         return self.protector == PRIVATE
 
+    @property
+    def walks(self) -> bool:
+        return self.trains  # inside shards
+
     @cached_property
     def _chosen(self) -> Learned | None:
         """The protector that was asked for, read once: what runs is what the statement names."""

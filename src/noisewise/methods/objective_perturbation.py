@@ -66,6 +66,10 @@ class ObjectivePerturbation(Method):
             event = ApproximateDP(event.epsilon * 0.999, event.delta)  # what rounding took
         return event
 
+    @property
+    def walks(self) -> bool:
+        return True
+
     def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)
         terms_of(event, facts, 1.0)  # refuses the unproved

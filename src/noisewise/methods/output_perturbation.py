@@ -62,6 +62,10 @@ class OutputPerturbation(Method):
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1, also=size_noise(facts)))
 
+    @property
+    def walks(self) -> bool:
+        return True
+
     def terms(self, facts: Facts) -> Terms:
         loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan((*size_noise(facts), Gaussian(self.noise_multiplier(facts))))

@@ -55,6 +55,10 @@ class Pnsgd(Method):
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1))
 
+    @property
+    def walks(self) -> bool:
+        return True
+
     def terms(self, facts: Facts) -> Terms:
         if facts.budget.adjacency != "replace_one":
             raise ValueError(

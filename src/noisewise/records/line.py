@@ -83,8 +83,7 @@ class GlooLine:
 
     def send(self, to: int, message: Any) -> None:
         """One message, whole when this returns."""
-        packed = pickle.dumps(message, protocol=5)
-        body = torch.from_numpy(np.frombuffer(bytearray(packed), np.uint8))
+        body = torch.from_numpy(np.frombuffer(bytearray(packed(message)), np.uint8))
         self._check(to)
         try:
             torch.distributed.send(torch.tensor([len(body)]), dst=to, group=self._group)
@@ -102,7 +101,7 @@ class GlooLine:
             torch.distributed.recv(body, src=of, group=self._group)
         except RuntimeError:
             _gone(of)
-        return _Plain(io.BytesIO(body.numpy().data)).load()
+        return unpacked(body.numpy().data)
 
     def close(self) -> None:
         """Leave the group, which was made here unless the program had one; whoever waits for this rank sees it gone."""
@@ -120,6 +119,16 @@ def common_line() -> GlooLine:
         _lines.append(GlooLine())
         atexit.register(_lines[0].close)
     return _lines[0]
+
+
+def packed(message: Any) -> bytes:
+    """A message as bytes."""
+    return pickle.dumps(message, protocol=5)
+
+
+def unpacked(body: bytes | memoryview) -> Any:
+    """The message that bytes of somebody trusted stand for; whatever is not plain data in them is refused."""
+    return _Plain(io.BytesIO(body)).load()
 
 
 class _Plain(pickle.Unpickler):

@@ -25,7 +25,7 @@ from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter, verify_data
 from ..trace import Released
 from ..tuning import traced
-from ..units import rows_of_unit, unit_of
+from ..units import CLIENT, rows_of_unit, unit_of
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
 CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
@@ -159,7 +159,8 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
         "epsilon": (used["epsilon"], promise["epsilon"]),
         "delta": (used["delta"], promise["delta"]),
         "adjacency": (used["adjacency"], promise["adjacency"]),
-        "unit": (unit_of(rows), promise["unit"]),
+        "unit": (_unit(run, rows), promise["unit"]),
+        "way to ask clients": (settings.get("federated"), statement.get("federated")),
         "method": (used["method"], method["name"]),
         "model": (run.get("model"), statement["model"]),
         "kind of model": (
@@ -172,6 +173,12 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     for name, (asked, stated) in pairs.items():
         if not _same(asked, stated):
             raise _Contradiction(f"run.json and statement.json differ in the {name}")
+
+
+def _unit(run: Mapping[str, Any], rows: int | None) -> str:
+    """What is protected, as the run was told."""
+    federated = run["settings"].get("federated")
+    return CLIENT if isinstance(federated, Mapping) and federated.get("unit") == "client" else unit_of(rows)
 
 
 def _rows_per_unit(run: Mapping[str, Any]) -> int | None:

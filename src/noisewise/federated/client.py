@@ -1,0 +1,171 @@
+"""What runs at a client: it reads its own file, holds what it was told to make of it, and answers in whole numbers.
+
+It draws no noise, holds no meter, and writes and says nothing about rows; what goes wrong is a number, without a word of a
+library's. Which file is its own it knows itself: no path comes from the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.encode import Encoder
+from ..data.files import Dialect, open_source
+from ..data.pieces import pieces_of, read_pieces
+from ..data.preprocess import Scaling
+from ..data.refusal import Refusal
+from ..data.schema import Schema
+from ..federation import Federated
+from ..fitting.labels import Labels, numbers_of_files
+from ..late import torch
+from ..records import scores as scores  # sums that are asked for by name
+from ..records import sums as sums
+from ..records.holder import Holder, Holding, Request
+from ..records.line import packed
+from ..records.totals import IntegerTotal
+from ..records.unobserved import unobserved
+from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_question
+from .person import Together
+
+MAKER = "client"
+
+
+def holder_of(path: Path | None) -> Holder:
+    """Who holds the rows of one file; of none, the zero of every sum."""
+    return Holder({MAKER: partial(_hold, path)}, said=(Refusal,))
+
+
+def _hold(
+    path: Path | None,
+    schema: Schema,
+    scaling: Scaling,
+    labels: Labels,
+    integers: bool,
+    written: str | Dialect | None,
+    federated: Federated,
+) -> Holding:
+    """A client's file as rows that a curator takes, or as one record."""
+    encoder = Encoder(schema)
+    pieces = [] if path is None else pieces_of(open_source(path, separator=written))
+    rows, lengths = read_pieces(pieces, encoder, scaling, separator=written)
+    assert rows.y is not None
+    with unobserved():
+        y = numbers_of_files(labels, encoder.classes, rows.y, rows.there)
+        kind = torch.int64 if integers else torch.float32
+        X, numbers = torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind)
+    if federated.unit == "client":
+        together = Together(X, numbers, federated.local_steps, federated.local_rate, path is not None)
+        return Holding((0,), (1,), together, numbers)
+    return Holding((0,), (sum(lengths),), X, numbers)
+
+
+class Client:
+    """One client: its file, and what it holds of it from one question to the next."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._holder = path, holder_of(path)
+        self._heard = b""  # of the history that is held
+        self._made: dict[int | None, bytes] = {}  # by version of the records, None for the rows themselves
+        self._length = 0
+
+    def answer(self, history: bytes, question: bytes) -> bytes:
+        """What it says to a question, after a history of how its rows are made; never raises."""
+        number, state = 0, FAILED
+        try:
+            request = read_question(question)
+            number = request.number
+            state = self._catch_up(history)
+            if state == DONE:
+                return pack_answer(number, self._arrays(request))
+        except Exception:  # whatever it is, its words could be about rows
+            state = FAILED
+        return pack_answer(number, state=state)
+
+    def _arrays(self, request: Request) -> list[NDArray[Any]]:
+        """What is said to a question; only totals, and which rows there are, leave a client."""
+        if request.act == "make":
+            return [np.array([self._length])]
+        if request.act not in ("counted", "total"):
+            raise ValueError("this is nothing that a client answers")
+        reply = self._holder.reply(request)
+        if reply.trouble is not None:
+            raise ValueError(reply.trouble)
+        if request.act == "counted":
+            return [np.ones(self._length, np.bool_) if reply.value is None else reply.value]
+        return arrays_of(reply.value)
+
+    def _catch_up(self, history: bytes) -> int:
+        """Hold what the history says, making only what is not held yet."""
+        if history == self._heard:
+            return DONE
+        self._heard = b""
+        told, gone = told_by(history)
+        if self._made.get(None) != told[None].digest:
+            self._holder, self._made = holder_of(self._path), {}
+            if (state := self._do(None, told[None])) != DONE:
+                return state
+        for version in told.keys() - gone - {None}:
+            if (state := self._ensure(version, told)) != DONE:
+                return state
+        self._drop((self._made.keys() - told.keys() - {None}) | (gone & self._made.keys()))
+        self._heard = history
+        return DONE
+
+    def _ensure(self, version: int | None, told: dict[int | None, Told]) -> int:
+        """Make records of a version, and first those that they are made of."""
+        one = told[version]
+        if self._made.get(version) == one.digest:
+            return DONE
+        if one.request.act == "change" and (state := self._ensure(one.request.arguments[0], told)) != DONE:
+            return state
+        return self._do(version, one)
+
+    def _do(self, version: int | None, told: Told) -> int:
+        reply = self._holder.reply(told.request)
+        if reply.trouble is not None:
+            return REFUSED if isinstance(self._holder.error, Refusal) else FAILED
+        if told.request.act == "make":
+            (self._length,) = reply.value
+        self._made[version] = told.digest
+        return DONE
+
+    def _drop(self, versions: set[Any]) -> None:
+        if versions:
+            self._holder.reply(Request(0, "forget", (tuple(versions),)))
+            for version in versions:
+                self._made.pop(version, None)
+
+
+class Told(NamedTuple):
+    """A request of a history, and what tells it from any other."""
+
+    request: Request
+    digest: bytes
+
+
+@lru_cache(maxsize=4)
+def told_by(history: bytes) -> tuple[dict[int | None, Told], frozenset[int]]:
+    """What a history says, by the version of the records that each request makes, None for the rows; and what is not needed.
+
+    Clients that share a process read it once.
+    """
+    told, gone = {}, set()
+    for request in read_history(history):
+        if request.act == "forget":
+            gone |= {*request.arguments[0]}
+        else:
+            new = {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
+            told[new] = Told(request, hashlib.blake2b(packed(request)).digest())
+    return told, frozenset(gone)
+
+
+def arrays_of(total: Any) -> list[NDArray[Any]]:
+    """A holder's total as arrays of whole numbers."""
+    if isinstance(total, list):
+        return [array for part in total for array in arrays_of(part)]
+    return [total.values if isinstance(total, IntegerTotal) else np.asarray(total)]

@@ -1,0 +1,53 @@
+"""From a fit of files to one of clients: what cannot be asked of clients is refused before anything is read or paid for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..data.files import Dialect, Paths, Share
+from ..federation import Federated
+from ..fitting.fit import Fit, Labelled
+from ..fitting.of_files import public_rows
+from ..fitting.ready import Ready
+from ..methods import makes_a_promise
+from ..records.ranks import Part, Spread
+from .client import MAKER
+from .crowd import Crowd
+
+WORK = "take one that asks for sums, e.g. additive, descent, dpsgd, agd, adaptive_clip or l2p"
+
+
+def fit_of_clients(asked: Fit, federated: Federated) -> Fit:
+    """The same fit on records that lie with clients; refused where it needs rows in one place."""
+    method = asked.method
+    if not makes_a_promise(method):
+        raise ValueError(f"{method.name} sees plain rows, which stay with their clients; {WORK}")
+    if method.walks:
+        raise ValueError(f"{method.name} goes over rows one by one, and they stay with their clients; {WORK}")
+    if asked.persons is not None:
+        raise ValueError("a schema's unit counts rows of persons over all files; with clients, leave unit out of it")
+    if asked.preparation is not None:
+        raise ValueError("bounds are bought where all rows are; declare them in a schema, or pass --public")
+    return replace(asked, federated=federated, settings={**asked.settings, "federated": federated.to_dict()})
+
+
+def ready_clients(
+    asked: Fit,
+    crowd: Crowd,
+    *,
+    public: Paths | None = None,
+    separator: str | Dialect | None = None,
+    reading: Share | None = None,
+) -> Ready:
+    """What ``asked`` runs on clients: each has read its file and found it fit, with nothing paid."""
+    assert asked.encoder is not None and asked.federated is not None
+    schema, integers = asked.encoder.schema, asked.model.loss.task == "classes"
+    arguments: tuple[Any, ...] = (schema, asked.scaling, asked.labels, integers, separator, asked.federated)
+    places = crowd.places(MAKER, *arguments, unlabelled=schema.target_missing == "drop")
+    if places.records == 0:
+        raise ValueError("no client has rows; pass files with records")
+    if reading is not None:
+        reading(1.0)
+    rows = Spread(crowd, places, asked.scaling.features)
+    return Ready(asked, Labelled(rows, Part((len(rows),))), public_rows(asked, public, separator=separator))

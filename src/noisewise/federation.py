@@ -1,0 +1,74 @@
+"""How records that lie with clients are asked, as plain data, and what a statement says about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MOST_LOCAL = 1000  # local steps
+
+
+@dataclass(frozen=True)
+class Federated:
+    """How records that lie with clients are asked: what is protected, and what of who does not answer.
+
+    ``local_steps`` of size ``local_rate`` make a client's vector, where a client is the unit; ``wait``: how many seconds an
+    answer may take, None for as long as it takes.
+    """
+
+    unit: str
+    availability: str = "required"
+    local_steps: int = 1
+    local_rate: float = 1.0
+    wait: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("record", "client"):
+            raise ValueError(f"--unit is {self.unit!r}; pass record or client: what one of more or less hardly changes")
+        if self.availability not in ("required", "independent"):
+            raise ValueError(
+                f"--availability is {self.availability!r}; pass independent where answering does not depend on the records, "
+                "or leave it out"
+            )
+        if type(self.local_steps) is not int or not 1 <= self.local_steps <= MOST_LOCAL:
+            raise ValueError(f"--local-steps is {self.local_steps!r}; pass a number from 1 to {MOST_LOCAL}")
+        if type(self.local_rate) is not float or not 0 < self.local_rate <= 1e6:
+            raise ValueError(f"--local-rate is {self.local_rate!r}; pass a step size above 0")
+        if self.wait is not None and not (type(self.wait) is float and 0 < self.wait < math.inf):
+            raise ValueError(f"wait is {self.wait!r}; pass seconds above 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def what_the_server_sees(federated: Mapping[str, Any]) -> str:
+    """What is trusted of a server, in words."""
+    sees = (
+        "one clipped vector of each client that it asks"
+        if federated["unit"] == "client"
+        else "sums over each client's rows"
+    )
+    also = "" if federated["unit"] == "client" else ", how many rows each client has"
+    return f"the server, which adds the noise and sees {sees}{also} and who answered; sums are not encrypted against it"
+
+
+def taken_for_granted(federated: Mapping[str, Any]) -> list[str]:
+    """What a price takes for granted about clients."""
+    if federated["unit"] == "client":
+        words = [
+            "a client counts once per question, with one vector that the server has checked to be clipped; one that does "
+            "not answer contributes nothing, and nothing is rescaled by who answered",
+            "whether a client answers depends on no other client's records",
+        ]
+        if federated["local_steps"] > 1:
+            steps, rate = federated["local_steps"], federated["local_rate"]
+            words.append(
+                f"a client's vector is the mean gradient of {steps} local steps of size {rate:g}, on its rows alone"
+            )
+        return words
+    if federated["availability"] == "independent":
+        return ["whether a client answers does not depend on the records; one that does not answer contributes nothing"]
+    return ["every client whose rows were drawn answered every question"]
