@@ -1,0 +1,1 @@
+"""A run of clients over a network: Flower's SuperLink in the server's process, its SuperNode in each client's."""
