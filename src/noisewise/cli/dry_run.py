@@ -21,7 +21,7 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     from ..data.tables import columns_of
     from ..fitting.auto import AUTO, choice_for
     from ..fitting.why import why
-    from ..units import unit_of
+    from ..units import CLIENT, unit_of
 
     reasons = None
     if request.method == AUTO:
@@ -31,10 +31,12 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     columns = [{"name": column.name, "kind": column.kind} for column in resolved.schema.columns]
     to_buy = [gap.column for gap in gaps(resolved.schema)]
     notes = [*resolved.notes, *concerns(request.budget.epsilon, request.budget.delta).values()]
+    client = request.federated is not None and request.federated.unit == "client"
+    unit = CLIENT if client else unit_of(resolved.schema.rows_per_unit)
     document = {
         "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,
-        "unit": unit_of(resolved.schema.rows_per_unit),
+        "unit": unit, "setting": "central" if request.federated is None else "federated, trusted server",
         "columns": columns, "bounds_to_buy": to_buy, "bounds_epsilon": bounds_epsilon if to_buy else None,
         "assumed": f"{resolved.words}; the classes, {resolved.classes}", "out": str(out), "why": reasons,
         "notes": notes,
@@ -47,11 +49,12 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     kinds = ", ".join(
         f"{sum(column['kind'] == kind for column in columns)} {kind}" for kind in ("number", "category", "ignore")
     )
-    unit = "" if resolved.schema.unit is None else f", the unit is {document['unit']}"
+    told = "" if resolved.schema.unit is None and request.federated is None else f", the unit is {unit}"
+    told += "" if request.federated is None else f", {document['setting']}"
     bought = f" Bounds of {len(to_buy)} columns would be bought with epsilon {bounds_epsilon:g}." if to_buy else ""
     Console().print(
         f"Would train a {document['estimator']} for {document['target']!r} by {method.name} ({method.summary}) at "
-        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{unit}. Columns: {kinds}. "
+        f"({request.budget.epsilon:g}, {request.budget.delta:g}), {request.budget.adjacency}{told}. Columns: {kinds}. "
         f"Assumed public: {resolved.words}; the classes, {resolved.classes}.{bought} Would write {out}. Nothing was spent; "
         "`noisewise plan` says what the budget buys." + ("" if reasons is None else f"\n{reasons}"),
         highlight=False,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ..federation import Federated
 from .tuning import with_protector
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Asked:
     separator: str | None = None
     decimal: str | None = None
     cache: Path | None = None
+    federated: Federated | None = None
 
     @property
     def budget(self) -> Budget:
@@ -79,6 +81,10 @@ class Asked:
             known[name] = None if plain[name] is None else Path(plain[name])
         for name in LISTS:
             known[name] = tuple(map(Path, plain[name]))
+        try:
+            known["federated"] = None if plain["federated"] is None else Federated(**plain["federated"])
+        except TypeError:
+            raise ValueError("the option federated is of another kind") from None
         return cls(**known)
 
     @property
@@ -96,6 +102,8 @@ def _plain(name: str, value: Any) -> bool:
         return isinstance(value, list) and all(type(one) is str for one in value)
     if name in (*PATHS, *WORDS):
         return value is None or type(value) is str
+    if name == "federated":
+        return value is None or isinstance(value, dict)
     if name in NUMBERS:
         return value is None or type(value) is float
     kinds = {"size_is_public": bool, "model": str, "adjacency": str}
@@ -113,6 +121,7 @@ class Request:
     max_grad_norm: float | None
     size_is_public: bool
     seed: int | None
+    federated: Federated | None = None
 
     @classmethod
     def of(cls, asked: Asked, seed: int | None = None) -> Request:
@@ -127,6 +136,7 @@ class Request:
             asked.max_grad_norm,
             asked.size_is_public,
             seed,
+            asked.federated,
         )
         method_for(made.method, made.model, None)
         return made
@@ -146,7 +156,12 @@ def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
 
     same = ("model", "size_is_public", "seed", "max_grad_norm")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
-    return fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
+    fit = fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
+    if request.federated is None:
+        return fit
+    from ..federated.fit import fit_of_clients
+
+    return fit_of_clients(fit, request.federated)
 
 
 def origin_of(resolved: Resolved) -> Origin:

@@ -17,6 +17,16 @@ from typer.core import TyperCommand
 
 from ..show.progress import bars
 from .dry_run import show_plan
+from .federated import (
+    Availability,
+    FederatedFlag,
+    LocalRate,
+    LocalSteps,
+    Unit,
+    federated_of,
+    fitted_on_clients,
+    refuse_with_clients,
+)
 from .keeping import Kept, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
@@ -104,6 +114,11 @@ def train(
     out: Annotated[Path, typer.Option(help="New folder for model, statement, trace and report.")] = Path(
         "noisewise-run"
     ),
+    federated: FederatedFlag = False,
+    unit: Unit = None,
+    local_steps: LocalSteps = None,
+    local_rate: LocalRate = None,
+    availability: Availability = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     resume: Annotated[
@@ -129,6 +144,8 @@ def train(
     From an account: [bold]noisewise train ... --ledger ledger.db --dataset patients[/bold]; exit code 3 when too little is left
 
     With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
+
+    Of clients: [bold]noisewise train CLIENTS/ --federated --unit client --schema schema.toml --epsilon 4 --delta 1e-5[/bold]
     """
     if resume is not None:
         refuse_others(context)
@@ -141,6 +158,7 @@ def train(
     asked = Asked(
         tuple(data), epsilon, delta, target, schema, tuple(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache,
+        federated_of(federated, unit, local_steps, local_rate, availability),
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     request = Request.of(asked, seed)
@@ -148,6 +166,7 @@ def train(
     refuse_restart(out, private=seed is None)
     if tuning is not None and lead() is not None:
         raise ValueError("--tune searches in one process; leave torchrun out, or --tune")
+    refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
     payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
     _train(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
@@ -160,6 +179,7 @@ def _go_on(out: Path, ledger: str | None, json_output: bool) -> None:
     asked, spent = taken_up(out)
     if isinstance(spent, str) and ledger is not None:
         raise ValueError(f"no account of a ledger pays for the run of {out}; leave --ledger out")
+    refuse_with_clients(asked, tuning=False, several=lead() is not None)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
     _train(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output)
 
@@ -225,12 +245,14 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
     runs = []
     if resolved.purchase is not None:
         budget = resolved.purchase.budget
-        runs.append((terms_of(budget), payment.account.admitted(budget, persons=fit.persons is not None), "bounds"))
+        runs.append(
+            (terms_of(budget), payment.account.admitted(budget, persons=fit.rows_per_unit is not None), "bounds")
+        )
     asks, training = fit.asks(records) if tuning is None else None, fit.training_budget()
     if tuning is not None and tuning.how == "selection":
         asks = Terms.plan(ApproximateDP(training.epsilon, training.delta)), training
     if asks is not None:
-        runs.append((asks[0], payment.account.admitted(asks[1], persons=fit.persons is not None), "training"))
+        runs.append((asks[0], payment.account.admitted(asks[1], persons=fit.rows_per_unit is not None), "training"))
     payment.account.check(runs)
 
 
@@ -279,8 +301,11 @@ def _fit(
     if tuning is not None:
         reading["origin"] = origin_of(resolved)
         return searched(unfitted(request, resolved.schema), tuning, data, reading, kept.purse, report)
-    ready = ready_files(fit_for(request, resolved.schema, origin_of(resolved)), data, **reading)
-    return ready.run(progress=partial(_stepped, report), purse=kept.purse, journal=kept.journal), ""
+    fit = fit_for(request, resolved.schema, origin_of(resolved))
+    how: dict[str, Any] = {"progress": partial(_stepped, report), "purse": kept.purse, "journal": kept.journal}
+    if request.federated is not None:
+        return fitted_on_clients(fit, data, public, separator, report, how), ""
+    return ready_files(fit, data, **reading).run(**how), ""
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
@@ -323,8 +348,9 @@ def _in_short(statement: Statement) -> str:
         "Method:",
         "Assumed public:",
     )
-    person = "the unit is one person"  # a record goes without saying
-    return "\n".join(line for line in str(statement).splitlines() if line.startswith(first) or person in line)
+    said = ("the unit is one person", "Setting: federated")  # a record in one place goes without saying
+    lines = str(statement).splitlines()
+    return "\n".join(line for line in lines if line.startswith(first) or any(words in line for words in said))
 
 
 def _disjoint(data: list[Path], public: list[Path]) -> None:

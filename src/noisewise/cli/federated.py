@@ -1,0 +1,98 @@
+"""``noisewise train CLIENTS/ --federated``: records that lie with clients, a file each, in Flower's simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..federation import Federated
+from .request import Asked
+
+if TYPE_CHECKING:
+    from ..data.files import Dialect
+    from ..fitting.fit import Fit
+    from ..fitting.fitted import Fitted
+
+FederatedFlag = Annotated[
+    bool, typer.Option("--federated", help="Each file is a client's, and its rows stay there: Flower's simulation.")
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(help="With --federated: what is protected, record or client (all its rows).", show_default=False),
+]
+LocalSteps = Annotated[
+    int | None,
+    typer.Option(help="With --unit client: steps of a client between questions.", show_default="1"),
+]
+LocalRate = Annotated[float | None, typer.Option(help="Their step size.", show_default="1")]
+Availability = Annotated[
+    str | None,
+    typer.Option(
+        help="With --unit record: independent, if who answers does not depend on the records.", show_default="required"
+    ),
+]
+
+
+def federated_of(
+    federated: bool, unit: str | None, local_steps: int | None, local_rate: float | None, availability: str | None
+) -> Federated | None:
+    """How clients are asked; None where there are none. What does not go together is refused."""
+    given = {"--unit": unit, "--local-steps": local_steps, "--local-rate": local_rate, "--availability": availability}
+    if not federated:
+        if named := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"{named[0]} is about clients; pass --federated, too")
+        return None
+    if unit is None:
+        raise ValueError("--unit is missing; say what is protected: --unit record, or --unit client with all its rows")
+    if unit == "record" and (local_steps is not None or local_rate is not None):
+        raise ValueError("local steps mix the rows of a client; pass --unit client, or leave --local-steps out")
+    if unit == "client" and availability is not None:
+        raise ValueError("with --unit client, who does not answer contributes nothing; leave --availability out")
+    steps, rate = 1 if local_steps is None else local_steps, 1.0 if local_rate is None else local_rate
+    return Federated(unit, availability or "required", steps, rate)
+
+
+def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
+    """Refuse what needs rows in one place, or one process, and training without Flower."""
+    if asked.federated is None:
+        return
+    if several:
+        raise ValueError("--federated asks clients from one process; leave torchrun out")
+    if tuning:
+        raise ValueError("--tune searches where all rows are; leave it out with --federated")
+    if asked.bounds_epsilon is not None:
+        raise ValueError("bounds are bought where all rows are; declare them in a schema, or pass --public instead")
+    if asked.cache is not None:
+        raise ValueError("--cache is for rows in one place; leave it out with --federated")
+    from ..federated.flower import require_flower
+
+    require_flower()
+
+
+def fitted_on_clients(
+    fit: Fit, data: list[Path], public: list[Path], written: Dialect, report: Callable[..., None], how: dict[str, Any]
+) -> Fitted:
+    """What was fitted on clients of Flower's simulation, one for each file."""
+    from ..data.files import find_files
+    from ..federated.crowd import Crowd
+    from ..federated.fit import ready_clients
+    from ..federated.flower import simulated
+
+    assert fit.federated is not None
+    report("starting clients", 0.0)
+    with simulated(find_files(data)) as carrier:
+        crowd = Crowd(carrier, fit.federated)
+        try:
+            report("starting clients", 1.0)
+            reading: dict[str, Any] = {
+                "public": public or None,
+                "separator": written,
+                "reading": partial(report, "reading"),
+            }
+            return ready_clients(fit, crowd, **reading).run(**how)
+        finally:
+            crowd.stop()
