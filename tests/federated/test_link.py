@@ -16,14 +16,15 @@ import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app.message import make_message
 from flwr.clientapp import ClientApp
+from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.serverapp import ServerApp
 
 from noisewise.federated.network import node as nodes
 from noisewise.federated.network.link import Link, check_certificate, listening, public_keys
 from noisewise.federated.network.node import Node, Server, serve
-from noisewise.federated.network.sealed import opened, sealed
 from noisewise.federated.network.words import Address
 
 ANY = Address("127.0.0.1", 0)
@@ -166,6 +167,8 @@ class Meddling(Node):
             time.sleep(1.5)
         if self.how == "another":
             reply.metadata.__dict__["_src_node_id"] = reply.metadata.src_node_id + 1
+        if self.how == "error":
+            reply = make_message(reply.metadata, error=Error(0, "SECRET"))
         super().push(reply)
         if self.how == "twice":
             reply.content = RecordDict({"answer": ConfigRecord({"number": 10**9})})
@@ -178,15 +181,12 @@ class Meddling(Node):
         ("twice", [{0: 0}, {0: 1}]),
         ("late", [{}, {}]),
         ("another", [{0: None}, {0: None}]),
-        ("garbage", [{0: None}, {0: None}]),
+        ("error", [{0: None}, {0: None}]),
     ],
 )
 def test_a_client_that_meddles_is_heard_once_or_not_at_all(how, hears, monkeypatch):
     monkeypatch.setattr(Meddling, "how", how)
     monkeypatch.setattr(nodes, "Node", Meddling)
-    if how == "garbage":
-        garbage = RecordDict({"sealed": ConfigRecord({"body": b"\xff" * 40, "salt": b""})})
-        monkeypatch.setattr(nodes, "sealed", lambda content: garbage)
     link, heard = Link(1), []
     with opened_link(link) as address:
         clients = Clients(address)
@@ -197,51 +197,45 @@ def test_a_client_that_meddles_is_heard_once_or_not_at_all(how, hears, monkeypat
     clients.wait()
 
 
-class Posing(Node):
-    """A client whose replies name another one, in the part that Flower's server does not look into."""
-
-    poses_as = 0
-
-    def push(self, reply):
-        own, written, here = reply.metadata.src_node_id, nodes.message_to_proto, threading.get_ident()
-
-        def outside(message):
-            packed = written(message)
-            if threading.get_ident() == here:
-                packed.metadata.src_node_id = own
-            return packed
-
-        reply.metadata.__dict__["_src_node_id"] = self.poses_as
-        nodes.message_to_proto = outside
-        try:
-            super().push(reply)
-        finally:
-            nodes.message_to_proto = written
-
-
-def test_what_a_reply_says_of_itself_does_not_count(monkeypatch):
-    link, heard = Link(2), []
+def test_a_client_has_no_way_to_what_others_were_asked_or_said():
+    """Flower's store of message parts, by the hash of their content, is neither used nor served."""
+    link, seen = Link(1), []
     with opened_link(link) as address:
         clients = Clients(address)
-        clients.start(echo(lambda number: 5))
-        monkeypatch.setattr(nodes, "Node", Posing)
-        clients.start(echo(lambda number: 7))
+        app = echo()
+        clients.start(app)
         link.gather(lambda many: None)
-        Posing.poses_as = link.grid.get_node_ids()[0]
-        link.run(asking(2, heard))
-    assert heard == [{0: 5, 1: 7}] * 2
+        link.run(asking(1, []))
+        store = link.grid._state.object_store
+        seen += [len(store), *store.store]
+        said = {nodes.VERSION: nodes.__version__, "content-type": "application/protobuf"}
+        for path in ("pull-object", "push-object", "get-run", "get-fab", "confirm-message-received"):
+            assert httpx.post(f"http://{address}/v1/fleet/{path}", headers=said, content=b"").status_code == 401
+    assert seen == [0]
     clients.wait()
 
 
-def test_nobody_reads_or_guesses_what_another_was_asked_or_said():
-    """Flower keeps parts of messages by their hash for all; with a salt in each, the same content has another hash."""
-    content = RecordDict({"answer": ConfigRecord({"number": 3})})
-    first, second = sealed(content), sealed(content)
-    assert first.object_id != second.object_id
-    assert {*first.children}.isdisjoint(second.children)
-    assert opened(first)["answer"]["number"] == 3
-    with pytest.raises(ValueError, match="not as noisewise writes them"):
-        opened(content)
+class Reading(Node):
+    """A client that asks for parts of messages, signed as it should be."""
+
+    def push(self, reply):
+        with pytest.raises(ValueError, match="refused"):
+            self._call(
+                self._fleet.PullObject,
+                PullObjectRequest(node=self._name, run_id=reply.metadata.run_id, object_id="0" * 64),
+            )
+        super().push(reply)
+
+
+def test_parts_of_messages_are_not_served(monkeypatch):
+    monkeypatch.setattr(nodes, "Node", Reading)
+    link, heard = Link(1), []
+    with opened_link(link) as address:
+        clients = Clients(address)
+        clients.start(echo())
+        link.gather(lambda many: None)
+        link.run(asking(1, heard))
+    assert heard == [{0: 0}] and clients.wait() == [True]
 
 
 def key_of(path):

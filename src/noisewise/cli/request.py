@@ -50,6 +50,7 @@ class Asked:
     decimal: str | None = None
     cache: Path | None = None
     federated: Federated | None = None
+    clients: int | None = None  # that are asked over a network, instead of files
 
     @property
     def budget(self) -> Budget:
@@ -104,6 +105,8 @@ def _plain(name: str, value: Any) -> bool:
         return value is None or type(value) is str
     if name == "federated":
         return value is None or isinstance(value, dict)
+    if name == "clients":
+        return value is None or (type(value) is int and value > 0)
     if name in NUMBERS:
         return value is None or type(value) is float
     kinds = {"size_is_public": bool, "model": str, "adjacency": str}

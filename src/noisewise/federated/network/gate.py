@@ -20,6 +20,7 @@ from flwr.proto.fleet_pb2 import (
     RegisterNodeFleetRequest,
     UnregisterNodeFleetRequest,
 )
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from starlette.middleware.base import RequestResponseEndpoint
 
@@ -29,7 +30,19 @@ from .grid import LinkGrid
 from .words import LATE, OTHER, OVER, SAID, STOPPED, VERSION
 
 LARGEST = 1 << 28  # bytes of one request
+BEAT = 10.0  # seconds, as Flower counts whether a client is there
 WAIT, LOOK = 10.0, 0.01  # seconds that a client's request for a question is kept open, and between two looks for one
+
+
+SERVED = (
+    RegisterNodeFleetRequest,
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    UnregisterNodeFleetRequest,
+    SendNodeHeartbeatRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+)
 
 
 class Gate:
@@ -58,8 +71,8 @@ class Gate:
     async def inner(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         """After Flower has read the request and checked its signature."""
         asked: Any = getattr(request.state, "protobuf_request", None)
-        if asked is None:
-            return await call_next(request)
+        if not isinstance(asked, SERVED):
+            return _refused(404, "nothing")
         node = self._node(asked)
         if self._end:
             if node is not None:
@@ -71,10 +84,8 @@ class Gate:
             if not self._door.admits(node):
                 return _refused(403, LATE)
             self._state.deactivate_node(node)  # which comes back before it was missed
-        if isinstance(asked, PushMessagesRequest) and any(
-            message.metadata.src_node_id != asked.node.node_id for message in asked.messages_list
-        ):
-            return _refused(403, "another's answer")
+        if isinstance(asked, PushMessagesRequest) and not _own(asked):
+            return _refused(403, "not an answer of its own")
         if isinstance(asked, PullMessagesRequest) and not await self._question(request, asked.node.node_id):
             return _refused(410, self._end)
         response = await call_next(request)
@@ -91,13 +102,25 @@ class Gate:
     async def _question(self, request: Request, node: int) -> bool:
         """Wait until there is a question for a client, for a while; whether the run goes on."""
         until = time.monotonic() + WAIT
+        self._state.acknowledge_node_heartbeat(node, BEAT)
         while node not in self._grid.due and time.monotonic() < until:
             if self._end:
                 self.told.add(node)
                 return False
+            if await request.is_disconnected():  # gone, as far as can be told; it is back when it asks again
+                self._state.deactivate_node(node)
+                return True
             await asyncio.sleep(LOOK)
         self._grid.due.discard(node)
         return True
+
+
+def _own(asked: PushMessagesRequest) -> bool:
+    """Whether this is one answer, of who has signed it, and nothing else."""
+    messages, trees = asked.messages_list, asked.message_object_trees
+    if len(messages) != 1 or len(trees) != 1 or trees[0].children:
+        return False
+    return bool(messages[0].metadata.src_node_id == asked.node.node_id)
 
 
 def _refused(status: int, said: str) -> Response:

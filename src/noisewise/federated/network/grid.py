@@ -1,29 +1,23 @@
 """Flower's Grid in the process that holds the SuperLink: questions go to its state, replies come from there.
 
-A reply is known by the question that it answers, which was put to one client; what it says of itself does not count.
+A message goes whole, with its content, under a name that is drawn at random. Flower's usual way, parts that are kept by the hash
+of their content for whoever names it, would let a client find out by guessing what another one has sent. A reply is known by
+the question that it answers, which was put to one client; what it says of itself does not count.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from flwr.app import Error, Message, RecordDict
-from flwr.app.message import make_message, remove_content_from_message
+from flwr.app.message import make_message
 from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    iterate_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.run import Run
-
-from .sealed import opened, sealed
 
 PULL = 0.01  # seconds between two looks for replies
 NOTHING = Error(ErrorCode.MESSAGE_UNAVAILABLE, "no answer that can be read")
@@ -36,7 +30,7 @@ class LinkGrid(Grid):
         self._state, self._run = state, run
         self._nodes: tuple[int, ...] = ()
         self._asked: dict[str, int] = {}  # of which client, by question
-        self._arriving: dict[str, Message] = {}  # replies of which parts may still be to come, by question
+        self._lost: dict[str, Message] = {}  # questions that could not even be put
         self.due: set[int] = set()  # clients that have a question to fetch
 
     def set_run(self, run: Run) -> None:
@@ -64,62 +58,42 @@ class LinkGrid(Grid):
         return [self._push(message) for message in messages]
 
     def _push(self, message: Message) -> str:
-        with no_object_id_recompute():
-            closed = make_message(message.metadata, sealed(message.content))
-            name = closed.object_id
-            closed.metadata.__dict__["_message_id"] = name
-            parts = get_all_nested_objects(closed)
-            session = self._state.start_session(self._run.run_id)
-            stored, missing = self._state.store_message_and_object_tree(
-                remove_content_from_message(closed), get_object_tree(closed), session
-            )
-            for part in missing:
-                self._state.store_object(self._run.run_id, session, part, parts[part].deflate())
-        node = message.metadata.dst_node_id
+        name, node = secrets.token_hex(32), message.metadata.dst_node_id
+        message.metadata.__dict__["_message_id"] = name
+        session = self._state.start_session(self._run.run_id)
+        stored, _ = self._state.store_message_and_object_tree(message, ObjectTree(object_id=name), session)
         self._asked[name] = node
         if stored:
             self.due.add(node)
         else:  # a client that has left for good
-            self._arriving[name] = Message(NOTHING, reply_to=closed)
+            self._lost[name] = Message(NOTHING, reply_to=message)
         return name
 
     def _withdraw(self) -> None:
-        for name in self._asked:
-            self._state.object_store.delete(name)
-        for reply in self._arriving.values():
-            self._state.object_store.delete(reply.metadata.message_id)
-        self._state.delete_messages({*self._asked})
+        self._forget({*self._asked})
         self._asked.clear()
-        self._arriving.clear()
+        self._lost.clear()
+        self._state.delete_sessions_in_run(self._run.run_id)
+
+    def _forget(self, names: set[str]) -> None:
+        self._state.delete_messages(names)
+        for name in names:
+            self._state.object_store.delete(name)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Replies that are whole, to questions that still stand: each once."""
+        """Replies to questions that still stand: each once. One that is an error stands for none."""
         wanted = {name for name in message_ids if name in self._asked}
-        looked = {name for name in wanted - self._arriving.keys() if name in self._state.message_ins_store}
-        for reply in self._state.get_message_res(looked, self._run.run_id) if looked else ():
-            self._arriving[reply.metadata.reply_to_message_id] = reply
-        return [message for name in wanted & self._arriving.keys() if (message := self._whole(name)) is not None]
+        there = {name for name in wanted if name in self._state.message_ins_store}
+        replies = {name: self._lost.pop(name) for name in wanted & self._lost.keys()}
+        for reply in self._state.get_message_res(there, self._run.run_id) if there else ():
+            replies[reply.metadata.reply_to_message_id] = reply
+        return [self._taken(name, reply) for name, reply in replies.items()]
 
-    def _whole(self, name: str) -> Message | None:
-        """The reply to a question, once all of it has come; one that cannot be read is an error, as if there was none."""
-        reply = self._arriving[name]
-        store, key = self._state.object_store, reply.metadata.message_id
-        content: RecordDict | None = None
-        if not reply.has_error():
-            try:
-                tree = [part.object_id for part in iterate_object_tree(store.get_object_tree(key))]
-                parts = {part: store.get(part) or b"" for part in tree}
-                if not all(parts.values()):
-                    return None
-                said: Any = inflate_object_from_contents(key, parts)
-                content = opened(said.content)
-            except Exception:  # whatever a client sent
-                content = None
-        del self._arriving[name]
-        reply.metadata.__dict__["_src_node_id"] = self._asked.pop(name)  # also where Flower says that there is no reply
-        store.delete(key)
-        self._state.delete_messages({name})
-        return make_message(reply.metadata, content, None if content is not None else NOTHING)
+    def _taken(self, name: str, reply: Message) -> Message:
+        self._forget({name})
+        self._state.object_store.delete(reply.metadata.message_id)
+        reply.metadata.__dict__["_src_node_id"] = self._asked.pop(name)  # also where Flower says that there is none
+        return reply if reply.has_content() else make_message(reply.metadata, error=NOTHING)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Ask and wait until all have answered or the time is up."""

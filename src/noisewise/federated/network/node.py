@@ -7,6 +7,8 @@ ClientApp: a server can ask its questions and nothing else.
 from __future__ import annotations
 
 import logging
+import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,10 +21,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization.ssh import load_ssh_private_key
 from flwr.app import Context, Message, RecordDict
-from flwr.app.message import make_message, remove_content_from_message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
-from flwr.common.serde import message_to_proto
+from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
@@ -32,16 +32,8 @@ from flwr.proto.fleet_pb2 import (
     UnregisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest, PushObjectRequest
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node as Name
-from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    iterate_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
@@ -49,11 +41,11 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ..._version import __version__
-from .sealed import opened, sealed
 from .words import LATE, OTHER, OVER, SAID, STOPPED, VERSION, Address
 
 T = TypeVar("T")
 Keys = tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]
+BEAT = 10.0  # seconds, the least that Flower takes: after two of them without a sign a client is taken for gone
 SOON, SLOW = 0.2, 5.0  # seconds between two tries to reach a server, at first and at most
 
 
@@ -76,10 +68,12 @@ class Server:
     patience: float = 60.0
 
 
-def serve(app: ClientApp, server: Server, joined: Callable[[], None]) -> bool:
+def serve(
+    app: ClientApp, server: Server, joined: Callable[[], None], answered: Callable[[], None] = lambda: None
+) -> bool:
     """Answer a server's questions by an app until it says that the run is over; whether it went well.
 
-    ``joined``: the server knows this client now.
+    ``joined``: the server knows this client now. ``answered``: a question was; what it raises ends this.
     """
     logging.getLogger("flwr").setLevel(logging.CRITICAL + 1)
     keys = generate_key_pairs() if server.key is None else private_key(server.key)
@@ -91,6 +85,7 @@ def serve(app: ClientApp, server: Server, joined: Callable[[], None]) -> bool:
             with node.beating():
                 while True:
                     node.answer(app)
+                    answered()
         except Ended as end:
             return end.well
         finally:
@@ -145,7 +140,7 @@ class Node:
         public = public_key_to_bytes(self._keys[1])
         if self._server.key is None:
             self._call(self._fleet.RegisterNode, RegisterNodeFleetRequest(public_key=public))
-        asked = ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+        asked = ActivateNodeRequest(public_key=public, heartbeat_interval=BEAT)
         self._name = Name(node_id=self._call(self._fleet.ActivateNode, asked).node_id)
 
     def leave(self) -> None:
@@ -159,65 +154,40 @@ class Node:
     @contextmanager
     def beating(self) -> Iterator[None]:
         """Let the server know in between that this client is there."""
-        asked = SendNodeHeartbeatRequest(node=self._name, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+        asked, over = SendNodeHeartbeatRequest(node=self._name, heartbeat_interval=BEAT), threading.Event()
 
-        def beat() -> bool:
-            with suppress(httpx.HTTPError, ValueError):
-                self._fleet.SendNodeHeartbeat(asked)
-            return True
+        def beat() -> None:
+            while not over.wait(BEAT / 2):
+                with suppress(httpx.HTTPError, ValueError):
+                    self._fleet.SendNodeHeartbeat(asked)
 
-        sender = HeartbeatSender(beat)
-        sender.start()
+        thread = threading.Thread(target=beat, name="noisewise-beat", daemon=True)
+        thread.start()
         try:
             yield
         finally:
-            sender.stop()
+            over.set()
+            thread.join(1.0)
 
     def answer(self, app: ClientApp) -> None:
         """Wait for a question for a while, and answer it if one comes."""
         response = self._call(self._fleet.PullMessages, PullMessagesRequest(node=self._name))
-        for message, tree in zip(response.messages_list, response.message_object_trees, strict=True):
+        for packed in response.messages_list:
+            question = message_from_proto(packed)
             assert self._name is not None
-            question = self._fetched(message.metadata.run_id, tree)
             context = Context(question.metadata.run_id, self._name.node_id, {}, self._state, {})
             self.push(app(question, context))
 
-    def _fetched(self, run: int, tree: Any) -> Message:
-        """A question, of which the server has sent the hash and keeps the parts."""
-        parts = {}
-        for part in iterate_object_tree(tree):
-            asked = PullObjectRequest(node=self._name, run_id=run, object_id=part.object_id)
-            parts[part.object_id] = self._call(self._fleet.PullObject, asked).object_content
-        done = ConfirmMessageReceivedRequest(node=self._name, run_id=run, message_object_id=tree.object_id)
-        self._call(self._fleet.ConfirmMessageReceived, done)
-        message: Any = inflate_object_from_contents(tree.object_id, parts)
-        message.metadata.__dict__["_message_id"] = tree.object_id
-        return make_message(message.metadata, opened(message.content))
-
     def push(self, reply: Message) -> None:
         """Send an answer; one that is not wanted any more is dropped there."""
-        with no_object_id_recompute():
-            if not reply.has_error():
-                reply = make_message(reply.metadata, sealed(reply.content))
-            reply.metadata.__dict__["_message_id"] = reply.object_id
-            parts = get_all_nested_objects(reply)
-            asked = PushMessagesRequest(
-                node=self._name,
-                messages_list=[message_to_proto(remove_content_from_message(reply))],
-                message_object_trees=[get_object_tree(reply)],
-            )
-            response = self._call(self._fleet.PushMessages, asked)
-            for part in response.objects_to_push:
-                self._call(
-                    self._fleet.PushObject,
-                    PushObjectRequest(
-                        node=self._name,
-                        run_id=reply.metadata.run_id,
-                        object_id=part,
-                        object_content=parts[part].deflate(),
-                        session_id=response.session_id,
-                    ),
-                )
+        name = secrets.token_hex(32)
+        reply.metadata.__dict__["_message_id"] = name
+        asked = PushMessagesRequest(
+            node=self._name,
+            messages_list=[message_to_proto(reply)],
+            message_object_trees=[ObjectTree(object_id=name)],
+        )
+        self._call(self._fleet.PushMessages, asked)
 
     def _call(self, function: Callable[[Any], T], request: Any) -> T:
         """What the server answers; tried again while it cannot be reached, for as long as patience lasts."""
