@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import fields
 
 import numpy as np
@@ -17,6 +19,7 @@ from noisewise.federated.client import Client
 from noisewise.federated.fit import fit_of_clients
 from noisewise.federation import Federated
 from noisewise.methods import registry
+from noisewise.records.protocol import SUMS
 from noisewise.statement import verify_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
@@ -137,3 +140,10 @@ def test_a_client_that_forgot_everything_answers_the_same(tmp_path):
 
     paths, fit = client_files(tmp_path), a_fit(tmp_path, a_method("additive"))
     assert equal(on_clients(fit, paths, RECORD, carrier=Forgetful), alone(fit, paths))
+
+
+def test_a_client_knows_every_sum_by_itself():
+    """In a process of its own nothing but the client is imported."""
+    code = "import noisewise.federated.client; from noisewise.records.protocol import SUMS; print(*sorted(SUMS))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.split() == sorted(SUMS)

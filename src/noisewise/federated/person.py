@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import plain
 from ..arithmetic import Arithmetic
+from ..late import torch
 from ..models import Additive, Model
 from ..records import Coins, records_of
 from ..records.grid import BOUND, Store, in_memory, labelled
-from ..records.linear import EXACT, FINE, ramp
+from ..records.linear import EXACT, FINE, LinearRecords, ramp
 from ..records.protocol import Elsewhere, Parts
 from ..records.totals import Drawn, Floats, Integers, IntegerTotal, clipped
 
-FAR = 64.0  # what a single row's gradient is cut to inside of its client, far beyond usual ones
 FIRST, NOBODY = Drawn(np.zeros(1, np.int64)), Drawn(np.empty(0, np.int64))
 
 
@@ -141,15 +143,35 @@ class OneRecord:
 
     def _gradient(self, theta: Floats) -> Floats:
         """The mean gradient of its rows."""
-        at = np.where(np.isfinite(theta), theta, 0.0)
-        total = self.rows.gradients(Drawn(), at, FAR)
-        return total.values.astype(np.float64) * (total.worth / len(self.rows))
+        X, y = self._floats
+        if not self.model.linear:
+            return _backwards(self.model, theta, X, y)
+        matrix = theta.reshape(self.model.outputs, -1)
+        scores = np.einsum("nd,kd->nk", X, matrix)
+        slopes = self.model.loss.row_slope(scores[:, 0] if self.model.outputs == 1 else scores, y)
+        return np.einsum("nk,nd->kd", slopes.reshape(len(X), -1), X).ravel() / len(X)
+
+    @cached_property
+    def _floats(self) -> tuple[Floats, NDArray[Any]]:
+        """Its rows and labels in double precision."""
+        plainly = LinearRecords.float_rows if isinstance(self.rows, LinearRecords) else type(self.rows).float_rows
+        rows, labels = plainly(self.rows)  # also of a wide table: a client's rows are few
+        return rows.numpy(), labels.numpy()
 
     def _clipped(self, drawn: Drawn, vector: Floats, clip: float, ones: int) -> IntegerTotal:
         total = np.zeros(len(vector), np.int64)
         if self._asked(drawn):
             total += clipped(vector[None], plain.lengths(vector[None]), clip, ones)[0]
         return IntegerTotal(total, ones, clip)
+
+
+def _backwards(model: Model, theta: Floats, X: Floats, y: NDArray[Any]) -> Floats:
+    """The mean gradient of rows of a model that has no closed form for it."""
+    with torch.enable_grad():
+        at = torch.from_numpy(theta).requires_grad_(True)
+        values = model.loss.value(model.scores(at, torch.from_numpy(X)), torch.from_numpy(y))
+        (gradient,) = torch.autograd.grad(values.mean(), at)
+    return np.asarray(gradient.numpy())
 
 
 def _all(asked: bool) -> Drawn:

@@ -155,6 +155,8 @@ class Fit:
             assumed.append(self._known_number())
         if self.persons is not None:
             assumed.append(f"a person is an id in the column {self.persons.column!r}; a row without one does not count")
+        if account is not None and self.federated is not None and self.federated.unit == "client":
+            assumed.append("each client is one person of the account")
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
         with unobserved():
