@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -21,13 +19,12 @@ from flwr.app.message import make_message
 from flwr.clientapp import ClientApp
 from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.serverapp import ServerApp
+from networks import ANY, Clients, opened_link
 
+from noisewise.federated.address import Address
 from noisewise.federated.network import node as nodes
 from noisewise.federated.network.link import Link, check_certificate, listening, public_keys
 from noisewise.federated.network.node import Node, Server, serve
-from noisewise.federated.network.words import Address
-
-ANY = Address("127.0.0.1", 0)
 
 
 def echo(answers=lambda number: number):
@@ -62,40 +59,6 @@ def asking(questions, heard, timeout=10.0):
             )
 
     return app
-
-
-class Clients:
-    """Clients in threads, and how they ended."""
-
-    def __init__(self, address, **how):
-        self.address, self.how, self.threads, self.ends = address, {"insecure": True, "patience": 2.0, **how}, [], {}
-
-    def start(self, app, **how):
-        name, joined = len(self.threads), threading.Event()
-
-        def run():
-            try:
-                self.ends[name] = serve(app, Server(self.address, **{**self.how, **how}), joined.set)
-            except Exception as error:
-                self.ends[name] = error
-            joined.set()
-
-        self.threads.append(threading.Thread(target=run))
-        self.threads[-1].start()
-        assert joined.wait(10)
-
-    def wait(self):
-        for thread in self.threads:
-            thread.join(10)
-        return [self.ends[name] for name in range(len(self.threads))]
-
-
-@contextmanager
-def opened_link(link, **how):
-    """The address of a link that listens."""
-    found = []
-    with listening(link, ANY, **{"certificate": None, "key": None, "opened": found.append, **how}):
-        yield found[0]
 
 
 def test_clients_answer_in_the_order_in_which_they_came_and_are_told_when_it_is_over():

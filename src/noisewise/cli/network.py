@@ -67,8 +67,7 @@ class Served:
         cls, listen: str, insecure: bool, certificate: Path | None, private_key: Path | None, client_keys: Path | None
     ) -> Served:
         """The same, refused where it does not go together."""
-        from ..federated.flower import require_flower, silence
-        from ..federated.network.words import Address
+        from ..federated.address import Address
 
         where = Address.of(listen, "--listen")
         _one_way(insecure, certificate)
@@ -78,8 +77,9 @@ class Served:
             raise ValueError(
                 "keys of clients prove nothing without encryption; pass --certificate instead of --insecure"
             )
+        from ..federated.flower import require_flower
+
         require_flower(simulation=False)
-        silence()
         if certificate is not None:
             from ..federated.network.link import check_certificate
 
@@ -88,10 +88,9 @@ class Served:
 
     def over(self, clients: int) -> Callable[..., Fitted]:
         """What fits a model on clients that come to this server, in a ServerApp of Flower's."""
-        from ..federated.flower import FlowerCarrier, silence
+        from ..federated.flower import FlowerCarrier
         from ..federated.network.link import Link, listening, public_keys
 
-        silence()
         keys = [] if self.client_keys is None else public_keys(self.client_keys)
         if keys and len(keys) < clients:
             raise ValueError(f"{self.client_keys}: has {len(keys)} keys for {clients} clients; list one for each")
@@ -225,18 +224,17 @@ def client(
 
     Over a network: [bold]noisewise federated client mine.csv --server training.example:9092 --certificate authority.pem[/bold]
     """
-    from ..federated.network.words import Address
+    from ..federated.address import Address
 
     where = Address.of(server, "--server")
     if certificate is not None or insecure:
         _one_way(insecure, certificate)
     if private_key is not None and insecure:
         raise ValueError("a key proves nothing without encryption; leave --insecure out")
-    own = _own(data, schema)
-    from ..federated.flower import client_app, require_flower, silence
+    from ..federated.flower import client_app, require_flower
 
     require_flower(simulation=False)
-    silence()
+    own = _own(data, schema)
     from ..federated.network.node import Server, serve
 
     say(

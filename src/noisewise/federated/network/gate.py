@@ -25,9 +25,9 @@ from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkStat
 from starlette.middleware.base import RequestResponseEndpoint
 
 from ..._version import __version__
+from ..address import LATE, OTHER, OVER, SAID, STOPPED, VERSION
 from .door import Door
 from .grid import LinkGrid
-from .words import LATE, OTHER, OVER, SAID, STOPPED, VERSION
 
 LARGEST = 1 << 28  # bytes of one request
 BEAT = 10.0  # seconds, as Flower counts whether a client is there

@@ -38,10 +38,11 @@ from flwr.superlink.routers.fleet.router import router
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
+from ..address import Address
+from ..flower import silence
 from .door import Door
 from .gate import Gate
 from .grid import LinkGrid
-from .words import Address
 
 FAREWELL = 5.0  # seconds that clients have to hear that the run is over
 LOOK = 0.05  # seconds between two looks for clients
@@ -131,8 +132,8 @@ def listening(
 
     ``opened``: hears the address, with the port that was chosen where 0 was asked for.
     """
-    for name in ("flwr", "uvicorn"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    silence()
+    logging.getLogger("uvicorn").disabled = True
     here = _bound(listen)
     config = uvicorn.Config(
         link.application(),

@@ -6,7 +6,6 @@ ClientApp: a server can ask its questions and nothing else.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import time
@@ -41,7 +40,8 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ..._version import __version__
-from .words import LATE, OTHER, OVER, SAID, STOPPED, VERSION, Address
+from ..address import LATE, OTHER, OVER, SAID, STOPPED, VERSION, Address
+from ..flower import silence
 
 T = TypeVar("T")
 Keys = tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]
@@ -75,7 +75,7 @@ def serve(
 
     ``joined``: the server knows this client now. ``answered``: a question was; what it raises ends this.
     """
-    logging.getLogger("flwr").setLevel(logging.CRITICAL + 1)
+    silence()
     keys = generate_key_pairs() if server.key is None else private_key(server.key)
     with _fleet(server, keys) as fleet:
         node = Node(fleet, server, keys)
