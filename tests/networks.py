@@ -21,13 +21,13 @@ class Clients:
     def __init__(self, address, **how):
         self.address, self.how, self.threads, self.ends = address, {"insecure": True, "patience": 2.0, **how}, [], {}
 
-    def start(self, app, **how):
+    def start(self, app, answered=lambda: None, **how):
         name, joined = len(self.threads), threading.Event()
 
         def run():
             try:
-                self.ends[name] = serve(app, Server(self.address, **{**self.how, **how}), joined.set)
-            except Exception as error:
+                self.ends[name] = serve(app, Server(self.address, **{**self.how, **how}), joined.set, answered)
+            except (Exception, SystemExit) as error:
                 self.ends[name] = error
             joined.set()
 

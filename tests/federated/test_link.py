@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import sys
 import time
 
 import pytest
@@ -299,3 +300,14 @@ def test_nothing_is_served_beside_the_questions():
         assert httpx.post(f"http://{address}/v1/fleet/pull-messages", content=b"").status_code == 409
         much = (b"x" for _ in range(2))  # of a length that is not said
         assert httpx.post(f"http://{address}/v1/fleet/pull-messages", headers=said, content=much).status_code == 413
+
+
+def test_an_answer_counts_also_of_who_left_after_it():
+    link, heard = Link(1), []
+    with opened_link(link) as address:
+        clients = Clients(address)
+        clients.start(echo(), answered=lambda: sys.exit())
+        link.gather(lambda many: None)
+        link.run(asking(2, heard))
+    assert heard == [{0: 0}, {0: None}]
+    clients.wait()

@@ -30,7 +30,7 @@ from .door import Door
 from .grid import LinkGrid
 
 LARGEST = 1 << 28  # bytes of one request
-BEAT = 10.0  # seconds, as Flower counts whether a client is there
+BEAT = 10.0  # seconds: after two of them without a sign of a client, Flower takes it for gone
 WAIT, LOOK = 10.0, 0.01  # seconds that a client's request for a question is kept open, and between two looks for one
 
 
@@ -86,7 +86,7 @@ class Gate:
             self._state.deactivate_node(node)  # which comes back before it was missed
         if isinstance(asked, PushMessagesRequest) and not _own(asked):
             return _refused(403, "not an answer of its own")
-        if isinstance(asked, PullMessagesRequest) and not await self._question(request, asked.node.node_id):
+        if isinstance(asked, PullMessagesRequest) and not await self._question(asked.node.node_id):
             return _refused(410, self._end)
         response = await call_next(request)
         if isinstance(asked, DeactivateNodeRequest | UnregisterNodeFleetRequest) and node is not None:
@@ -99,7 +99,7 @@ class Gate:
             return self._state.get_node_id_by_public_key(asked.public_key)
         return int(asked.node.node_id if hasattr(asked, "node") else asked.node_id)
 
-    async def _question(self, request: Request, node: int) -> bool:
+    async def _question(self, node: int) -> bool:
         """Wait until there is a question for a client, for a while; whether the run goes on."""
         until = time.monotonic() + WAIT
         self._state.acknowledge_node_heartbeat(node, BEAT)
@@ -107,9 +107,6 @@ class Gate:
             if self._end:
                 self.told.add(node)
                 return False
-            if await request.is_disconnected():  # gone, as far as can be told; it is back when it asks again
-                self._state.deactivate_node(node)
-                return True
             await asyncio.sleep(LOOK)
         self._grid.due.discard(node)
         return True

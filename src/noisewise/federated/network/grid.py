@@ -83,10 +83,16 @@ class LinkGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Replies to questions that still stand: each once. One that is an error stands for none."""
         wanted = {name for name in message_ids if name in self._asked}
-        there = {name for name in wanted if name in self._state.message_ins_store}
         replies = {name: self._lost.pop(name) for name in wanted & self._lost.keys()}
-        for reply in self._state.get_message_res(there, self._run.run_id) if there else ():
-            replies[reply.metadata.reply_to_message_id] = reply
+        with self._state.lock:
+            answered = self._state.message_ins_id_to_message_res_id
+            there = (
+                wanted & answered.keys()
+            )  # also of clients that have left since, of which Flower says that there is none
+            replies |= {name: self._state.message_res_store[answered[name]] for name in there}
+            waiting = (wanted - there) & self._state.message_ins_store.keys()
+            gone = self._state.get_message_res(waiting, self._run.run_id) if waiting else []
+        replies |= {reply.metadata.reply_to_message_id: reply for reply in gone}
         return [self._taken(name, reply) for name, reply in replies.items()]
 
     def _taken(self, name: str, reply: Message) -> Message:
