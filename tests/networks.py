@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import threading
 from contextlib import contextmanager
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from noisewise.federated.address import Address
 from noisewise.federated.client import Client
@@ -62,3 +68,30 @@ def over_network(paths, *, clients=None, wait=None):
         members = [(node, 0) for node in link.grid.get_node_ids()]
         yield FlowerCarrier(link.grid, members, [f"client {number + 1}" for number in range(len(paths))], wait=wait)
     there.wait()
+
+
+def key_of(path):
+    """A key as ssh-keygen writes it: the private one in a file, the public one as a line."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    coding = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    path.write_bytes(key.private_bytes(*coding))
+    return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def certificate_of(folder):
+    """A certificate of this machine, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "here")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
+    coding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "server.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "server.key").write_bytes(key.private_bytes(*coding))
+    return folder / "server.pem", folder / "server.key"

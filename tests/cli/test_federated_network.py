@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
 
 from desk import SCHEMA, people
+from networks import certificate_of, key_of
 
 from noisewise.runs import verify
 
@@ -93,15 +94,15 @@ def start():
         each.process.wait()
 
 
-def serve(start, *options, clients=3, unit="record"):
+def serve(start, *options, clients=3, unit="record", secure=("--insecure",)):
     """A server, and where it listens."""
-    command = ("federated", "server", "--clients", clients, "--unit", unit, "--listen", "127.0.0.1:0", "--insecure")
-    server = start(*command, *options)
+    command = ("federated", "server", "--clients", clients, "--unit", unit, "--listen", "127.0.0.1:0")
+    server = start(*command, *secure, *options)
     return server, server.says(r"listening at (\S+) for")[1]
 
 
-def join(start, number, address, *options, **how):
-    client = start("federated", "client", f"data/{number}.csv", "--server", address, "--insecure", *options, **how)
+def join(start, number, address, *options, secure=("--insecure",), **how):
+    client = start("federated", "client", f"data/{number}.csv", "--server", address, *secure, *options, **how)
     client.says("joined; waiting for questions")
     return client
 
@@ -178,6 +179,27 @@ def test_unit_record_stops_where_a_client_was_killed_and_goes_on_with_all_of_the
     assert server.end() == 0, server.words
     assert [client.end() for client in clients] == [0, 0, 0]
     assert verify("run").holds and not list(Path().glob("run.*"))
+
+
+@pytest.mark.slow  # certificates and keys are tested in tests/federated
+def test_a_client_with_a_key_that_was_killed_comes_back_and_nothing_is_lost(table, shell, start):
+    certificate, key = certificate_of(table)
+    Path("keys").write_text("\n".join(key_of(table / f"key{number}") for number in range(3)))
+    assert shell("train", "data", *ASKED, "--seed", "1", "--out", "one").code == 0
+    shown = ("--certificate", certificate, "--private-key", key, "--client-keys", "keys")
+    server, address = serve(start, *ASKED, "--seed", "1", "--out", "several", secure=shown)
+
+    def joined(number, **how):
+        own = ("--certificate", certificate, "--private-key", f"key{number}")
+        return join(start, number, address, secure=own, **how)
+
+    clients = [joined(2), joined(1)]  # their order is that of their keys
+    mortal = joined(0, program=("mortal.py",))
+    assert "; encrypted" in mortal.words and mortal.end() == -signal.SIGKILL
+    clients.append(joined(0))
+    assert server.end() == 0, server.words
+    assert [client.end() for client in clients] == [0, 0, 0]
+    assert Path("one/model.safetensors").read_bytes() == Path("several/model.safetensors").read_bytes()
 
 
 @pytest.mark.slow  # four processes; the words are tested in tests/federated

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import sys
 import time
 
@@ -12,15 +10,12 @@ import pytest
 pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
 
 import httpx
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.clientapp import ClientApp
 from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.serverapp import ServerApp
-from networks import ANY, Clients, opened_link
+from networks import ANY, Clients, certificate_of, key_of, opened_link
 
 from noisewise.federated.address import Address
 from noisewise.federated.network import node as nodes
@@ -202,14 +197,6 @@ def test_parts_of_messages_are_not_served(monkeypatch):
     assert heard == [{0: 0}] and clients.wait() == [True]
 
 
-def key_of(path):
-    """A key as ssh-keygen writes it: the private one in a file, the public one as a line."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    coding = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    path.write_bytes(key.private_bytes(*coding))
-    return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
-
-
 def test_only_clients_whose_keys_are_listed_take_part_in_the_order_of_the_list(tmp_path):
     lines = [key_of(tmp_path / name) for name in ("first", "second")]
     (tmp_path / "keys").write_text("# two clients\n" + "\n".join(lines) + "\n")
@@ -238,25 +225,6 @@ def test_keys_that_are_none_are_refused(tmp_path):
         public_keys(path)
     with pytest.raises(ValueError, match="no private key of ssh-keygen -t ecdsa"):
         nodes.private_key(path)
-
-
-def certificate_of(folder):
-    """A certificate of this machine, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "here")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(True, None), True)
-        .sign(key, hashes.SHA256())
-    )
-    coding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "server.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "server.key").write_bytes(key.private_bytes(*coding))
-    return folder / "server.pem", folder / "server.key"
 
 
 def test_with_a_certificate_all_is_encrypted_and_others_are_refused(tmp_path):

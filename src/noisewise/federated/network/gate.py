@@ -103,6 +103,7 @@ class Gate:
         """Wait until there is a question for a client, for a while; whether the run goes on."""
         until = time.monotonic() + WAIT
         self._state.acknowledge_node_heartbeat(node, BEAT)
+        self._grid.again(node)
         while node not in self._grid.due and time.monotonic() < until:
             if self._end:
                 self.told.add(node)

@@ -69,6 +69,15 @@ class LinkGrid(Grid):
             self._lost[name] = Message(NOTHING, reply_to=message)
         return name
 
+    def again(self, node: int) -> None:
+        """A client that asks for a question has no other in hand: one that it fetched and did not answer was lost on the way."""
+        with self._state.lock:
+            for name, asked in [*self._asked.items()]:
+                message = self._state.message_ins_store.get(name)
+                if asked == node and message and name not in self._state.message_ins_id_to_message_res_id:
+                    message.metadata.delivered_at = ""
+                    self.due.add(node)
+
     def _withdraw(self) -> None:
         self._forget({*self._asked})
         self._asked.clear()
