@@ -28,6 +28,7 @@ from .models import MLP, Additive, Linear, Model
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
 from .quality import Quality
 from .records.grid import Store, in_memory
+from .records.protocol import Elsewhere
 
 MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
 SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums
@@ -35,8 +36,8 @@ SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is pri
 
 def private_quality(
     fitted: Fitted,
-    X: NDArray[Any],
-    y: NDArray[Any],
+    X: NDArray[Any] | Elsewhere,
+    y: Any,
     budget: Budget,
     *,
     size_is_public: bool = False,
@@ -54,6 +55,7 @@ def private_quality(
     public or released facts before the histogram is asked for; all figures are made of these answers.
     ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here, out of ``table`` rows.
     ``there``: who has a label, where not all have one; the others count for nothing and keep their places.
+    ``X`` and ``y`` may lie elsewhere (:func:`noisewise.fitting.of_ranks.spread_test_rows`).
     """
     model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
     sorts = isinstance(fitted.labels, Classes)
@@ -66,8 +68,7 @@ def private_quality(
     source, budget = paying(budget, purse, simulation=seed is not None, persons=rows_per_unit is not None)
     with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
-            torch.from_numpy(X),
-            as_labels(numbers_with(fitted.labels, y, there), model),
+            *(X, y) if isinstance(X, Elsewhere) else _tensors(fitted, X, y, there, model),
             model=model,
             meter=part.meter,
             size=float(known) if public_size else None,
@@ -95,6 +96,10 @@ def private_quality(
         value, interval = figures.metrics["accuracy"]
     assert value is not None and interval is not None
     return Quality("accuracy" if sorts else "mean squared error", value, interval, budget, figures, events)
+
+
+def _tensors(fitted: Fitted, X: NDArray[Any], y: NDArray[Any], there: Any, model: Model) -> tuple[Any, Any]:
+    return torch.from_numpy(X), as_labels(numbers_with(fitted.labels, y, there), model)
 
 
 def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) -> ScoreHistogram:

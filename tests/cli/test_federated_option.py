@@ -117,6 +117,7 @@ def test_a_run_verifies_and_shows_its_setting(options, crowd, shell):
     assert told.code == 0, told.err
     assert "Setting: federated, trusted server" in told.out
     assert verify("run").holds and shell("verify", "run").code == 0
+    assert shell("evaluate", "run", "public.csv", "--public-test").code == 0
     statement = json.loads(Path("run/statement.json").read_text())
     assert statement["federated"]["local_steps"] == (2 if "client" in options else 1)
     assert "federated" in Path("run/report.html").read_text()

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bucket_server import serving, with_key
 from desk import SCHEMA, people
 
 from noisewise.runs import verify
@@ -90,6 +91,18 @@ def test_several_processes_give_the_bits_of_one(count, table, shell):
     first, *others = processes(count, "-m", "noisewise", *ASKED, "--seed", "1", "--out", "several")
     assert first[0] == 0 and "Written to several" in first[1]
     assert all(told == (0, "", "") for told in others)
+    for name in ("model.safetensors", "trace.json", "statement.json"):
+        assert Path("one", name).read_bytes() == Path("several", name).read_bytes()
+
+
+@pytest.mark.slow  # tests/data/test_addresses.py reads pieces of a storage in one process
+def test_ranks_read_their_pieces_from_a_storage(table, shell, monkeypatch):
+    with_key(monkeypatch)
+    assert shell(*ASKED, "--seed", "1", "--out", "one").code == 0
+    with serving(table) as storage:
+        address = storage.address("data")
+        told = processes(2, "-m", "noisewise", "train", address, *ASKED[2:], "--seed", "1", "--out", "several")
+    assert [rank[0] for rank in told] == [0, 0], told
     for name in ("model.safetensors", "trace.json", "statement.json"):
         assert Path("one", name).read_bytes() == Path("several", name).read_bytes()
 

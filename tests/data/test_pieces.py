@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +14,7 @@ from desk import SCHEMA, people
 from ranks import DirectLine
 
 from noisewise.budget import Budget
+from noisewise.data import pieces as pieces_module
 from noisewise.data.encode import Encoder
 from noisewise.data.files import open_source
 from noisewise.data.pieces import lengths_of, pieces_of, read_pieces
@@ -21,6 +26,7 @@ from noisewise.fitting.labels import numbers_of_files
 from noisewise.fitting.of_files import fit_of_files
 from noisewise.fitting.of_ranks import _holder, spread_files
 from noisewise.methods import method_named
+from noisewise.records.line import _Plain
 from noisewise.records.ranks import Lead
 
 
@@ -68,6 +74,105 @@ def test_rows_that_do_not_count_are_left_out(folder):
     masks[0] = masks[0][:-1]
     with pytest.raises(Refusal, match="has changed"):
         read_pieces(pieces, asked.encoder, asked.scaling, counted=masks)
+
+
+def rewritten(path):
+    """The same number of bytes, other records."""
+    table = people(100, seed=1)[60:]
+    size = path.stat().st_size
+    text = table.to_csv(index=False).encode()[:size]
+    path.write_bytes(text[: text.rindex(b"\n") + 1].ljust(size, b"\n"))
+    os.utime(path, ns=(1, 1))  # a clock may stand still between two writes
+    assert path.stat().st_size == size
+
+
+def longer(path):
+    stamp = path.stat().st_mtime_ns
+    path.write_bytes(path.read_bytes() + b"40,clerk,no\n")
+    os.utime(path, ns=(stamp, stamp))
+
+
+def replaced(path):
+    other = path.with_suffix(".new")
+    other.write_bytes(path.read_bytes())
+    os.utime(other, ns=(5, 5))
+    other.replace(path)
+
+
+def touched(path):
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize("change", [rewritten, longer, replaced, touched])
+def test_a_file_that_changed_since_pieces_were_dealt_is_refused(folder, change):
+    asked, pieces = fit(folder), pieces_of(open_source(folder))
+    again = _Plain(io.BytesIO(pickle.dumps(pieces, protocol=5))).load()  # as a rank gets them
+    assert again == pieces
+    before, _ = read_pieces(again, asked.encoder, asked.scaling)
+    assert len(before.X) == 100
+    change(folder / "c.csv")
+    with pytest.raises(Refusal) as refused:
+        read_pieces(again, asked.encoder, asked.scaling)
+    assert str(refused.value) == f"{folder / 'c.csv'}: has changed since the run began; start again"
+    rest, lengths = read_pieces(again[:-1], asked.encoder, asked.scaling)
+    assert sum(lengths) == 60 and np.array_equal(rest.X, before.X[:60])
+
+
+@pytest.mark.parametrize("name", ["b0.parquet", "c.csv"])
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(folder, monkeypatch, name):
+    asked, pieces, read = fit(folder), pieces_of(open_source(folder)), pieces_module.cut_batches
+
+    def slowly(source, *rest):
+        yield from read(source, *rest)
+        if source.files[0].path.name == name:
+            touched(folder / name)
+
+    monkeypatch.setattr(pieces_module, "cut_batches", slowly)
+    with pytest.raises(Refusal, match=f"{name}: has changed since the run began; start again"):
+        read_pieces(pieces, asked.encoder, asked.scaling)
+
+
+def test_what_a_reader_says_of_half_a_file_is_not_told(folder, monkeypatch):
+    asked, pieces, opened = fit(folder), pieces_of(open_source(folder)), pieces_module.open_source
+
+    def cut_short(path, **rest):
+        source = opened(path, **rest)
+        path.write_bytes(path.read_bytes()[:-50])
+        return source
+
+    monkeypatch.setattr(pieces_module, "open_source", cut_short)
+    with pytest.raises(Refusal, match=r"b0\.parquet: has changed since the run began; start again"):
+        read_pieces(pieces, asked.encoder, asked.scaling)
+
+
+def test_a_file_that_is_gone_is_told_and_a_pin_never_is(folder):
+    asked, pieces = fit(folder), pieces_of(open_source(folder))
+    assert "Pin(...)" in repr(pieces[0]) and str(pieces[0].pin.size) not in repr(pieces[0])
+    (folder / "c.csv").unlink()
+    with pytest.raises(Refusal, match=r"c\.csv: cannot be read \(No such file or directory\)"):
+        read_pieces(pieces, asked.encoder, asked.scaling)
+
+
+def test_a_file_that_has_changed_is_not_even_opened(folder, monkeypatch):
+    asked, pieces, opened = fit(folder), pieces_of(open_source(folder)), []
+    touched(folder / "b0.parquet")
+    monkeypatch.setattr(pieces_module, "open_source", lambda *path, **_: opened.append(path))
+    with pytest.raises(Refusal, match=r"b0\.parquet: has changed since the run began; start again"):
+        read_pieces(pieces, asked.encoder, asked.scaling)
+    assert opened == []
+
+
+def test_ranks_refuse_a_file_that_changed_after_it_was_dealt(folder, monkeypatch):
+    def dealt(source):
+        pieces = pieces_of(source)
+        rewritten(folder / "c.csv")
+        return pieces
+
+    monkeypatch.setattr("noisewise.fitting.of_ranks.pieces_of", dealt)
+    lead = led()
+    with pytest.raises(ValueError, match=r"c\.csv: has changed since the run began; start again"):
+        spread_files(lead, folder, fit(folder))
+    assert not lead.broken
 
 
 def led(ranks=3):

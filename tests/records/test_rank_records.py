@@ -30,7 +30,8 @@ BUDGET = Budget(4.0, 1e-5)
 NUMBER = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)
 COLUMNS = (TableColumn("a", *NUMBER), TableColumn("b", *NUMBER), TableColumn("c", *NUMBER))
 RUNS = {
-    "poisson": (Linear(4, Logistic()), method_named("dpsgd"), None),
+    "poisson": (Linear(4, Logistic()), method_named("dpsgd").with_settings(sampling=("poisson", 0.3)), None),
+    "full batch": (Linear(4, Logistic()), method_named("dpsgd"), None),
     "basis": (Linear(4, Logistic()), method_named("descent"), None),
     "classes": (Linear(4, Softmax(), 3), method_named("adaptive_clip"), 3),
     "moments": (Linear(4, Squared()), method_named("sufficient_statistics"), None),

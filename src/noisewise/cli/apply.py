@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
 from .paying import DatasetName, LedgerUrl, payment_of
+from .ranks import RayAddress, RayWorkers, Records, holders, refuse_records
+from .request import places
 from .spending import spending
 
 if TYPE_CHECKING:
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from ..budget import Budget
     from ..budget.account import Account
     from ..budget.purse import Purse
+    from ..data.addresses import Place
     from ..data.encode import Encoder
+    from ..data.files import Dialect
     from ..fitting.fitted import Fitted
     from ..ledger.receipt import Payment
     from ..quality import Quality
+    from ..records.ranks import Lead
 
 WIDE = 60  # letters of class names that a table shows side by side
 LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
@@ -35,7 +40,7 @@ LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with the features.")],
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet.", show_default="standard output, as CSV")
     ] = None,
@@ -113,7 +118,7 @@ def write_table(table: pd.DataFrame, out: Path) -> None:
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    data: Annotated[list[Path], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="CSV or Parquet files with features and target.")],
     public_test: Annotated[bool, typer.Option("--public-test", help="The rows are public: the score is free.")] = False,
     epsilon: Annotated[
         float | None, typer.Option(help="The rows are private: buy the score with this epsilon.")
@@ -123,6 +128,9 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
     decimal: Decimal = None,
+    records: Records = None,
+    ray_workers: RayWorkers = None,
+    ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     json_output: JsonFlag = False,
@@ -137,7 +145,6 @@ def evaluate(
     """
     from .. import runs
     from ..data.files import open_source
-    from ..data.rows import read_rows
     from ..report.page import refresh
 
     if public_test == (epsilon is not None):
@@ -146,6 +153,9 @@ def evaluate(
         )
     if public_test and (ledger is not None or dataset is not None):
         raise ValueError("the score on public rows is free; leave --ledger and --dataset out")
+    if public_test and records is not None:
+        raise ValueError("workers hold private rows; leave --records out for public ones")
+    refuse_records(records, ray_workers, ray_address)
     payment = payment_of(ledger, dataset, free=public_test or seed is not None)
     fitted = runs.load(run)
     budget = None if epsilon is None else _budget(fitted, epsilon, delta)
@@ -161,16 +171,13 @@ def evaluate(
             if persons is None
             else persons.in_files(open_source(data, separator=dialect(separator, decimal)), seed=seed)
         )
-        rows = read_rows(data, encoder, fitted.scaling, separator=dialect(separator, decimal), counted=counted)
-        rows = rows.with_labels() if public_test else rows
-        assert rows.y is not None
-        labels = rows.y if encoder.classes is None else encoder.classes[rows.y]
-        with _paid(run, budget, seed, payment) as purse:
-            table = None if counted is None else len(counted)
-            quality = _quality(fitted, rows.X, labels, budget, size_is_public, seed, purse, table, rows.there)
-            entry = _entry(quality, data, encoder.schema.rows_per_unit)
-            if seed is None:
-                runs.append(run, "evaluation.json", entry)
+        with holders(records, ray_workers, ray_address) as lead:
+            known = _read(fitted, data, dialect(separator, decimal), counted, lead, public_test=public_test)
+            with _paid(run, budget, seed, payment) as purse:
+                quality = _quality(fitted, known, budget, size_is_public, seed, purse)
+                entry = _entry(quality, places(data), encoder.schema.rows_per_unit)
+                if seed is None:
+                    runs.append(run, "evaluation.json", entry)
     if seed is None:
         refresh(run)
     if json_output:
@@ -202,24 +209,50 @@ def _paid(
         yield spent.purse
 
 
+class _Known(NamedTuple):
+    """Rows and labels to score on, here or elsewhere; ``there``: who has a label; ``table``: rows of persons in all."""
+
+    X: Any
+    y: Any
+    there: Any
+    table: int | None
+
+
+def _read(
+    fitted: Fitted, data: list[str], separator: Dialect, counted: Any, lead: Lead | None, *, public_test: bool
+) -> _Known:
+    """The rows, with their labels; ``lead``: who holds them, where this process does not."""
+    table, encoder = None if counted is None else len(counted), fitted.encoder
+    assert encoder is not None
+    if lead is not None:
+        from ..fitting.of_ranks import spread_test_rows
+
+        return _Known(*spread_test_rows(lead, data, fitted, separator=separator, counted=counted), None, table)
+    from ..data.rows import read_rows
+
+    rows = read_rows(data, encoder, fitted.scaling, separator=separator, counted=counted)
+    rows = rows.with_labels() if public_test else rows
+    assert rows.y is not None
+    return _Known(rows.X, rows.y if encoder.classes is None else encoder.classes[rows.y], rows.there, table)
+
+
 def _quality(
-    fitted: Fitted, X: Any, y: Any, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | Account | None,
-    table: int | None, there: Any,
+    fitted: Fitted, known: _Known, budget: Budget | None, size_is_public: bool, seed: int | None, purse: Purse | Account | None
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
         from ..quality import public_quality
 
-        return public_quality(fitted, X, y)
+        return public_quality(fitted, known.X, known.y)
     from ..bought_quality import private_quality
     from ..data.rows import IN_MEMORY
     from ..records.grid import Mapped, in_memory
 
-    store = Mapped(Path(tempfile.gettempdir())) if X.nbytes > IN_MEMORY else in_memory
+    store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > IN_MEMORY else in_memory
     rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
     return private_quality(
-        fitted, X, y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse, rows_per_unit=rows,
-        table=table, there=there,
+        fitted, known.X, known.y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse,
+        rows_per_unit=rows, table=known.table, there=known.there,
     )  # fmt: skip
 
 
@@ -240,7 +273,7 @@ def _say_of(budget: Budget | None) -> None:
         errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _entry(quality: Quality, data: list[Path], rows_per_unit: int | None) -> dict[str, Any]:
+def _entry(quality: Quality, data: tuple[Place, ...], rows_per_unit: int | None) -> dict[str, Any]:
     """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
     from ..units import unit_of
 

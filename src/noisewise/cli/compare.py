@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ..show.progress import bar
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .request import places
 
 if TYPE_CHECKING:
     from ..comparison import Row
@@ -35,7 +36,7 @@ class PublicTable:
 
 @app.command()
 def compare(
-    data: Annotated[list[Path], typer.Argument(metavar="PUBLIC_DATA...", help="Public CSV or Parquet files.")],
+    data: Annotated[list[str], typer.Argument(metavar="PUBLIC_DATA...", help="Public CSV or Parquet files.")],
     epsilon: Annotated[float, typer.Option(help="Budget: epsilon.")],
     delta: Annotated[float, typer.Option(help="Budget: delta.")],
     size: Annotated[int, typer.Option(min=1, help="Number of private records.")],
@@ -91,7 +92,7 @@ def compare(
     parts = zip(("drawn_from", "public_rows", "test_rows"), sizes(len(table.X), public_share), strict=True)
     same |= dict(parts)
     constant = constant_score(table.y, task=table.task)
-    files = [path.name for path in data]
+    files = [path.name for path in places(data)]
     chosen = method_for(AUTO, model, table.columns).name
     summary = document(rows, **same, recommended=chosen, target=table.target, constant=constant, files=files)
     text = (json.dumps(summary, indent=2) + "\n").encode()
@@ -113,7 +114,7 @@ def compare(
     errors.print(f"Written to {'; '.join(written)}", highlight=False, soft_wrap=True)
 
 
-def read_public(paths: list[Path], *, target: str | None, schema: Path | None, separator: Any = None) -> PublicTable:
+def read_public(paths: list[str], *, target: str | None, schema: Path | None, separator: Any = None) -> PublicTable:
     """Public files as numbers; what the schema leaves open is taken from the rows, which is fine for public ones."""
     import numpy as np
 

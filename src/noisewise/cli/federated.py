@@ -71,6 +71,10 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
         raise ValueError("--tune searches where all rows are; leave it out with --federated")
     if asked.bounds_epsilon is not None:
         raise ValueError("bounds are bought where all rows are; declare them in a schema, or pass --public instead")
+    if not all(isinstance(place, Path) for place in asked.data):
+        raise ValueError("a client reads a file of its own; pass files of this machine with --federated")
+    if asked.records is not None:
+        raise ValueError("--federated has its own place for records, the clients; leave --records out")
     if asked.cache is not None:
         raise ValueError("--cache is for rows in one place; leave it out with --federated")
     from ..federated.flower import require_flower
@@ -89,7 +93,7 @@ def refuse_without(network: Network | None, asked: Asked, out: Path) -> None:
 
 
 def fitted_on_clients(
-    fit: Fit, data: list[Path], public: list[Path], written: Dialect, report: Callable[..., None], how: dict[str, Any],
+    fit: Fit, asked: Asked, written: Dialect, report: Callable[..., None], how: dict[str, Any],
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
     """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""
@@ -98,12 +102,16 @@ def fitted_on_clients(
     from ..federated.fit import ready_clients
     from ..federated.flower import simulated
 
-    asked = fit.federated
-    assert asked is not None
-    reading: dict[str, Any] = {"public": public or None, "separator": written, "reading": partial(report, "reading")}
+    federated = fit.federated
+    assert federated is not None
+    reading: dict[str, Any] = {
+        "public": asked.public or None,
+        "separator": written,
+        "reading": partial(report, "reading"),
+    }
 
     def fitted(carrier: Carrier) -> Fitted:
-        crowd = Crowd(carrier, asked)
+        crowd = Crowd(carrier, federated)
         try:
             report("starting clients", 1.0)
             return ready_clients(fit, crowd, **reading).run(**how)
@@ -111,7 +119,8 @@ def fitted_on_clients(
             crowd.stop()
 
     if over is not None:
-        return over(fitted, report, asked.wait)
+        return over(fitted, report, federated.wait)
     report("starting clients", 0.0)
-    with simulated(find_files(data)) as carrier:
+    files = [place for place in find_files(asked.data) if isinstance(place, Path)]  # others were refused
+    with simulated(files) as carrier:
         return fitted(carrier)

@@ -69,7 +69,9 @@ def version(
         raise typer.Exit
 
 
-PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@|(password=)[^&\s]*", re.IGNORECASE)
+PASSWORD = re.compile(
+    r"(:/{1,2}[^:/@\s]*):[^@\s]*@|(password=)[^&\s]*", re.IGNORECASE
+)  # of a path s3:/KEY:SECRET@..., too
 DOES_NOT_FIT = 3  # exit code: an account has too little left
 
 

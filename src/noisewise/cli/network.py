@@ -32,7 +32,7 @@ from .options import (
     WithLosses,
 )
 from .paying import DatasetName, LedgerUrl, payment_of
-from .request import Asked, Request
+from .request import Asked, Request, places
 from .resuming import refuse_others
 from .train import go_on, trained
 
@@ -187,9 +187,9 @@ def server(
         context.fail(f"Missing option '{missing[0]}'.")
     assert epsilon is not None and delta is not None and clients is not None
     asked = Asked(
-        (), epsilon, delta, target, schema, tuple(public or ()), None, method, loss, model, protector, protector_share,
-        adjacency, max_grad_norm, size_is_public, separator, decimal, None,
-        federated_of(True, unit, local_steps, local_rate, availability, timeout), clients,
+        (), epsilon, delta, target, schema, places(public or ()), None, method, loss, model, protector, protector_share,
+        adjacency, max_grad_norm, size_is_public, separator, decimal,
+        federated=federated_of(True, unit, local_steps, local_rate, availability, timeout), clients=clients,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     served = Served.of(listen, insecure, certificate, private_key, client_keys)

@@ -13,7 +13,8 @@ Delta = Annotated[float | None, typer.Option(help="Budget: delta, well below 1/r
 Target = Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")]
 SchemaFile = Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")]
 PublicFiles = Annotated[
-    list[Path] | None, typer.Option(help="Public rows of the same columns: bounds, categories, help for training.")
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Public rows of the same columns: bounds, categories, help for training."),
 ]
 MethodName = Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")]
 LossName = Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")]

@@ -1,4 +1,7 @@
-"""``torchrun -m noisewise train ...``: rank 0 is the command, the other ranks hold their pieces of the records and serve it."""
+"""Where records lie when not in this process: with workers on Ray (``--records ray``), or at the ranks of torchrun.
+
+``torchrun -m noisewise train ...``: rank 0 is the command, the other ranks hold their pieces of the records and serve it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ..torchrun import restarts, started_by_torchrun
 
 if TYPE_CHECKING:
     from ..records.ranks import Lead
 
+Records = Annotated[
+    str | None,
+    typer.Option(help="ray: workers on Ray hold the records, each its pieces.", show_default="this process"),
+]
+RayWorkers = Annotated[
+    int | None, typer.Option(min=1, help="How many workers.", show_default="one for each processor of the cluster")
+]
+RayAddress = Annotated[
+    str | None, typer.Option(help="A Ray cluster that is there.", show_default="a new one on this machine")
+]
 COMMAND = "train"  # the one that several processes share; of any other rank 0 does all
 _leads: list[Lead] = []
 
@@ -45,7 +60,7 @@ def ranks() -> Iterator[bool]:
             serve_files(line)
             yield False
             return
-        with _leading(lead_files(line)):
+        with _leading(lead_files(line), "torchrun"):
             yield True
     finally:
         line.close()
@@ -66,14 +81,43 @@ def _first() -> bool:
     return os.environ["RANK"] == "0"
 
 
+def refuse_records(records: str | None, workers: int | None, address: str | None) -> None:
+    """Refuse, before anything is read, records that cannot lie where they are asked to."""
+    if records is None:
+        if workers is not None or address is not None:
+            raise ValueError("--ray-workers and --ray-address say where records on Ray lie; add --records ray")
+        return
+    if records != "ray":
+        raise ValueError(f"--records is {records!r}; pass ray, or leave it out for one process")
+    if started_by_torchrun():
+        raise ValueError("torchrun and --records ray are two ways to several processes; leave one of them out")
+    from ..records.on_ray import refuse_without_ray
+
+    refuse_without_ray()
+
+
 @contextmanager
-def _leading(leader: Lead) -> Iterator[None]:
+def holders(records: str | None, workers: int | None, address: str | None) -> Iterator[Lead | None]:
+    """Who holds the records, while they are needed: workers on Ray, the ranks of torchrun, or None for this process."""
+    if records is None:
+        yield lead()
+        return
+    from ..fitting.of_ranks import elsewhere
+
+    with elsewhere(records, workers, address) as leader:
+        assert leader is not None
+        with _leading(leader, "a signal"):
+            yield leader
+
+
+@contextmanager
+def _leading(leader: Lead, who: str) -> Iterator[None]:
     def terminated(*_: Any) -> None:
         """torchrun ends all ranks when one is gone; one that knows already is on its way."""
         if not leader.broken:
             from ..records.line import RankLost
 
-            raise RankLost("torchrun ended this run; what was reserved stays charged")
+            raise RankLost(f"{who} ended this run; what was reserved stays charged")
 
     before = signal.signal(signal.SIGTERM, terminated)
     _leads.append(leader)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +12,7 @@ from .tuning import with_protector
 
 if TYPE_CHECKING:
     from ..budget import Budget
+    from ..data.addresses import Place
     from ..data.resolve import Resolved
     from ..data.schema import Schema
     from ..estimators import PrivateClassifier, PrivateRegressor
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 PATHS = ("schema", "cache")
 LISTS = ("data", "public")
-WORDS = ("target", "method", "loss", "protector", "separator", "decimal")
+WORDS = ("target", "method", "loss", "protector", "separator", "decimal", "records", "ray_address")
 NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 
 
@@ -31,12 +32,12 @@ NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 class Asked:
     """The options of one training, apart from where it is written and how it is shown."""
 
-    data: tuple[Path, ...]
+    data: tuple[Place, ...]
     epsilon: float
     delta: float
     target: str | None = None
     schema: Path | None = None
-    public: tuple[Path, ...] = ()
+    public: tuple[Place, ...] = ()
     bounds_epsilon: float | None = None
     method: str | None = None
     loss: str | None = None
@@ -49,6 +50,9 @@ class Asked:
     separator: str | None = None
     decimal: str | None = None
     cache: Path | None = None
+    records: str | None = None
+    ray_workers: int | None = None
+    ray_address: str | None = None
     federated: Federated | None = None
     clients: int | None = None  # that are asked over a network, instead of files
 
@@ -59,14 +63,15 @@ class Asked:
         return Budget(self.epsilon, self.delta, adjacency=cast(Any, self.adjacency))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data that means the same in another folder: paths are absolute."""
-        plain = asdict(self)
+        """As plain data that means the same in another folder: paths are absolute, addresses whole (none has credentials)."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in PATHS:
             plain[name] = None if plain[name] is None else str(plain[name].absolute())
         for name in LISTS:
-            plain[name] = [str(path.absolute()) for path in plain[name]]
+            plain[name] = [_stored(path) for path in plain[name]]
         if self.protector is not None and Path(self.protector).is_file():
             plain["protector"] = str(Path(self.protector).absolute())
+        plain["federated"] = None if self.federated is None else self.federated.to_dict()
         return plain
 
     @classmethod
@@ -81,7 +86,7 @@ class Asked:
         for name in PATHS:
             known[name] = None if plain[name] is None else Path(plain[name])
         for name in LISTS:
-            known[name] = tuple(map(Path, plain[name]))
+            known[name] = places(plain[name])
         try:
             known["federated"] = None if plain["federated"] is None else Federated(**plain["federated"])
         except TypeError:
@@ -89,12 +94,23 @@ class Asked:
         return cls(**known)
 
     @property
-    def declarations(self) -> list[Path]:
+    def declarations(self) -> list[Place]:
         """Files that are public and say how records are read and trained on; their content is part of what was asked."""
         from ..data.files import find_files
 
         named = [path for path in (self.schema, self.protector and Path(self.protector)) if path and path.is_file()]
         return [*named, *(find_files([*self.public]) if self.public else [])]
+
+
+def places(texts: Iterable[str]) -> tuple[Place, ...]:
+    """Files, folders and addresses as they are given to a command."""
+    from ..data.addresses import place_of
+
+    return tuple(map(place_of, texts))
+
+
+def _stored(place: Place) -> str:
+    return str(place.absolute()) if isinstance(place, Path) else place.uri
 
 
 def _plain(name: str, value: Any) -> bool:
@@ -109,6 +125,8 @@ def _plain(name: str, value: Any) -> bool:
         return value is None or (type(value) is int and value > 0)
     if name in NUMBERS:
         return value is None or type(value) is float
+    if name == "ray_workers":
+        return value is None or type(value) is int
     kinds = {"size_is_public": bool, "model": str, "adjacency": str}
     return type(value) is kinds.get(name, float)
 

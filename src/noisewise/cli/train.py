@@ -51,13 +51,14 @@ from .options import (
     WithLosses,
 )
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
-from .ranks import lead, refuse_restart
-from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, planned, unfitted
+from .ranks import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
+from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
 from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
 from .spending import free_name
 from .tuning import Tuning, searched, show_search, tuning_of
 
 if TYPE_CHECKING:
+    from ..data.addresses import Place
     from ..data.files import Dialect
     from ..data.resolve import Resolved
     from ..fitting.fit import Fit
@@ -73,8 +74,11 @@ LARGE = 20 << 20  # bytes of files, which can be several times that as rows
 def train(
     context: typer.Context,
     data: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="DATA", help="Private CSV or Parquet files, or a folder (required, but for --resume)."),
+        list[str] | None,
+        typer.Argument(
+            metavar="DATA",
+            help="Private CSV or Parquet files, a folder, or an address such as s3://bucket/folder (required, but for --resume).",
+        ),
     ] = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -115,6 +119,9 @@ def train(
     local_steps: LocalSteps = None,
     local_rate: LocalRate = None,
     availability: Availability = None,
+    records: Records = None,
+    ray_workers: RayWorkers = None,
+    ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     resume: Resume = None,
@@ -133,6 +140,8 @@ def train(
 
     From an account: [bold]noisewise train ... --ledger ledger.db --dataset patients[/bold]; exit code 3 when too little is left
 
+    Past one machine: [bold]noisewise train FOLDER ... --records ray --ray-address HOST:6379[/bold]
+
     With a search: [bold]noisewise train ... --epsilon 3 --tune selection --candidates settings.toml[/bold]
 
     Of clients: [bold]noisewise train CLIENTS/ --federated --unit client --schema schema.toml --epsilon 4 --delta 1e-5[/bold]
@@ -145,17 +154,19 @@ def train(
         context.fail("Missing argument 'DATA'.")
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
+    clients = federated_of(federated, unit, local_steps, local_rate, availability)
     asked = Asked(
-        tuple(data), epsilon, delta, target, schema, tuple(public or ()), bounds_epsilon, method, loss, model, protector,
-        protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache,
-        federated_of(federated, unit, local_steps, local_rate, availability),
+        places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
+        protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
+        clients,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
+    refuse_records(records, ray_workers, ray_address)
     request = Request.of(asked, seed)
     tuning = tuning_of(tune, candidates, jobs, size_guess)
     refuse_restart(out, private=seed is None)
-    if tuning is not None and lead() is not None:
-        raise ValueError("--tune searches in one process; leave torchrun out, or --tune")
+    if tuning is not None and (records is not None or lead() is not None):
+        raise ValueError("--tune searches in one process; leave --records and torchrun out, or --tune")
     refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
     payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
     trained(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
@@ -172,6 +183,7 @@ def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | N
     refuse_with_clients(asked, tuning=False, several=lead() is not None)
     refuse_without(network, asked, out)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
+    refuse_records(asked.records, asked.ray_workers, asked.ray_address)
     trained(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network)
 
 
@@ -217,8 +229,7 @@ def trained(
             with bars(share=True) as report:
                 if resolved.purchase is not None:
                     resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, tuning, report)
-                room = asked.cache or _roomy(out, data)
-                fitted, words = _fit(request, resolved, data, public, written, room, report, kept, tuning, over)
+                fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning, over)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
                 runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
@@ -285,13 +296,14 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 
 def _fit(
-    request: Request, resolved: Resolved, data: list[Path], public: list[Path], separator: Dialect, cache: Path | None,
-    report: Callable[..., None], kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
+    asked: Asked, request: Request, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
+    kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
     from ..fitting.of_files import ready_files
 
-    reading: dict[str, Any] = {"public": public or None, "separator": separator, "cache": cache, "lead": lead()}
+    data = [*asked.data]
+    reading: dict[str, Any] = {"public": [*asked.public] or None, "separator": separator, "cache": cache}
     reading["reading"] = partial(report, "reading")
     if tuning is not None:
         reading["origin"] = origin_of(resolved)
@@ -299,8 +311,13 @@ def _fit(
     fit = fit_for(request, resolved.schema, origin_of(resolved))
     how: dict[str, Any] = {"progress": partial(_stepped, report), "purse": kept.purse, "journal": kept.journal}
     if request.federated is not None:
-        return fitted_on_clients(fit, data, public, separator, report, how, over), ""
-    return ready_files(fit, data, **reading).run(**how), ""
+        return fitted_on_clients(fit, asked, separator, report, how, over), ""
+    if asked.records is not None:
+        report("starting workers", 0.0)
+    with holders(asked.records, asked.ray_workers, asked.ray_address) as leader:
+        if asked.records is not None:
+            report("starting workers", 1.0)
+        return ready_files(fit, data, lead=leader, **reading).run(**how), ""
 
 
 def _stepped(report: Callable[..., None], step: int, steps: int | None, spent: float) -> None:
@@ -348,18 +365,25 @@ def _in_short(statement: Statement) -> str:
     return "\n".join(line for line in lines if line.startswith(first) or any(words in line for words in said))
 
 
-def _disjoint(data: list[Path], public: list[Path]) -> None:
+def _disjoint(data: list[Place], public: list[Place]) -> None:
     """Refuse a private file that is also said to be public."""
+    from ..data.addresses import identity
     from ..data.files import find_files
 
-    private = {path.resolve() for path in (find_files(data) if data else [])}
-    if both := [path for path in (find_files(public) if public else []) if path.resolve() in private]:
+    private = {identity(path) for path in (find_files(data) if data else [])}
+    if both := [path for path in (find_files(public) if public else []) if identity(path) in private]:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
 
 
-def _roomy(out: Path, data: list[Path]) -> Path | None:
+def _room(asked: Asked, out: Path) -> Path | None:
+    """The folder for decoded rows; workers keep theirs in their own memory unless told otherwise."""
+    return asked.cache or (None if asked.records is not None else _roomy(out, [*asked.data]))
+
+
+def _roomy(out: Path, data: list[Place]) -> Path | None:
     """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory."""
+    from ..data.addresses import size_of
     from ..data.files import find_files
 
-    large = sum(path.stat().st_size for path in (find_files(data) if data else [])) > LARGE
+    large = bool(data) and sum(map(size_of, find_files(data))) > LARGE
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

@@ -12,6 +12,7 @@ from .main import errors
 if TYPE_CHECKING:
     from ..budget.account import Account
     from ..budget.purse import Purse
+    from ..data.addresses import Place
     from ..estimators import PrivateClassifier, PrivateRegressor
     from ..fitting.fitted import Fitted
     from ..methods import Method
@@ -50,7 +51,7 @@ def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | N
 def searched(
     estimator: Estimator,
     tuning: Tuning,
-    data: list[Path],
+    data: list[Place],
     reading: dict[str, Any],
     purse: Purse | Account,
     report: Callable[..., None],

@@ -20,6 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..spelling import did_you_mean
+from .addresses import CHANGED, Place, readable, refused, size_of, steady
 from .moments import is_moment
 from .paths import Paths as Paths
 from .paths import find_files as find_files
@@ -40,7 +41,7 @@ NAMED = {";": "';'", "\t": "a tab", "|": "'|'"}
 class TableFile:
     """One file: the names of its columns without surrounding space, and their types if it has any (Parquet)."""
 
-    path: Path
+    path: Place
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...] | None
     separator: str
@@ -51,9 +52,10 @@ class TableFile:
         """The named columns, batch by batch."""
         order = [self.columns.index(name) for name in columns]
         read = _csv_batches if self.types is None else _parquet_batches
-        for batch in read(self, order, progress):
-            made = pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
-            yield made.replace_schema_metadata(COMMA) if self.types is None and self.decimal == "," else made
+        with steady(self.path):
+            for batch in read(self, order, progress):
+                made = pa.RecordBatch.from_arrays(batch.columns, names=list(columns))
+                yield made.replace_schema_metadata(COMMA) if self.types is None and self.decimal == "," else made
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Source:
             for file, kind in zip(self.files, self.types(name), strict=True):
                 if kind is not None and (trouble := unusable(kind, dated=True)):  # a unit may make numbers of dates
                     raise Refusal(f"{file.path}: column {name!r} {trouble}")
-        sizes = [file.path.stat().st_size for file in self.files]
+        sizes = [size_of(file.path) for file in self.files]
         before, empty = 0, True
         for file, size in zip(self.files, sizes, strict=True):
 
@@ -190,12 +192,12 @@ class Dialect:
         object.__setattr__(self, "separator", sign)
 
 
-def _open(path: Path, dialect: Dialect) -> TableFile:
+def _open(path: Place, dialect: Dialect) -> TableFile:
     try:
         with path.open("rb") as stream:
             magic = stream.read(4)
     except OSError as error:
-        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
+        raise refused(path, error, f"{path}: cannot be read ({error.strerror})") from None
     if not magic:
         raise Refusal(f"{path}: is empty; pass a file with column names and records")
     if magic == b"PAR1" or path.suffix.lower() in (".parquet", ".pq"):
@@ -206,19 +208,17 @@ def _open(path: Path, dialect: Dialect) -> TableFile:
     return replace(_open_csv(path, sign), decimal=dialect.decimal or ".")
 
 
-def _open_parquet(path: Path) -> TableFile:
+def _open_parquet(path: Place) -> TableFile:
     try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
-        raise Refusal(f"{path}: is not a Parquet file, or is cut short; write it anew") from None
+        with readable(path) as opened:
+            schema = pq.read_schema(opened)
+    except (pa.ArrowException, OSError) as error:
+        raise refused(path, error, f"{path}: is not a Parquet file, or is cut short; write it anew") from None
     return TableFile(path, _names(path, schema.names), tuple(schema.types), ",")
 
 
-def _open_csv(path: Path, separator: str) -> TableFile:
-    try:
-        head = _head(path)
-    except (pa.ArrowException, OSError):
-        raise Refusal(f"{path}: is not a gzip file, or is cut short; compress it anew") from None
+def _open_csv(path: Place, separator: str) -> TableFile:
+    head = _head(path)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _not_utf8(path, "UTF-16")
     raw = _header(path, head, separator)
@@ -231,7 +231,7 @@ def _open_csv(path: Path, separator: str) -> TableFile:
     return TableFile(path, names, None, separator)
 
 
-def _header(path: Path, head: bytes, separator: str) -> list[str]:
+def _header(path: Place, head: bytes, separator: str) -> list[str]:
     """The column names as they are written, from the first bytes of the file."""
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     line = LINE.match(head).group()  # type: ignore[union-attr]  # matches always
@@ -255,7 +255,7 @@ def _header(path: Path, head: bytes, separator: str) -> list[str]:
     return raw
 
 
-def _names(path: Path, raw: Sequence[str]) -> tuple[str, ...]:
+def _names(path: Place, raw: Sequence[str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in raw)
     if not names:
         raise Refusal(f"{path}: has no columns; pass a table")
@@ -286,18 +286,24 @@ def _like_a_record(names: Sequence[str]) -> bool:
     return not (whole and ascending and (len(numbers) > 2 or numbers[0] in (0, 1) or years))
 
 
-def _input(path: Path) -> tuple[Any, Any]:
+def _input(path: Place) -> tuple[Any, Any]:
     """The bytes of a file as they are stored, and decompressed."""
-    raw = pa.OSFile(str(path))
+    local = isinstance(path, Path)
+    raw = pa.OSFile(str(path)) if local else path.open()
     packed = raw.read(2) == b"\x1f\x8b" or path.suffix.lower() == ".gz"
     raw.seek(0)
-    return raw, pa.CompressedInputStream(raw, "gzip") if packed else raw
+    if not packed:
+        return raw, raw
+    return raw, pa.CompressedInputStream(raw if local else pa.BufferedInputStream(raw, BLOCK), "gzip")
 
 
-def _head(path: Path) -> bytes:
-    stored, stream = _input(path)
-    with stored, stream:
-        return bytes(stream.read(BLOCK))
+def _head(path: Place) -> bytes:
+    try:
+        stored, stream = _input(path)
+        with stored, stream:
+            return bytes(stream.read(BLOCK))
+    except (pa.ArrowException, OSError) as error:
+        raise refused(path, error, f"{path}: is not a gzip file, or is cut short; compress it anew") from None
 
 
 def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
@@ -305,7 +311,7 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
     path = file.path
     raw = _header(path, _head(path), file.separator)
     if _names(path, raw) != file.columns:
-        raise Refusal(f"{path}: has changed while it was read; try again")
+        raise Refusal(CHANGED.format(path))
     options = {
         "read_options": pacsv.ReadOptions(block_size=BLOCK),
         "parse_options": pacsv.ParseOptions(
@@ -325,10 +331,10 @@ def _csv_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iter
                 yield batch
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if not str(error).startswith(NOTHING):
-            raise _csv_error(path, str(error), len(raw)) from None
+            raise refused(path, error, str(_csv_error(path, str(error), len(raw)))) from None
 
 
-def _csv_error(path: Path, message: str, columns: int) -> Refusal:
+def _csv_error(path: Place, message: str, columns: int) -> Refusal:
     """What went wrong, without the row that Arrow quotes."""
     if message.startswith("CSV parse error"):
         return Refusal(
@@ -345,7 +351,7 @@ def _csv_error(path: Path, message: str, columns: int) -> Refusal:
 def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet file; pages are read as they are needed, not whole row groups."""
     try:
-        with pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as stored:
+        with readable(file.path) as opened, pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False) as stored:
             raw, total, done = stored.schema_arrow.names, _rows(stored, file.groups), 0
             names = [raw[i] for i in order]
             for batch in stored.iter_batches(batch_size=BATCH, columns=names, row_groups=file.groups):
@@ -355,8 +361,8 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
                 yield batch.select(names)
         if done != total:
             raise Refusal(f"{file.path}: is damaged: it has other rows than it declares; write it anew")
-    except (pa.ArrowException, OSError):
-        raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
+    except (pa.ArrowException, OSError) as error:
+        raise refused(file.path, error, f"{file.path}: is damaged or cut short; write it anew") from None
 
 
 def _rows(stored: pq.ParquetFile, groups: Sequence[int] | None) -> int:
@@ -365,7 +371,7 @@ def _rows(stored: pq.ParquetFile, groups: Sequence[int] | None) -> int:
     return sum(int(stored.metadata.row_group(group).num_rows) for group in groups)
 
 
-def _check_text(batch: pa.RecordBatch, path: Path) -> None:
+def _check_text(batch: pa.RecordBatch, path: Place) -> None:
     for name, cells in zip(batch.schema.names, batch.columns, strict=True):
         try:
             cells.validate(full=True)
@@ -373,13 +379,13 @@ def _check_text(batch: pa.RecordBatch, path: Path) -> None:
             raise Refusal(f"{path}: column {name!r} holds text that is not UTF-8; write it anew") from None
 
 
-def _not_utf8(path: Path, encoding: str = "WINDOWS-1252") -> Refusal:
+def _not_utf8(path: Place, encoding: str = "WINDOWS-1252") -> Refusal:
     return Refusal(
         f"{path}: is not UTF-8 text; convert it, e.g. iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
     )
 
 
-def _too_long(path: Path) -> Refusal:
+def _too_long(path: Place) -> Refusal:
     return Refusal(
         f"{path}: a row is longer than {BLOCK >> 20} MB; check line ends, and for a quote that is never closed"
     )

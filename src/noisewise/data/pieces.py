@@ -5,7 +5,8 @@ Pieces are numbered in the order in which one process would read them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,30 +16,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from .addresses import CHANGED, Pin, Place, pin_of, readable, refused
 from .encode import Encoder
 from .files import Dialect, Share, Source, TableFile, open_source
 from .preprocess import Scaling
 from .refusal import Refusal, our_words
-from .rows import CHANGED, NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
+from .rows import NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
 
 Mask = NDArray[np.bool_]
+SINCE = "{}: has changed since the run began; start again"
 
 
 class FilePiece(NamedTuple):
-    """A row group of a Parquet file, or a whole CSV file."""
+    """A row group of a Parquet file, or a whole CSV file, as it was when pieces were dealt."""
 
-    path: Path
+    path: Place
     group: int | None
+    pin: Pin
 
 
 def pieces_of(source: Source) -> tuple[FilePiece, ...]:
     """The pieces of files, in their order; nothing but what stands in the files' own tables of contents is read."""
     found: list[FilePiece] = []
     for file in source.files:
+        pin = pin_of(file.path)  # before its row groups are counted, so that none can be missed
         if file.types is None:
-            found.append(FilePiece(file.path, None))
+            found.append(FilePiece(file.path, None, pin))
         else:
-            found += [FilePiece(file.path, group) for group in range(len(_groups(file)))]
+            found += [FilePiece(file.path, group, pin) for group in range(len(_groups(file)))]
     if not found:
         raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
     return tuple(found)
@@ -48,7 +53,7 @@ def lengths_of(source: Source, pieces: Sequence[FilePiece], column: str) -> list
     """How many rows each piece has; of a CSV, ``column`` is read to count them. Private."""
     files = {file.path: file for file in source.files}
     groups = {file.path: _groups(file) for file in source.files if file.types is not None}
-    return [_count(files[path], column) if group is None else groups[path][group] for path, group in pieces]
+    return [_count(files[path], column) if group is None else groups[path][group] for path, group, _ in pieces]
 
 
 def read_pieces(
@@ -63,15 +68,16 @@ def read_pieces(
 ) -> tuple[Rows, list[int]]:
     """Read, encode and scale pieces, one after the other, as ``read_rows`` does with whole files; rows of each that count.
 
-    ``counted``: for each piece, which of its rows count.
+    ``counted``: for each piece, which of its rows count. A file that is no longer what it was when its pieces were dealt is
+    refused, also where it is replaced while it is read.
     """
     lengths: list[int] = []
     labels: list[NDArray[Any]] = [encoder.labels(_nobody(encoder))]
     with RowStore(scaling.features, cache, scaling.kept) as store:
         store.append(np.empty((0, scaling.features), scaling.kept))
-        opened: dict[Path, TableFile] = {}
+        opened: dict[Place, TableFile] = {}
         for number, piece in enumerate(pieces):
-            with our_words(NOT_READ.format(piece.path)):
+            with our_words(NOT_READ.format(piece.path)), _unchanged(piece):
                 source = _source(piece, opened, separator)
                 mask, read, kept = None if counted is None else counted[number], 0, 0
                 for batch in cut_batches(source, encoder):
@@ -92,7 +98,24 @@ def read_pieces(
             return rows_of(store, np.concatenate(labels), encoder), lengths
 
 
-def _source(piece: FilePiece, opened: dict[Path, TableFile], separator: str | Dialect | None) -> Source:
+@contextmanager
+def _unchanged(piece: FilePiece) -> Iterator[None]:
+    """Refuse a file that has changed, before it is read and after: also in place of what a reader says of half of each."""
+    _check(piece)
+    try:
+        yield
+    except Exception:
+        _check(piece)
+        raise
+    _check(piece)
+
+
+def _check(piece: FilePiece) -> None:
+    if pin_of(piece.path) != piece.pin:
+        raise Refusal(SINCE.format(piece.path))
+
+
+def _source(piece: FilePiece, opened: dict[Place, TableFile], separator: str | Dialect | None) -> Source:
     if piece.path not in opened:
         opened[piece.path] = open_source(piece.path, separator=separator).files[0]
     groups = None if piece.group is None else (piece.group,)
@@ -108,10 +131,10 @@ def _nobody(encoder: Encoder) -> pa.RecordBatch:
 def _groups(file: TableFile) -> list[int]:
     """The lengths of a Parquet file's row groups."""
     try:
-        with pq.ParquetFile(file.path) as stored:
+        with readable(file.path) as opened, pq.ParquetFile(opened) as stored:
             return [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
-    except (pa.ArrowException, OSError):
-        raise Refusal(f"{file.path}: is damaged or cut short; write it anew") from None
+    except (pa.ArrowException, OSError) as error:
+        raise refused(file.path, error, f"{file.path}: is damaged or cut short; write it anew") from None
 
 
 def _count(file: TableFile, column: str) -> int:

@@ -11,6 +11,7 @@ from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
 from ..spelling import did_you_mean
+from .addresses import Place
 from .bought import Purchase, part_of, purchase, with_bounds
 from .encode import Encoder
 from .files import Dialect, Share, Source, open_source
@@ -76,11 +77,11 @@ def with_imagined_bounds(schema: Schema) -> Schema:
 
 
 def resolve(
-    data: list[Path],
+    data: list[Place],
     *,
     target: str | None,
     schema: Path | None,
-    public: list[Path],
+    public: list[Place],
     bounds_epsilon: float | None,
     budget: Budget,
     regression: bool,
@@ -118,7 +119,7 @@ def _declared(
     source: Source,
     target: str | None,
     schema: Path | None,
-    public: list[Path],
+    public: list[Place],
     regression: bool,
     separator: str | Dialect | None,
 ) -> tuple[Schema, str, str]:
@@ -145,7 +146,7 @@ def _declared(
 
 
 def _doubted(
-    schema: Schema, declared: Path | None, public: list[Path], separator: str | Dialect | None
+    schema: Schema, declared: Path | None, public: list[Place], separator: str | Dialect | None
 ) -> tuple[str, ...]:
     """Refuse a column that public rows show to be an id or constant; where a schema declares it, a note will do."""
     known = {} if declared is None else {column.name: column for column in read_schema(declared).columns}
@@ -166,7 +167,7 @@ def _numeric_target(schema: Schema) -> Schema:
 
 def _with_kinds(
     resolved: Resolved,
-    data: list[Path],
+    data: list[Place],
     regression: bool,
     said: bool,
     separator: str | Dialect | None,
@@ -193,7 +194,7 @@ def _with_kinds(
     return replace(resolved, schema=schema)
 
 
-def _seen_classes(label: Column, source: Source, data: list[Path], separator: str | Dialect | None) -> Column:
+def _seen_classes(label: Column, source: Source, data: list[Place], separator: str | Dialect | None) -> Column:
     """The target with the classes that its labels show."""
     others = tuple(Column(name, "ignore") for name in source.columns if name != label.name)
     only = Schema((Column(label.name), *others), label.name)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .addresses import CHANGED
 from .encode import Encoder, labelled
 from .files import Dialect, Paths, Share, Source, open_source
 from .preprocess import Scaling
@@ -23,7 +24,6 @@ Singles = NDArray[Any]  # float32; cells of a table float64 where a declared sca
 CELLS = 1 << 19  # of the matrix that is scaled at once, 4 MB
 IN_MEMORY = 200 << 20  # bytes of rows beyond which a file takes them
 NOT_READ = "{}: cannot be read, or its rows find no place; check the file, memory and the folder for rows"
-CHANGED = "{}: has changed while it was read; try again"
 SHRINK = 1 - 2.0**-20
 
 

@@ -293,6 +293,7 @@ def load(folder: str | Path) -> PrivateClassifier | PrivateRegressor:
 def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     settings: dict[str, Any] = dict(fitted.settings)
     settings["method"] = settings.pop("chosen_by", settings["method"])
+    settings.pop("federated", None)  # where records lay is the run's, not the model's
     if settings.pop("epsilon_by", None) == "default":
         settings["epsilon"] = EPSILON
     if settings.get("class_weight") is not None:

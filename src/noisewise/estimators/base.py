@@ -31,6 +31,7 @@ from ..fitting.fitted import Fitted
 from ..fitting.labels import Labels, numbers_with
 from ..fitting.of_files import SETTINGS, Origin, ready_files, scaling_of
 from ..fitting.of_files import names_of as columns_in
+from ..fitting.of_ranks import elsewhere
 from ..fitting.ready import Ready
 from ..fitting.settings import plain_settings
 from ..methods import Method, makes_a_promise
@@ -141,15 +142,22 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         purse: Purse | Account | None = None,
         ledger: Ledger | str | None = None,
         dataset: str | None = None,
+        records: str | None = None,
+        ray_workers: int | None = None,
+        ray_address: str | None = None,
         **reading: Any,
     ) -> Self:
         """Train on CSV or Parquet files by ``schema``, a :class:`Schema` with a target; see docs/schema.md.
 
         ``purse``, or ``ledger`` and ``dataset``: as in :meth:`fit`. ``reading`` is what :meth:`ready_files` takes.
+        ``records``: "ray" when workers on Ray shall hold the records, each its pieces, as many as ``ray_workers`` says (one for each
+        processor when left out), in a cluster of their own or in the one at ``ray_address``; see docs/past-one-machine.md.
         """
         purse = payer(purse, ledger, dataset)
-        ready = bought_files(self, paths, purse, reading) if buys(self) else self.ready_files(paths, **reading)
-        return self._run(ready, purse)
+        with elsewhere(records, ray_workers, ray_address) as lead:
+            reading = reading if lead is None else {**reading, "lead": lead}
+            ready = bought_files(self, paths, purse, reading) if buys(self) else self.ready_files(paths, **reading)
+            return self._run(ready, purse)
 
     def ready_files(
         self,

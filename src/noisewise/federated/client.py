@@ -7,9 +7,9 @@ library's. Which file is its own it knows itself: no path comes from the server.
 from __future__ import annotations
 
 import hashlib
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,45 +104,42 @@ class Client:
 
     def _catch_up(self, history: bytes) -> int:
         """Hold what the history says, making only what is not held yet."""
-        heard = hashlib.blake2b(history).digest()
-        if heard == self._heard:
+        if history == self._heard:
             return DONE
         self._heard = b""
-        requests = read_history(history)
-        told = {_new(request): request for request in requests if request.act != "forget"}
-        if self._made.get(None) != _digest(told[None]):
+        told, gone = told_by(history)
+        if self._made.get(None) != told[None].digest:
             self._holder, self._made = holder_of(self._path), {}
             if (state := self._do(None, told[None])) != DONE:
                 return state
-        gone = {version for request in requests if request.act == "forget" for version in request.arguments[0]}
         for version in told.keys() - gone - {None}:
             if (state := self._ensure(version, told)) != DONE:
                 return state
         self._drop((self._made.keys() - told.keys() - {None}) | (gone & self._made.keys()))
-        self._heard = heard
+        self._heard = history
         return DONE
 
-    def _ensure(self, version: Any, told: dict[int | None, Request]) -> int:
+    def _ensure(self, version: int | None, told: dict[int | None, Told]) -> int:
         """Make records of a version, and first those that they are made of."""
-        request = told[version]
-        if self._made.get(version) == _digest(request):
+        one = told[version]
+        if self._made.get(version) == one.digest:
             return DONE
-        if request.act == "change" and (state := self._ensure(request.arguments[0], told)) != DONE:
+        if one.request.act == "change" and (state := self._ensure(one.request.arguments[0], told)) != DONE:
             return state
-        return self._do(version, request)
+        return self._do(version, one)
 
-    def _do(self, version: int | None, request: Request) -> int:
-        if version is None and self._wanted is not None and request.arguments[1] != self._wanted:
+    def _do(self, version: int | None, told: Told) -> int:
+        if version is None and self._wanted is not None and told.request.arguments[1] != self._wanted:
             self.refusal = OTHERS
             return REFUSED
-        reply = self._holder.reply(request)
+        reply = self._holder.reply(told.request)
         if reply.trouble is not None:
             refused = isinstance(self._holder.error, Refusal)
             self.refusal = str(self._holder.error) if refused else ""
             return REFUSED if refused else FAILED
-        if request.act == "make":
+        if told.request.act == "make":
             (self._length,) = reply.value
-        self._made[version] = _digest(request)
+        self._made[version] = told.digest
         return DONE
 
     def _drop(self, versions: set[Any]) -> None:
@@ -152,13 +149,27 @@ class Client:
                 self._made.pop(version, None)
 
 
-def _new(request: Request) -> int | None:
-    """The version of the records that a request makes; None for the rows themselves."""
-    return {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
+class Told(NamedTuple):
+    """A request of a history, and what tells it from any other."""
+
+    request: Request
+    digest: bytes
 
 
-def _digest(request: Request) -> bytes:
-    return hashlib.blake2b(packed(request)).digest()
+@lru_cache(maxsize=4)
+def told_by(history: bytes) -> tuple[dict[int | None, Told], frozenset[int]]:
+    """What a history says, by the version of the records that each request makes, None for the rows; and what is not needed.
+
+    Clients that share a process read it once.
+    """
+    told, gone = {}, set()
+    for request in read_history(history):
+        if request.act == "forget":
+            gone |= {*request.arguments[0]}
+        else:
+            new = {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
+            told[new] = Told(request, hashlib.blake2b(packed(request)).digest())
+    return told, frozenset(gone)
 
 
 def arrays_of(total: Any) -> list[NDArray[Any]]:

@@ -188,7 +188,16 @@ class Crowd(Lead):
 
     @staticmethod
     def _questions(requests: list[Request], clients: Iterable[int]) -> dict[int, bytes]:
-        return {client: pack_question(requests[client + 1]) for client in clients}
+        """What each client is asked, as bytes; what is the same for several is packed once."""
+        packed: dict[tuple[int, ...], bytes] = {}
+        questions = {}
+        for client in clients:
+            request = requests[client + 1]
+            same = tuple(map(id, request.arguments))
+            if same not in packed:
+                packed[same] = pack_question(request)
+            questions[client] = packed[same]
+        return questions
 
     def stop(self, result: Any = None) -> None:
         """Nothing more is asked."""

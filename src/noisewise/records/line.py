@@ -49,20 +49,20 @@ class Line(Protocol):
 class GlooLine:
     """A line through a gloo group that all ranks of a run make together, at the same place of their programs."""
 
-    def __init__(self, patience: float | None = None) -> None:
+    def __init__(self, wait: float | None = None) -> None:
         distributed = torch.distributed
-        wait = timedelta(seconds=_patience() if patience is None else patience)
+        limit = timedelta(seconds=patience() if wait is None else wait)
         self._own, self._closed = not distributed.is_initialized(), False
         try:
             if self._own:
-                store, rank, ranks = next(distributed.rendezvous("env://", timeout=wait))
+                store, rank, ranks = next(distributed.rendezvous("env://", timeout=limit))
                 store = distributed.PrefixStore(
                     f"noisewise-{restarts()}", store
                 )  # which may be that of an attempt before
-                distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=wait)
+                distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)
                 self._group = distributed.group.WORLD
             else:
-                self._group = distributed.new_group(backend="gloo", timeout=wait)
+                self._group = distributed.new_group(backend="gloo", timeout=limit)
             self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
         except (RuntimeError, ValueError):
             raise RankLost("the ranks did not find each other; check MASTER_ADDR and MASTER_PORT") from None
@@ -144,7 +144,8 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} has no place in a message between ranks")
 
 
-def _patience() -> float:
+def patience() -> float:
+    """Seconds that a rank waits for another."""
     text = os.environ.get(ASKED, "")
     try:
         seconds = float(text) if text else PATIENCE

@@ -49,6 +49,11 @@ class Lead:
         return self._line.ranks
 
     @property
+    def holds(self) -> bool:
+        """Whether this process holds rows itself."""
+        return self._first == 0
+
+    @property
     def broken(self) -> bool:
         """Whether a rank was lost: nothing more is asked."""
         return bool(self._broken)
@@ -138,6 +143,11 @@ class Lead:
         for rank in range(1, self.ranks):
             with suppress(RankLost):
                 self._line.send(rank, Request(self._number + 1, "stop", (result,)))
+
+    def close(self) -> None:
+        """Let all go, and the line with them."""
+        self.stop()
+        self._line.close()
 
 
 class Places:
