@@ -35,7 +35,7 @@ def crowd(tmp_path, monkeypatch):
         yield Simulation.carrier(paths)
 
     monkeypatch.setattr(flower, "simulated", simulated)
-    monkeypatch.setattr(flower, "require_flower", lambda: None)
+    monkeypatch.setattr(flower, "require_flower", lambda **_: None)
     return Simulation
 
 
