@@ -17,6 +17,7 @@ QUICK = {
     "membership": ["--rows", "60", "--targets", "1", "--shadows", "2", "--hidden", "0"],
     "leakage": ["--records", "2", "--noise", "0,1", "--hidden", "0"],
     "inversion": ["--epsilons", "1", "--hidden", "0", "--rows", "300"],
+    "gan": ["--rounds", "2", "--repeats", "2", "--rows", "300", "--hidden", "4"],
 }
 
 
@@ -40,6 +41,11 @@ def test_json_and_a_picture(command, tmp_path):
     elif command == "leakage":
         exact, noisy, blind = document["rows"]
         assert exact["psnr"] > 60 > noisy["psnr"] and blind["noise_multiplier"] is None
+    elif command == "gan":
+        levels = ["no noise", "record level", "client clip only", "client level"]
+        assert [row["setting"] for row in document["rows"][::2]] == levels == [*document["above_reference"]]
+        assert [row["victim_there"] for row in document["rows"]] == 4 * [True, False]
+        assert document["epsilon"] == 8.0 and document["simulation"] and document["noise_multiplier"] > 0.5
     else:
         plain, private = document["rows"]
         assert plain["similarity_to_people"] > private["similarity_to_people"] and document["people"] == [10, 11, 12]
@@ -66,6 +72,8 @@ def test_help_has_an_example(command):
         (["inversion", "--epsilons", "-1"], "--epsilons is '-1'; pass finite numbers"),
         (["membership", "--members", "in.csv"], "belong to --run RUN"),
         (["membership", "--run", "somewhere"], "--run needs --members FILE and --non-members FILE"),
+        (["gan", "--epsilon", "-1"], "epsilon is -1"),
+        (["gan", "--rows", "200", "--holders", "99"], "more than there are pictures of 3"),
         (["membership", "--shadows", "3", "--rows", "40"], "pass an even number"),
     ],
 )
@@ -93,6 +101,14 @@ def test_a_finished_run(public, tmp_path):
     assert document["members"] == document["non_members"] == 40 and document["recorded"] is public
     assert (tmp_path / "run" / "audit.json").exists() is public
     assert ("nothing pays for" in told.stderr.replace("\n", " ")) is not public
+
+
+def test_gan_says_what_each_promise_covers(tmp_path):
+    told = run("gan", *QUICK["gan"], "--epsilon", "0.01", "--out", tmp_path)
+    words = " ".join(told.stdout.split())
+    assert "simulations, not private" in words and "client level: likeness" in words
+    assert "0.01 for one picture" in words and "no class is covered" in words
+    assert "for all that one client adds. Accuracy there:" in words
 
 
 def test_pictures_of_a_folder(tmp_path):

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import socket
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -39,11 +40,15 @@ def engine_rows(
     for number, name in enumerate(names):
         report(name, number / len(names))
         if importlib.util.find_spec(PACKAGES.get(name, "numpy")) is None:
-            found.append({"engine": name, "overhead_ms": None, "ms": None})
+            found.append({"engine": name, "overhead_ms": None, "ms": None, "why": "not installed"})
             continue
-        with one_thread():
-            few, many = _apart(_measured, name, rows, columns, questions)
-        found.append({"engine": name, "overhead_ms": 1000 * few, "ms": 1000 * many})
+        try:
+            with one_thread():
+                few, many = _apart(_measured, name, rows, columns, questions)
+        except ValueError as error:  # of one engine, the others are worth telling
+            found.append({"engine": name, "overhead_ms": None, "ms": None, "why": str(error)[:60].split("\n")[0]})
+            continue
+        found.append({"engine": name, "overhead_ms": 1000 * few, "ms": 1000 * many, "why": None})
     return found
 
 
@@ -219,7 +224,13 @@ def _dask(rows: int, columns: int) -> Iterator[Ask]:
 def _spark(rows: int, columns: int) -> Iterator[Ask]:
     from pyspark import SparkConf, SparkContext
 
-    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.driver.bindAddress": "127.0.0.1"}
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "6g",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
     context = SparkContext(master=f"local[{WORKERS}]", conf=SparkConf().setAll(list(settings.items())))
     context.setLogLevel("OFF")
     held = context.parallelize(range(WORKERS), WORKERS).map(lambda part: made(part, WORKERS, rows, columns)).cache()

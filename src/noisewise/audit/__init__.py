@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .canaries import Neighbours, small_setting, worst_case
 from .confirm import Confirmation
+from .gan import gan
 from .inversion import inversion
 from .leakage import leakage
 from .lower_bound import Audit, epsilon_lower_bound, power_against_half_noise
@@ -14,6 +15,7 @@ __all__ = [
     "Confirmation",
     "Neighbours",
     "epsilon_lower_bound",
+    "gan",
     "inversion",
     "leakage",
     "membership",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..accounting.gdp import mu_of
 from ..show.figures import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, label_axes, legend_below, panels, save_figure
+from .gan import Redrawing, Redrawn
 from .inversion import Inversion
 from .leakage import Leakage
 from .lower_bound import Audit
@@ -120,13 +121,20 @@ def _picture(axes: Any, values: Any, shape: tuple[int, int], *, top: float | Non
     axes.spines[:].set_color("#CCCCCC")
 
 
-def _grid(rows: int, columns: int, *, size: float, left: float, top: float, bottom: float) -> tuple[Any, Any]:
+def _grid(
+    rows: int, columns: int, *, size: float, left: float, top: float, bottom: float, right: float = 0.1
+) -> tuple[Any, Any]:
     from matplotlib.figure import Figure  # slow to import, and most commands draw nothing
 
-    width, height = left + columns * size + 0.1, top + rows * size + bottom
+    width, height = left + columns * size + right, top + rows * size + bottom
     figure = Figure(figsize=(width, height))
     figure.subplots_adjust(
-        left=left / width, right=1 - 0.1 / width, top=1 - top / height, bottom=bottom / height, wspace=0.12, hspace=0.12
+        left=left / width,
+        right=1 - right / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=0.12,
+        hspace=0.12,
     )
     return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -179,3 +187,37 @@ def plot_inversion(
             one.spines[:].set_color(ORANGE)
     figure.text(0.01, 0.985, title or "What a trained model gives back", ha="left", va="top", fontsize=11)
     save_figure(figure, path)
+
+
+def plot_gan(
+    redrawing: Redrawing, real: Sequence[Any], shape: tuple[int, int], path: Path, *, most: int = 8, title: str = ""
+) -> None:
+    """First row: real pictures of the victim's class; then a drawing of each repeat, setting by setting.
+
+    The last row is the reference of the first setting: what is drawn where the model never saw the class.
+    """
+    promise = f",\nepsilon {redrawing.budget.epsilon:g}"
+    settings = redrawing.settings
+    names = ["real pictures", *(setting.name + promise * setting.noised for setting in settings)]
+    drawn = [redrawing.of(setting) for setting in settings]
+    texts = ["", *(_in_figures(runs, redrawing.of(runs[0].setting, there=False)) for runs in drawn)]
+    never = redrawing.of(settings[0], there=False)
+    columns = min(len(never), most, len(real))
+    figure, axes = _grid(len(drawn) + 2, columns, size=0.9, left=1.35, top=0.72, bottom=0.1, right=1.75)
+    pictures = [real, *([run.picture for run in runs] for runs in (*drawn, never))]
+    for row, (name, text) in enumerate(zip([*names, f"class never there,\n{names[1]}"], [*texts, ""], strict=True)):
+        for column in range(columns):
+            _picture(axes[row, column], pictures[row][column], shape, top=1.0 if row else None)
+        axes[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9, labelpad=8)
+        axes[row, -1].yaxis.set_label_position("right")
+        axes[row, -1].set_ylabel(text, rotation=0, ha="left", va="center", fontsize=8.5, labelpad=8)
+    head = fill(title or "What a client redraws of the class of another", int(12.5 * figure.get_figwidth()))
+    head += "\nOne column for each run"
+    figure.text(0.01, 0.985, head, ha="left", va="top", fontsize=11)
+    save_figure(figure, path)
+
+
+def _in_figures(runs: Sequence[Redrawn], never: Sequence[Redrawn]) -> str:
+    like, right = (float(np.mean([getattr(run, name) for run in runs])) for name in ("likeness", "accuracy"))
+    reference = float(np.mean([run.likeness for run in never]))
+    return f"likeness {like:.2f}\n({reference:.2f} if never there)\naccuracy {right:.0%}"

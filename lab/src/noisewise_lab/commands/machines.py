@@ -59,12 +59,12 @@ def machines(
 
 
 def _show_engines(found: list[dict[str, Any]], rows: int, columns: int) -> None:
-    table = Table(title=f"A question of {columns} coordinates, two workers, ms by the clock", title_justify="left")
+    table = Table(title=f"{columns} coordinates, two workers, ms by the clock", title_justify="left")
     table.add_column("engine", no_wrap=True)
     table.add_column("64 rows (overhead)", justify="right")
     table.add_column(f"{rows:,} rows", justify="right")
     for row in found:
-        shown = ("not installed", "") if row["ms"] is None else (f"{row['overhead_ms']:.2f}", f"{row['ms']:.1f}")
+        shown = (row["why"], "") if row["ms"] is None else (f"{row['overhead_ms']:.2f}", f"{row['ms']:.1f}")
         table.add_row(row["engine"], *shown)
     Console().print(table)
 
