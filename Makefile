@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
+.PHONY: setup demo test test-slow engines mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -21,8 +21,12 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
+# Ray and Flower, for tests of records past one machine; Flower asks for an older typer and rich than setup brings.
+engines: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[ray,flower]"
+
 # What make test leaves out: tests marked slow.
-test-slow: setup
+test-slow: engines
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 -m slow
 
 # One constant, sign or comparison of the trust base changed at a time: a test must notice each (docs/results/mutants.md).
