@@ -98,4 +98,4 @@ bench: setup
 	$(BIN)/noisewise bench speed
 
 clean:
-	rm -rf .venv .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache site
+	rm -rf .venv .venv-flower .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache site
