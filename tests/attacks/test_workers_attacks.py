@@ -1,0 +1,272 @@
+"""What a stranger can do to records that workers hold: in their files, between the workers, and on the network around them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from ranks import made_up
+from workers import Here, held
+
+import noisewise as nw
+from noisewise.budget import Budget
+from noisewise.budget.purse import Purse
+from noisewise.data.refusal import Refusal
+from noisewise.data.schema import read_schema
+from noisewise.fitting.of_ranks import _holder
+from noisewise.losses import Logistic
+from noisewise.methods import method_named
+from noisewise.models import Linear
+from noisewise.records.holder import Holder, Holding, Request
+from noisewise.records.line import RankLost
+from noisewise.records.ranks import Lead
+from noisewise.records.workers import Worker, WorkerLine
+from noisewise.train import Records, train
+
+SCHEMA = """format = "noisewise-schema/1"
+target = "y"
+[columns.a]
+kind = "number"
+low = -1.0
+high = 1.0
+[columns.b]
+kind = "number"
+low = -1.0
+high = 1.0
+[columns.y]
+kind = "category"
+categories = ["no", "yes"]
+[columns.who]
+kind = "ignore"
+"""
+UNIT = SCHEMA.replace('target = "y"\n', 'target = "y"\nunit = "who"\nrows_per_unit = 1\n')
+DROP = SCHEMA.replace('target = "y"\n', 'target = "y"\ntarget_missing = "drop"\n')
+POISSON = method_named("dpsgd").with_settings(sampling=("poisson", 0.2), steps=20)
+
+
+def written(folder, seed=0, rows=(70, 40, 90), persons=50):
+    """A folder of Parquet files of several row groups, and a CSV beside them."""
+    draw = np.random.default_rng(seed)
+    folder.mkdir()
+    for number, many in enumerate(rows):
+        a, b = draw.uniform(-1, 1, (2, many)).round(3)
+        y, who = np.where(a + b > 0, "yes", "no"), draw.integers(0, persons, many)
+        table = pa.table({"a": a, "b": b, "y": y, "who": who})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=15)
+    return folder
+
+
+def classifier(schema=SCHEMA, method="descent", seed=3, **others):
+    if isinstance(schema, str):
+        schema = read_schema(schema)
+    return nw.PrivateClassifier(epsilon=2.0, delta=1e-5, schema=schema, method=method, random_state=seed, **others)
+
+
+@pytest.fixture
+def schema_of(tmp_path):
+    def read(text):
+        (tmp_path / "schema.toml").write_text(text)
+        return read_schema(tmp_path / "schema.toml")
+
+    return read
+
+
+def led(workers=2, fails=lambda number: None, cluster=Here):
+    """Workers of this process that hold pieces of files."""
+    there = cluster(_holder, workers, fails)
+    return Lead(WorkerLine(there), _holder(), holds=False), there
+
+
+def bits(fitted):
+    return fitted.fitted_.theta.tobytes(), fitted.trace_, fitted.statement_.to_json()
+
+
+# -- one lead, several fits ------------------------------------------------------------------------------------------
+
+
+def test_one_account_does_not_pay_for_the_rows_of_another(tmp_path, schema_of):
+    """Two folders of as many rows, read through one lead: the first fit would train on the rows of the second."""
+    mine, theirs = written(tmp_path / "mine"), written(tmp_path / "theirs", seed=1)
+    face, (lead, _) = classifier(schema_of(SCHEMA)), led()
+    ready = face.ready_files(mine, lead=lead)
+    other = face.ready_files(theirs, lead=lead)
+    purse = Purse(Budget(2.0, 1e-5))
+    with pytest.raises(RankLost, match="other rows were dealt since"):
+        ready.run(purse=purse)
+    alone = classifier(schema_of(SCHEMA)).fit_files(theirs)
+    assert np.array_equal(other.run().theta, alone.fitted_.theta)  # whoever came last is served
+
+
+def test_rows_are_not_mixed_after_a_read_that_failed(tmp_path, schema_of):
+    """One worker reads the second folder, the other refuses it and keeps the rows of the first."""
+    mine, broken = written(tmp_path / "mine", rows=(15, 15)), written(tmp_path / "broken", seed=1, rows=(15, 15))
+    table = pq.read_table(broken / "1.parquet").set_column(2, "y", pa.array(["neither"] * 15))
+    pq.write_table(table, broken / "1.parquet")
+    face, (lead, _) = classifier(schema_of(SCHEMA)), led()
+    ready = face.ready_files(mine, lead=lead)
+    with pytest.raises(ValueError, match=r"1\.parquet|'y'") as refused:
+        face.ready_files(broken, lead=lead)
+    assert "neither" not in str(refused.value)
+    with pytest.raises(RankLost, match="other rows were dealt since"):
+        ready.run()
+    again = classifier(schema_of(SCHEMA)).fit_files(mine, lead=lead)
+    assert bits(again) == bits(classifier(schema_of(SCHEMA)).fit_files(mine))
+
+
+def test_a_deal_that_was_overtaken_makes_no_rows(tmp_path):
+    """Two threads at one lead: who dealt first and reads last would put its rows under the names of the other's."""
+    X, y = made_up(60, 4)
+    rows, _, lead, _ = held(X, y, 2)
+    first = lead.deal(9)
+    lead.deal(9)
+    with pytest.raises(RankLost, match="other rows were dealt since"):
+        lead.each("make", [("rows", numbers) for numbers in first], dealt=first)
+    assert len(rows) == 60
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_successor_of_a_worker_reads_the_same_rows_or_the_run_stops(tmp_path, schema_of):
+    """Other cells in a file of the same size, whose time of change was put back: a later question would see other rows."""
+    folder = tmp_path / "people"
+    folder.mkdir()
+    path = folder / "0.csv"
+    path.write_text("a,b,y\n" + "0.25,0.25,yes\n-0.5,0.25,no\n" * 20)
+    lost = []
+
+    def fails(number):
+        if number != 8:
+            return None
+        stamp, text = path.stat().st_mtime_ns, path.read_text()
+        path.write_text(text.replace("0.25,0.25,yes", "0.75,0.75,yes"))
+        os.utime(path, ns=(stamp, stamp))
+        lost.append(number)
+        return "dies"
+
+    lead, _ = led(1, fails)
+    with pytest.raises(RankLost, match="no longer what they were"):
+        classifier(schema_of(SCHEMA), POISSON).fit_files(folder, lead=lead)
+    assert lost
+
+
+def exchanged(folder):
+    """As many rows of as many bytes or not, all of one person."""
+    path = folder / "0.parquet"
+    table = pq.read_table(path)
+    one = table.set_column(3, "who", pa.array(np.zeros(len(table), np.int64)))
+    pq.write_table(one, path, row_group_size=15)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_choice(
+    tmp_path, schema_of, monkeypatch, workers
+):
+    """Rows that count are chosen in one pass and read in a later one: rows of one person in between would all count."""
+    from noisewise.data.persons import Persons
+
+    folder, choose = written(tmp_path / "people"), Persons.in_files
+
+    def chosen(self, source, **how):
+        mask = choose(self, source, **how)
+        exchanged(folder)
+        return mask
+
+    monkeypatch.setattr(Persons, "in_files", chosen)
+    reading = {"lead": led(workers)[0]} if workers else {}
+    with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
+        classifier(schema_of(UNIT)).fit_files(folder, **reading)
+
+
+def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
+    from noisewise.data.persons import Persons
+
+    folder, choose = written(tmp_path / "people"), Persons.in_files
+    schema = schema_of(UNIT.replace("low = -1.0\nhigh = 1.0\n", "", 1))
+
+    def chosen(self, source, **how):
+        mask = choose(self, source, **how)
+        exchanged(folder)
+        return mask
+
+    monkeypatch.setattr(Persons, "in_files", chosen)
+    face = nw.PrivateClassifier(epsilon=2.0, delta=1e-5, schema=schema, bounds="buy", bounds_epsilon=0.5)
+    purse = Purse(Budget(2.0, 1e-5))
+    with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
+        face.fit_files(folder, purse=purse)
+    assert [entry.spent.cost > 0 for entry in purse.entries] == [True]  # what was asked stays charged
+
+
+# -- between driver and workers --------------------------------------------------------------------------------------
+
+
+class Crossed(Here):
+    """An engine that mixes up, once, what it carries to two workers: each hears the question of the other."""
+
+    def ask(self, worker, what, *said):
+        if what == "meet":
+            return super().ask(worker, what, *said)
+        self.asked += 1
+        self.sent.append(said)
+        here = self.asked - 1
+        place = {6: 7, 7: 6}.get(here, here)  # the first questions about rows drawn
+        return lambda: self.answered(worker, *self.sent[place])
+
+    def answered(self, worker, *said):
+        try:
+            return worker.answer(*said)
+        except Exception:
+            return self._dead()
+
+
+def test_a_question_for_one_worker_is_read_by_no_other():
+    """Worker 2 would add up the rows that were drawn of worker 1: a sum of every piece, of the right number, and wrong."""
+    X, y = made_up(56, 4)
+
+    def trained(rows, labels):
+        run = train(
+            POISSON, Records(rows, labels, None, 1.0), model=Linear(4, Logistic()), budget=Budget(4.0, 1e-5), seed=5
+        )
+        return run.theta
+
+    rows, labels, _, there = held(X, y, 2, cluster=Crossed)
+    assert trained(rows, labels).equal(trained(X, y))
+    assert len(there.started) == 4  # both did not understand, and were replaced
+
+
+def test_a_worker_takes_one_key():
+    """Whoever finds the worker would give it a key of their own and ask for the rows."""
+    X, y = made_up(14, 4)
+    worker = Worker(lambda: Holder(holding=Holding((0,), (14,), X, y)))
+    worker.meet(bytes(32))
+    with pytest.raises(ValueError, match="has a key already"):
+        worker.meet(bytes(32))
+
+
+def test_what_a_library_warns_of_is_not_left_in_the_logs_of_a_worker():
+    def made(number):
+        warnings.warn(f"{number} rows overflow", RuntimeWarning, stacklevel=1)
+        return Holding((0,), (0,), torch.zeros(0, 4), torch.zeros(0))
+
+    holder = Holder({"rows": made})
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert holder.reply(Request(1, "make", ("rows", 4177))).trouble is None
+    assert not heard
+
+
+def test_a_worker_without_pieces_that_fails_stops_the_run():
+    """Replies are not compared with each other: those of arrays cannot be, and nothing would be broken."""
+    rows, _, lead, there = held(*made_up(14, 4), 3)
+    lead.everyone("counted", None)
+    idle = there.started[2]
+    idle._holder._counted = None
+    lead._holder._counted = lambda classes: np.zeros(3, np.bool_)
+    with pytest.raises(RankLost, match="rank 3 could not answer"):
+        rows.counted(None)
+    assert lead.broken
