@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -270,3 +274,102 @@ def test_a_worker_without_pieces_that_fails_stops_the_run():
     with pytest.raises(RankLost, match="rank 3 could not answer"):
         rows.counted(None)
     assert lead.broken
+
+
+@pytest.mark.guard("workers choose nothing and drop nothing by themselves: a person counts as often as in one process")
+@pytest.mark.parametrize("text", [UNIT, DROP], ids=["unit", "drop"])
+@pytest.mark.parametrize("how", [None, "dies"])
+def test_persons_and_records_without_a_label_count_as_in_one_process(tmp_path, schema_of, text, how):
+    folder = written(tmp_path / "people")
+    table = pq.read_table(folder / "1.parquet")
+    if text is DROP:
+        some = [None if number % 3 else label for number, label in enumerate(table["y"].to_pylist())]
+        pq.write_table(table.set_column(2, "y", pa.array(some)), folder / "1.parquet", row_group_size=15)
+    for method in (POISSON, "descent"):
+        face = classifier(schema_of(text), method)
+        alone = bits(face.fit_files(folder))
+        for workers in (1, 2, 3, 5):
+            lead, _ = led(workers, lambda number: how if number % 17 == 0 else None)
+            assert bits(face.fit_files(folder, lead=lead)) == alone
+
+
+@pytest.mark.guard("a question that is stopped is charged, and nothing is asked after it")
+@pytest.mark.parametrize("moment", range(1, 20, 3))
+def test_a_question_that_is_stopped_is_asked_no_more_and_stays_charged(tmp_path, schema_of, moment):
+    """Ctrl-C while a lost worker is replaced, or while the others still answer."""
+
+    class Stopped(Here):
+        waits = 0
+
+        def wait(self, ticket, seconds):
+            self.waits += 1
+            if self.waits == 30 + moment:
+                raise KeyboardInterrupt
+            return super().wait(ticket, seconds)
+
+    folder, purse = written(tmp_path / "people"), Purse(Budget(2.0, 1e-5))
+    lead, cluster = led(2, lambda number: "dies" if number in (14, 22, 26) else None, Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        classifier(schema_of(SCHEMA), POISSON, seed=None).fit_files(folder, lead=lead, purse=purse)
+    asked = cluster.asked
+    assert lead.broken and [entry.spent.cost > 0 for entry in purse.entries] == [True]
+    with pytest.raises(RankLost, match="not answered"):
+        classifier(schema_of(SCHEMA), POISSON).fit_files(folder, lead=lead)
+    assert cluster.asked == asked
+
+
+# -- on Ray ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["local", "", "ray://head:10001", "os://x", "auto ", "user:word@head:6379", "head"])
+def test_an_address_is_that_of_a_cluster_that_is_there(address):
+    """Ray would start a cluster with dashboard and spilling for some of these, and import a module for others."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
+    from noisewise.cli.ranks import refuse_records
+
+    with pytest.raises(ValueError, match="pass HOST:PORT, or auto"):
+        refuse_records("ray", None, address)
+
+
+STRANGER = """import ray, sys
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+print("in", ray.cluster_resources())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_stranger_on_the_network_does_not_join_the_cluster():
+    """Ray listens on every network that the machine has, and runs the code of whoever connects."""
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
+    from noisewise.fitting.of_ranks import elsewhere
+
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    with elsewhere("ray", 1) as lead:
+        where = ray.get_runtime_context().gcs_address
+        for more in ({}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32}):
+            tried = subprocess.run(
+                [sys.executable, "-c", STRANGER, where], env=own | more, capture_output=True, text=True, check=False
+            )
+            assert tried.returncode and "in {" not in tried.stdout
+        token = os.environ["RAY_AUTH_TOKEN"].encode()
+        session = Path(ray._private.worker._global_node.get_session_dir_path())
+        kept = [path for path in session.rglob("*") if path.is_file() and token in path.read_bytes()]
+        assert not kept
+        assert lead.everyone("forget", ()) == [None, None]
+    gc.collect()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_no_other_cluster_takes_the_place_of_one_that_was_left():
+    """Ray would start one by itself at the next call: with a dashboard, spilling, and open to strangers."""
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
+    from noisewise.fitting.of_ranks import elsewhere
+
+    with elsewhere("ray", 1) as lead:
+        ray.shutdown()
+        with pytest.raises(RankLost, match="was left"):
+            lead.everyone("forget", ())
+    assert not ray.is_initialized()
+    gc.collect()
