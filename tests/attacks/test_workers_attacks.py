@@ -20,6 +20,7 @@ from workers import Here, held
 import noisewise as nw
 from noisewise.budget import Budget
 from noisewise.budget.purse import Purse
+from noisewise.data.files import find_files
 from noisewise.data.refusal import Refusal
 from noisewise.data.schema import read_schema
 from noisewise.fitting.of_ranks import _holder
@@ -204,6 +205,21 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
     with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
         face.fit_files(folder, purse=purse)
     assert [entry.spent.cost > 0 for entry in purse.entries] == [True]  # what was asked stays charged
+
+
+@pytest.mark.parametrize("name", ["local://{}", "fsspec+file://{}"])
+def test_a_file_is_not_named_twice_by_another_address(tmp_path, name):
+    """Its records would count twice; or be public under one name and private under the other."""
+    path = written(tmp_path / "people") / "0.parquet"
+    with pytest.raises(Refusal, match="has no file system for this address"):
+        find_files([path, name.format(path)])
+
+
+def test_a_key_behind_one_slash_too_many_is_not_shown():
+    for address in ("s3:///AKIA1:hunt3r@bucket/people", "gs:///AKIA1%3Ahunt3r%40bucket/people"):
+        with pytest.raises(Refusal, match="carries no credentials") as told:
+            find_files(address)
+        assert "hunt3r" not in str(told.value)
 
 
 # -- between driver and workers --------------------------------------------------------------------------------------
