@@ -37,7 +37,7 @@ class Federated:
         if type(self.local_rate) is not float or not 0 < self.local_rate <= 1e6:
             raise ValueError(f"--local-rate is {self.local_rate!r}; pass a step size above 0")
         if self.wait is not None and not (type(self.wait) is float and 0 < self.wait < math.inf):
-            raise ValueError(f"wait is {self.wait!r}; pass seconds above 0")
+            raise ValueError(f"--timeout is {self.wait!r}; pass seconds above 0")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
