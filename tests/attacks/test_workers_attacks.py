@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from desk import shell_of
 from ranks import made_up
 from workers import Here, held
 
@@ -205,6 +206,38 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
     with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
         face.fit_files(folder, purse=purse)
     assert [entry.spent.cost > 0 for entry in purse.entries] == [True]  # what was asked stays charged
+
+
+def test_nor_when_a_score_is_bought(tmp_path, schema_of, monkeypatch, capsys):
+    from noisewise.data.persons import Persons
+
+    folder, choose, shell = written(tmp_path / "people"), Persons.in_files, shell_of(monkeypatch, capsys)
+    nw.save(classifier(schema_of(UNIT)).fit_files(folder), tmp_path / "run")
+
+    def chosen(self, source, **how):
+        mask = choose(self, source, **how)
+        exchanged(folder)
+        return mask
+
+    monkeypatch.setattr(Persons, "in_files", chosen)
+    told = shell("evaluate", tmp_path / "run", folder, "--epsilon", 1, "--seed", 1)
+    assert told.code and "0.parquet: has changed while it was read" in told.err
+
+
+def test_nor_when_candidates_read_the_files_one_after_the_other(tmp_path, schema_of):
+    folder, read = written(tmp_path / "people"), []
+
+    class Face(nw.PrivateClassifier):
+        def ready_files(self, paths, **how):
+            if read:
+                exchanged(folder)
+            read.append(paths)
+            return super().ready_files(paths, **how)
+
+    face = Face(epsilon=2.0, delta=1e-5, schema=schema_of(UNIT), method="dpsgd", random_state=3)
+    search = nw.PrivateSearchCV(face, [{"max_grad_norm": 1.0}, {"max_grad_norm": 0.5}], how="none")
+    with pytest.raises(Refusal, match=r"0\.parquet: has changed while it was read"):
+        search.fit_files(folder)
 
 
 @pytest.mark.parametrize("name", ["local://{}", "fsspec+file://{}"])
