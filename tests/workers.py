@@ -18,10 +18,11 @@ class Here:
     def __init__(self, holder, workers, fails=lambda number: None):
         self.workers, self._holder, self._fails = workers, holder, fails
         self.asked, self.ended, self.late, self.requests, self.closed = 0, [], [], [], False
-        self.sent = []
+        self.sent, self.started = [], []
 
     def start(self):
-        return Worker(self._holder)
+        self.started.append(Worker(self._holder))
+        return self.started[-1]
 
     def ask(self, worker, what, *said):
         if what == "meet":

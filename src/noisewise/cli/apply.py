@@ -145,6 +145,7 @@ def evaluate(
     """
     from .. import runs
     from ..data.files import open_source
+    from ..data.pieces import Pinned
     from ..report.page import refresh
 
     if public_test == (epsilon is not None):
@@ -165,14 +166,15 @@ def evaluate(
     encoder = _encoder(fitted, run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a library says may depend on private values
-        persons = None if public_test else encoder.schema.persons
-        counted = (
-            None
-            if persons is None
-            else persons.in_files(open_source(data, separator=dialect(separator, decimal)), seed=seed)
-        )
+        persons, counted, pinned = None if public_test else encoder.schema.persons, None, None
+        if persons is not None:
+            source = open_source(data, separator=dialect(separator, decimal))
+            pinned = Pinned(source.paths)
+            counted = persons.in_files(source, seed=seed)
         with holders(records, ray_workers, ray_address) as lead:
             known = _read(fitted, data, dialect(separator, decimal), counted, lead, public_test=public_test)
+            if pinned is not None:
+                pinned.check()
             with _paid(run, budget, seed, payment) as purse:
                 quality = _quality(fitted, known, budget, size_is_public, seed, purse)
                 entry = _entry(quality, places(data), encoder.schema.rows_per_unit)

@@ -91,9 +91,10 @@ def refuse_records(records: str | None, workers: int | None, address: str | None
         raise ValueError(f"--records is {records!r}; pass ray, or leave it out for one process")
     if started_by_torchrun():
         raise ValueError("torchrun and --records ray are two ways to several processes; leave one of them out")
-    from ..records.on_ray import refuse_without_ray
+    from ..records.on_ray import refuse_address, refuse_without_ray
 
     refuse_without_ray()
+    refuse_address(address)
 
 
 @contextmanager

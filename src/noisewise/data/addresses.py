@@ -196,6 +196,8 @@ def place_of(given: Any) -> Place:
         if parts.netloc or not parts.path:
             raise Refusal(f"{shown}: names another machine or nothing; write file:///folder/file")
         return Path(unquote(parts.path))
+    if parts.scheme not in (*BUCKETS, *USERS):  # of what pyarrow knows beyond, some are other names of local files
+        raise Refusal(UNKNOWN.format(shown))
     return Address(text, shown)
 
 
@@ -205,6 +207,8 @@ def _carries_secrets(parts: SplitResult) -> bool:
     if ":" in user or (at and user != "anonymous" and parts.scheme not in USERS):
         return True
     if ":" in host and (parts.scheme in BUCKETS or "@" in parts.path):  # a key that has a slash
+        return True
+    if not host and "@" in unquote(parts.path) and parts.scheme != "file":  # a slash too many before a key
         return True
     asked = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=False)
     return any(name not in QUERY or not HARMLESS.fullmatch(value) for name, value in asked)
@@ -231,7 +235,10 @@ def with_patience(uri: str) -> str:
 
 def identity(place: Place) -> Path | str:
     """What two names of one file have in common."""
-    return place.resolve() if isinstance(place, Path) else place.shown.replace("gcs://", "gs://")
+    if isinstance(place, Path):
+        return place.resolve()
+    kind, _, path = place.shown.replace("gcs://", "gs://").partition("://")
+    return f"{kind}://{re.sub('/+', '/', path)}"
 
 
 def size_of(place: Place) -> int:

@@ -27,6 +27,7 @@ from .cells import MISSING, cells_of, codes_of, numbers_of
 from .encode import NOT_ENCODED
 from .files import Share, Source
 from .persons import Mask
+from .pieces import Pinned
 from .refusal import our_words
 from .schema import Column, Schema, gaps
 
@@ -48,9 +49,13 @@ class Purchase:
     ) -> tuple[Schema, dict[str, Any]]:
         """The schema with its missing bounds, bought from ``source``, and what a statement says about it."""
         persons = self.schema.persons
+        pinned = None if persons is None else Pinned(source.paths)
         counted = None if persons is None else persons.in_files(source, seed=seed)
         pieces = partial(_pieces, source, self.schema, self.columns, progress, counted)
-        return self.paid_for(pieces, purse, seed=seed)
+        bought = self.paid_for(pieces, purse, seed=seed)
+        if pinned is not None:
+            pinned.check()  # rows that were not chosen would count, and a person's more than once
+        return bought
 
     def paid_for(
         self, pieces: Callable[[], Iterable[Floats]], purse: Purse | Account | None, *, seed: int | None = None

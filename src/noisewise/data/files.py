@@ -71,6 +71,11 @@ class Source:
         return self.files[0].columns
 
     @property
+    def paths(self) -> tuple[Place, ...]:
+        """Where the files are."""
+        return tuple(file.path for file in self.files)
+
+    @property
     def where(self) -> str:
         """What a message names."""
         return str(self.files[0].path)

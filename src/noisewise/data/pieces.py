@@ -5,7 +5,7 @@ Pieces are numbered in the order in which one process would read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,19 @@ class FilePiece(NamedTuple):
     path: Place
     group: int | None
     pin: Pin
+
+
+class Pinned:
+    """Files as they are now, for passes over them that belong together: which rows count, and then these rows."""
+
+    def __init__(self, files: Iterable[Place]) -> None:
+        self._pins = {path: pin_of(path) for path in files}
+
+    def check(self) -> None:
+        """Refuse a file that is not what it was; called after the last pass, and before anything of it is used."""
+        for path, pin in self._pins.items():
+            if pin_of(path) != pin:
+                raise Refusal(CHANGED.format(path))
 
 
 def pieces_of(source: Source) -> tuple[FilePiece, ...]:

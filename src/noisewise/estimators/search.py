@@ -16,7 +16,9 @@ from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
 from ..curator.panel import SCORINGS
+from ..data.files import find_files
 from ..data.persons import Mask
+from ..data.pieces import Pinned
 from ..events import Repetitions
 from ..fitting.fit import Labelled
 from ..fitting.ready import Ready
@@ -166,8 +168,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         **reading: Any,
     ) -> Self:
         """Search and train on files, read as :meth:`PrivateEstimator.ready_files` does."""
-        source = payer(purse, ledger, dataset)
-        return self._searched(lambda face, counted: face.ready_files(paths, counted=counted, **reading), source)
+        pins: list[Pinned] = []
+
+        def ready(face: PrivateEstimator, counted: Mask | None) -> Ready:
+            if counted is None:
+                pins.append(Pinned(find_files(paths)))
+            one = face.ready_files(paths, counted=counted, **reading)
+            pins[-1].check()  # rows that count were chosen once, for all candidates
+            return one
+
+        return self._searched(ready, payer(purse, ledger, dataset))
 
     def _searched(self, ready: Prepare, purse: Purse | Account | None) -> Self:
         _validate.one_of(HOW, how=self.how)

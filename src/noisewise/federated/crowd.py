@@ -64,18 +64,11 @@ class Crowd(Lead):
         """Where records lie, once every client has made its rows; ``unlabelled``: some may have no label."""
         self._unlabelled = unlabelled
         dealt = self.deal(self._carrier.clients)
-        self.everyone("make", maker, *arguments)
+        self.everyone("make", maker, *arguments, dealt=dealt)
         return Places(dealt, [(), *((length,) for length in self._lengths)], MOST)
 
-    def each(self, act: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _asked(self, act: str, requests: list[Request]) -> list[Any]:
         """What is said to a request: of sums and rows, what clients say; the rest they hear with the next question."""
-        if self._broken:
-            raise RankLost(self._broken)
-        if self._unused and act != "forget":
-            forgotten, self._unused = tuple(self._unused), []
-            self.everyone("forget", forgotten)
-        self._number += 1
-        requests = [Request(self._number, act, each) for each in arguments]
         try:
             return self._said(act, requests)
         except ValueError:

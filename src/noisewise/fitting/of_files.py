@@ -14,6 +14,7 @@ from ..budget import Budget
 from ..data.encode import Encoder
 from ..data.files import Dialect, Paths, Share, open_source
 from ..data.persons import Mask
+from ..data.pieces import Pinned
 from ..data.preprocess import Cells, Scaling, interval
 from ..data.rows import read_rows
 from ..data.schema import Schema
@@ -112,8 +113,11 @@ def ready_files(
     refuse_observers()  # the method is somebody's object, made before this
     assert asked.encoder is not None
     given = public_rows(asked, public, separator=separator)
+    pinned = None
     if asked.persons is not None and counted is None:
-        counted = asked.persons.in_files(open_source(paths, separator=separator), seed=asked.seed)
+        source = open_source(paths, separator=separator)
+        pinned = Pinned(source.paths)
+        counted = asked.persons.in_files(source, seed=asked.seed)
     how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
     store: Store = in_memory
     if lead is not None:
@@ -123,6 +127,8 @@ def ready_files(
         store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
         with unobserved():
             private = Labelled(rows.X, _numbers(asked, rows.y, rows.there), None if counted is None else len(counted))
+    if pinned is not None:
+        pinned.check()
     return Ready(asked, private, given, store=store, counted=counted)
 
 

@@ -6,6 +6,7 @@ It holds no meter and no stream of noise, and releases nothing: what it says goe
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ class Reply(NamedTuple):
     value: Any = None
     trouble: str | None = None
     refused: bool = False  # by a check that every rank makes alike
+    mark: bytes = b""  # of the rows, by which those who make them again show that they are the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ class Holding:
     store: Store = in_memory
     model: Model | None = None
     stamp: str = ""  # of what must be the same at all ranks
+    mark: bytes = b""  # of the rows, where they may have to be made again
 
     def __repr__(self) -> str:
         return "Holding(...)"
@@ -83,8 +86,10 @@ class Holder:
         """The answer; whatever goes wrong is said in words of ours, without what a library says of rows."""
         trouble, refused = "could not answer", False
         try:
-            value = getattr(self, f"_{request.act}")(*request.arguments)
-            return Reply(request.number, self._pieces, value)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an engine keeps what is said here in its logs
+                value = getattr(self, f"_{request.act}")(*request.arguments)
+            return Reply(request.number, self._pieces, value, mark=b"" if self._holding is None else self._holding.mark)
         except self._said as error:
             self.error, trouble = error, str(error)
         except ValueError as error:

@@ -6,11 +6,12 @@ other ranks hold rows and serve. They hold no meter and no stream, and release n
 
 *Guarantee*: a total is the sum over all pieces, each exactly once, or the question fails: every rank's reply names the
 number of the request and the pieces that its rows are made of, which must be those that were dealt to it. A question that fails
-stays charged, and nothing is asked after it.
+stays charged, and nothing is asked after it. Rows of an earlier deal are asked nothing: other rows lie there by then.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +30,8 @@ from .protocol import Elsewhere, Parts
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 STAYS = "; this run stops, and what was reserved stays charged"
+LATER = "other rows were dealt since, and lie where these did; read these again, or with a lead of their own"
+Dealt = Sequence[Sequence[int]]  # the pieces of each rank
 
 
 class Lead:
@@ -42,6 +45,7 @@ class Lead:
         self._number, self._versions, self._broken, self._stopped = 0, 0, "", False
         self._dealt: tuple[tuple[int, ...], ...] | None = None
         self._unused: list[int] = []
+        self._asking = threading.RLock()  # one question after the other, whoever asks
         self._owed = False  # replies that were not taken: a rank that waits to be heard hears nothing
 
     @property
@@ -73,34 +77,40 @@ class Lead:
         self._dealt = ((),) * first + tuple(tuple(range(rank, pieces, holding)) for rank in range(holding))
         return self._dealt
 
-    def everyone(self, act: str, *arguments: Any) -> list[Any]:
+    def everyone(self, act: str, *arguments: Any, dealt: Dealt | None = None) -> list[Any]:
         """What every rank says to the same request."""
-        return self.each(act, [arguments] * self.ranks)
+        return self.each(act, [arguments] * self.ranks, dealt=dealt)
 
-    def each(self, act: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What every rank says to its request, in the order of ranks."""
-        if self._broken:
-            raise RankLost(self._broken)
-        if self._unused and act != "forget":
-            forgotten, self._unused = tuple(self._unused), []
-            self.everyone("forget", forgotten)
-        self._number += 1
-        requests = [Request(self._number, act, each) for each in arguments]
+    def each(self, act: str, arguments: Sequence[tuple[Any, ...]], *, dealt: Dealt | None = None) -> list[Any]:
+        """What every rank says to its request, in the order of ranks. ``dealt``: the deal whose rows are asked about."""
+        with self._asking:
+            if self._broken:
+                raise RankLost(self._broken)
+            if dealt is not None and dealt is not self._dealt:
+                raise RankLost(LATER)
+            if self._unused and act != "forget":
+                forgotten, self._unused = tuple(self._unused), []
+                self.everyone("forget", forgotten)
+            self._number += 1
+            return self._asked(act, [Request(self._number, act, each) for each in arguments])
+
+    def _asked(self, act: str, requests: list[Request]) -> list[Any]:
+        """What every rank says to a request that may be asked."""
         try:
             replies = self._replies(requests)
             self._check(replies)
         except BaseException as error:  # also when stopped in the middle: later replies would be taken for others
             self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
             raise
-        troubled = [reply for reply in replies if reply.trouble is not None]
+        troubled = [rank for rank, reply in enumerate(replies) if reply.trouble is not None]
         if not troubled:
             return [reply.value for reply in replies]
         together = len(troubled) == len(replies) and all(reply.refused for reply in replies)
         if self._holder.error is not None and (together or (act == "make" and replies[0].trouble is not None)):
             raise self._holder.error
         if act == "make":
-            raise ValueError(f"rank {replies.index(troubled[0])}: {troubled[0].trouble}")
-        self._broken = f"rank {replies.index(troubled[0])} could not answer{STAYS}"
+            raise ValueError(f"rank {troubled[0]}: {replies[troubled[0]].trouble}")
+        self._broken = f"rank {troubled[0]} could not answer{STAYS}"
         raise RankLost(self._broken)
 
     def _replies(self, requests: list[Request]) -> list[Reply]:
@@ -153,7 +163,8 @@ class Lead:
 class Places:
     """Where records lie: pieces one after the other, which rank has each, and where there."""
 
-    def __init__(self, dealt: Sequence[Sequence[int]], lengths: Sequence[Sequence[int]], most: int = MOST_ROWS) -> None:
+    def __init__(self, dealt: Dealt, lengths: Sequence[Sequence[int]], most: int = MOST_ROWS) -> None:
+        self.dealt = dealt
         pieces = sum(len(numbers) for numbers in dealt)
         self.lengths, self.rank_of = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
         self._at, self._ranks = np.zeros(pieces, np.int64), len(dealt)
@@ -212,11 +223,11 @@ class Spread(Elsewhere):
 
     def held(self, model: Model, store: Store, coins: Coins | None = None) -> RankRecords:
         version = self._lead.version()
-        known = self._lead.everyone("hold", version, model if self._shapes is None else None)
+        known = self._lead.everyone("hold", version, model if self._shapes is None else None, dealt=self._places.dealt)
         return RankRecords(self._lead, self._places, version, known, coins)
 
     def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
-        parts = self._lead.everyone("counted", classes)
+        parts = self._lead.everyone("counted", classes, dealt=self._places.dealt)
         if all(part is None for part in parts):
             return None
         lengths = np.bincount(self._places.rank_of, self._places.lengths, len(parts)).astype(np.int64)
@@ -287,7 +298,7 @@ class RankRecords:
 
     def float_rows(self) -> FloatRows:
         """All rows and labels, here: walks and minimisers go over them one by one."""
-        parts = self._lead.everyone("rows", self._version)
+        parts = self._lead.everyone("rows", self._version, dealt=self._places.dealt)
         rows, labels = (self._places.in_order([part[i] for part in parts]) for i in (0, 1))
         return FloatRows(torch.from_numpy(rows), torch.from_numpy(labels))
 
@@ -302,7 +313,7 @@ class RankRecords:
 
     def _changed(self, name: str, *arguments: Any) -> RankRecords:
         new = self._lead.version()
-        known = self._lead.everyone("change", self._version, new, name, arguments)
+        known = self._lead.everyone("change", self._version, new, name, arguments, dealt=self._places.dealt)
         return RankRecords(self._lead, self._places, new, known)
 
     def _total(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
@@ -311,7 +322,7 @@ class RankRecords:
         requests = [
             (self._version, name, part, arguments, options, seed) for part, seed in zip(parts, seeds, strict=True)
         ]
-        return _added(self._lead.each("total", requests))
+        return _added(self._lead.each("total", requests, dealt=self._places.dealt))
 
 
 def _added(totals: Sequence[Any]) -> Any:
@@ -338,8 +349,8 @@ def spread_tensors(
 ) -> tuple[Spread, tuple[Part, ...]]:
     """Records of tensors, which every rank makes by its own ``maker``; ``shapes`` of one record's inputs and targets."""
     dealt = lead.deal(pieces)
-    places = Places(dealt, lead.everyone("make", maker), most)
-    if len({*lead.everyone("stamp")}) > 1:
+    places = Places(dealt, lead.everyone("make", maker, dealt=dealt), most)
+    if len({*lead.everyone("stamp", dealt=dealt)}) > 1:
         raise ValueError(
             "the module or the data set is not the same at all ranks; make the module from the same seed, "
             "torch.manual_seed(...), or load the same weights everywhere, and pass the whole data set to each"

@@ -44,7 +44,7 @@ class Cluster(Protocol):
 
 
 class Sealed:
-    """Messages under a key of one run, by AES-GCM. ``way``: from whom to whom, so that none is taken for its answer."""
+    """Messages under a key of one worker, by AES-GCM. ``way``: from whom to whom, so that none is taken for its answer."""
 
     def __init__(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -67,7 +67,9 @@ class Worker:
         self._sealed: Sealed | None = None
 
     def meet(self, key: bytes) -> str:
-        """Take the key of the run; the version that is installed here."""
+        """Take the key of this worker, once; the version that is installed here."""
+        if self._sealed is not None:
+            raise ValueError("this worker has a key already")
         self._sealed = Sealed(key)
         return __version__
 
@@ -83,6 +85,7 @@ class _Place:
 
     def __init__(self, rank: int) -> None:
         self.rank, self.worker, self.history = rank, None, History()
+        self.sealed: Sealed | None = None  # by a key that nobody but this worker has; its successor has another
         self.said: dict[int, Any] = {}  # by number: what was answered to requests that made rows
         self.asked: Request | None = None
         self.ticket: Any = None
@@ -96,8 +99,7 @@ class WorkerLine:
     def __init__(self, cluster: Cluster, *, wait: float | None = None) -> None:
         self._cluster, self._wait = cluster, patience() if wait is None else wait
         self.ranks = cluster.workers + 1
-        self._key, self._closed = os.urandom(32), False
-        self._sealed = Sealed(self._key)
+        self._closed = False
         self._places = {rank: _Place(rank) for rank in range(1, self.ranks)}
         try:
             for place in self._places.values():
@@ -145,14 +147,16 @@ class WorkerLine:
             self._cluster.close()
 
     def _ask(self, place: _Place, request: Request) -> Any:
-        return self._cluster.ask(place.worker, "answer", self._sealed.seal(request, b"asked"))
+        assert place.sealed is not None
+        return self._cluster.ask(place.worker, "answer", place.sealed.seal(request, b"asked"))
 
     def _reply(self, place: _Place, request: Request | None) -> Reply:
         """What the worker says; nothing but its reply to this request, for whose ticket alone it is waited."""
         sealed = self._cluster.wait(place.ticket, self._wait)
         try:
-            reply = self._sealed.open(sealed, b"answered")
-        except Exception:  # not sealed by this run, or not made of what messages are made of
+            assert place.sealed is not None
+            reply = place.sealed.open(sealed, b"answered")
+        except Exception:  # not sealed by this worker, or not made of what messages are made of
             reply = None
         if type(reply) is not Reply or request is None or reply.number != request.number:
             raise RankLost(f"worker {place.rank} answered another question{STAYS}")
@@ -170,13 +174,15 @@ class WorkerLine:
                 raise RankLost(
                     f"worker {place.rank} was lost and its rows cannot be made again: {reply.trouble}{STAYS}"
                 )
-            if request.act != "forget" and reply.value != place.said.get(request.number):
+            if request.act != "forget" and (reply.value, reply.mark) != place.said.get(request.number):
                 raise RankLost(f"worker {place.rank} was lost, and its files are no longer what they were{STAYS}")
         assert place.asked is not None
         place.ticket = self._ask(place, place.asked)
 
     def _met(self, place: _Place) -> None:
-        version = self._cluster.wait(self._cluster.ask(place.worker, "meet", self._key), min(self._wait, START))
+        key = os.urandom(32)
+        place.sealed = Sealed(key)
+        version = self._cluster.wait(self._cluster.ask(place.worker, "meet", key), min(self._wait, START))
         if version != __version__:
             raise RankLost(f"worker {place.rank} has another version of noisewise; install the same everywhere")
 
@@ -190,5 +196,5 @@ class WorkerLine:
             return
         place.history.note(request)
         if request.act in ("make", "hold", "change"):
-            place.said[request.number] = reply.value
+            place.said[request.number] = reply.value, reply.mark
         place.ticket = None
