@@ -1,0 +1,140 @@
+"""Records that lie with clients: what a hostile server, client, method or analyst can make of them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from crowds import CLIENT, RECORD, a_fit, client_files, on_clients
+
+from noisewise.federated.client import Client
+from noisewise.federated.direct import Direct
+from noisewise.federated.messages import FAILED, WHOLE, pack_question, read_history, read_question
+from noisewise.records.holder import Request
+from noisewise.records.totals import Drawn
+
+
+class Calls:
+    """Packed as a call of something."""
+
+    def __init__(self, called, *arguments):
+        self.called, self.arguments = called, arguments
+
+    def __reduce__(self):
+        return self.called, self.arguments
+
+
+def of_class(kind, **attributes):
+    """A message that, once read, has set attributes of a class."""
+    state = pickle.dumps((None, attributes), protocol=0).removesuffix(b".")
+    return f"c{kind.__module__}\n{kind.__name__}\n".encode() + state + b"b."
+
+
+def state_of(answer):
+    return int(np.frombuffer(answer, WHOLE)[1])
+
+
+def test_a_server_cannot_name_the_file_that_a_client_reads(tmp_path):
+    """What all paths of a process are called was an attribute that a message could set."""
+    own, kind = tmp_path / "own.csv", type(tmp_path)
+    name = str(own)
+    try:
+        assert state_of(Client(own).answer(b"", of_class(kind, _str="other.csv"))) == FAILED
+        assert str(own) == name
+    finally:
+        if "_str" in vars(kind):
+            del kind._str
+
+
+def test_a_server_makes_a_client_write_nothing(tmp_path):
+    from noisewise.journal import Journal
+
+    body = pickle.dumps(Calls(Journal, tmp_path / "journal", {}), protocol=5)
+    assert state_of(Client(tmp_path / "own.csv").answer(b"", body)) == FAILED
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_server_makes_a_client_look_up_no_address(tmp_path):
+    from noisewise.ledger import Ledger
+
+    with pytest.raises(pickle.UnpicklingError, match="no place in a message to a client"):
+        read_question(pickle.dumps(Calls(Ledger, f"sqlite:///{tmp_path}/ledger.db"), protocol=5))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_server_changes_no_class_of_a_client(monkeypatch):
+    monkeypatch.setattr(Drawn, "count", Drawn.count)  # and so given back
+    with pytest.raises(pickle.UnpicklingError, match="changes something"):
+        read_question(of_class(Drawn, count="anything"))
+    assert callable(Drawn.count)
+
+
+def test_an_object_gets_no_field_that_its_class_has_not(tmp_path):
+    """A model says which module of ours lays its rows out; a message does not."""
+    from noisewise.losses import Logistic
+    from noisewise.models import Linear
+
+    model = Linear(3, Logistic())
+    vars(model)["records"] = "on_ray"
+    read = read_question(pack_question(Request(1, "hold", (1, model))))
+    assert read.arguments[1].records == "linear" and read.arguments[1] == Linear(3, Logistic())
+
+
+def test_a_dtype_whose_entries_are_addresses_is_refused():
+    pointers = np.array([1, 2], np.int64)
+    lying = pickle.dumps(pointers, protocol=5).replace(b"\x8c\x02i8", b"\x8c\x02O8")
+    with pytest.raises(pickle.UnpicklingError, match="of numbers or texts"):
+        read_question(lying)
+    with pytest.raises(pickle.UnpicklingError):
+        read_question(pickle.dumps(np.zeros(2, [("a", "O"), ("b", "<i8")]), protocol=5))
+
+
+@pytest.mark.guard("acts were always named")
+def test_a_client_does_nothing_but_answer_sums(tmp_path):
+    paths = client_files(tmp_path)
+    heard = []
+
+    class Heard(Direct):
+        def ask(self, history, questions):
+            heard.append(history)
+            return super().ask(history, questions)
+
+    on_clients(a_fit(tmp_path, "dpsgd"), paths, RECORD, carrier=Heard)
+    client = Client(paths[0])
+    version = max(request.arguments[0] for request in read_history(heard[-1]) if request.act == "hold")
+    for act, arguments in (("rows", (version,)), ("stamp", ()), ("reply", (Request(1, "rows", (version,)),))):
+        assert state_of(client.answer(heard[-1], pack_question(Request(9, act, arguments)))) == FAILED
+    for name in ("float_rows", "__class__", "unit_rows", "scored"):
+        asked = Request(9, "total", (version, name, Drawn(), (), {}))
+        assert state_of(client.answer(heard[-1], pack_question(asked))) == FAILED
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(6)[::2],
+        np.array(["a", "bb"]),
+        np.array(["a", "bb"], object),
+        np.float32(3),
+        np.array([True, False]),
+        np.zeros((0, 3)),
+    ],
+    ids=str,
+)
+@pytest.mark.guard("what is plain is read as it was packed")
+def test_arrays_are_read_as_they_were_packed(array):
+    read = read_question(pack_question(Request(1, "total", (array,)))).arguments[0]
+    assert np.array_equal(read, array) and read.dtype == array.dtype and CLIENT.unit == "client"
+
+
+@pytest.mark.guard("losses, models and schemas of ours were always read")
+def test_what_questions_are_made_of_is_read():
+    from noisewise.losses import LOSSES, ClassWeighted, Logistic, loss_named
+    from noisewise.models import MLP, Additive, Linear
+
+    losses = [*map(loss_named, LOSSES), ClassWeighted(Logistic(), (1.0, 2.0))]
+    models = [Linear(3, Logistic()), MLP((3, 2, 1), Logistic()), Additive(1, Logistic())]
+    asked = Request(1, "hold", (1, losses, models, RECORD))
+    assert str(read_question(pack_question(asked)).arguments) == str(asked.arguments)
