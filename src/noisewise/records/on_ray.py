@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import socket
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +33,14 @@ def refuse_without_ray() -> None:
     """Say how to install Ray where it is not; nothing is imported."""
     if importlib.util.find_spec("ray") is None:
         raise ValueError(INSTALL)
+
+
+def keep_out() -> None:
+    """Let nobody into the cluster that this process starts: Ray listens on all addresses of a machine, and whoever reaches it runs
+    code there. A word of our own is asked of them; a process whose Ray runs already, or has such a word, keeps to its own.
+    """
+    if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 class RayCluster:
@@ -55,6 +65,8 @@ class RayCluster:
         """The module, connected: to the cluster that the program has, to the one at ``address``, or to one of our own."""
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
+        if address is None:
+            keep_out()
         import ray
 
         if ray.is_initialized():
