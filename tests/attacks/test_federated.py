@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
 import sys
+import time
+from functools import reduce
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from crowds import CLIENT, RECORD, a_fit, client_files, on_clients
+from crowds import CLIENT, INDEPENDENT, RECORD, a_fit, client_files, on_clients
 
-from noisewise.federated.client import Client
+from noisewise import verify
+from noisewise.federated.client import Client, told_by
 from noisewise.federated.direct import Direct
-from noisewise.federated.messages import FAILED, WHOLE, pack_question, read_history, read_question
+from noisewise.federated.flower import FlowerCarrier
+from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
 from noisewise.records.holder import Request
 from noisewise.records.totals import Drawn
+from noisewise.statement import _odd_clients, worded
+from noisewise.units import CLIENT as CLIENTS_WORD
 
 
 class Calls:
@@ -171,3 +179,125 @@ def test_nobody_else_gets_into_a_simulation(tmp_path):
         timeout=300,
     )
     assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+# --- statements ---
+
+
+def forged(statement, **changes):
+    """A statement with other data, and the words that follow from them."""
+    data = json.loads(json.dumps(statement))
+    for path, value in changes.items():
+        *way, last = path.split("__")
+        reduce(dict.__getitem__, way, data)[last] = value
+    return dict(worded(data).data)
+
+
+@pytest.fixture(scope="module")
+def stated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stated")
+    paths = client_files(folder)
+    return {
+        unit.unit: json.loads(on_clients(a_fit(folder, "descent", seed=None), paths, unit).statement.to_json())
+        for unit in (RECORD, CLIENT)
+    }
+
+
+BEFORE = {"epsilon": 1.0, "delta": 1e-6, "what": "bounds", "events": [{"kind": "Gaussian", "noise_multiplier": 50.0}]}
+
+
+@pytest.mark.parametrize(
+    "unit, changes",
+    [
+        ("record", {"promise__unit": "one person, at most 1 row"}),
+        ("record", {"promise__unit": "one person, at most 3 rows"}),
+        ("record", {"federated__local_steps": 5}),
+        ("client", {"federated__availability": "independent"}),
+        pytest.param("record", {"promise__unit": CLIENTS_WORD}, marks=pytest.mark.guard("units were compared")),
+        pytest.param("client", {"promise__unit": "one record"}, marks=pytest.mark.guard("units were compared")),
+        pytest.param("client", {"federated__unit": "record"}, marks=pytest.mark.guard("units were compared")),
+        pytest.param("record", {"federated__unit": "client"}, marks=pytest.mark.guard("units were compared")),
+    ],
+)
+def test_a_statement_of_what_clients_cannot_be_asked_is_no_promise(unit, changes, stated):
+    assert verify(stated[unit]).holds
+    assert not verify(forged(stated[unit], **changes)).holds
+
+
+def test_no_bounds_were_bought_of_clients(stated):
+    before = BEFORE | {"meter": stated["record"]["meter"]}
+    assert "not with clients" in _odd_clients(forged(stated["record"], preparation=before))
+
+
+@pytest.mark.guard("the setting was always derived")
+def test_the_setting_is_not_hidden(stated):
+    for name, value in (("setting", "central"), ("trusted", "the curator"), ("does_not_cover", [])):
+        assert not verify({**stated["client"], name: value}).holds
+    without = {name: value for name, value in stated["client"].items() if name != "federated"}
+    assert not verify(without).holds and not verify(dict(worded(without).data)).holds
+
+
+def test_a_statement_says_that_a_row_is_seen_where_it_is(tmp_path, stated):
+    """A method of statistics sees, with unit client, what one row adds: that is nearly the row."""
+    assert "what one row adds to a statistic" in stated["client"]["trusted"]
+
+
+# --- who answers ---
+
+
+def test_a_record_takes_none_of_its_clients_others_along(tmp_path):
+    """Where availability is declared independent of the records, one cell must not keep its client from answering."""
+    paths = client_files(tmp_path)
+    head, first, *rows = paths[2].read_text().splitlines()
+    paths[2].write_text("\n".join([head, ",".join(["rubbish"] * len(first.split(","))), *rows]) + "\n")
+    with pytest.raises(ValueError, match=r"002\.csv: does not fit the schema.*Nothing was spent"):
+        on_clients(a_fit(tmp_path, "dpsgd"), paths, INDEPENDENT)
+
+
+class Slow:
+    """A grid whose clients all answer in time, one of them with so much that looking at it takes longer."""
+
+    def __init__(self, replies):
+        self.replies = replies
+
+    def push_messages(self, messages):
+        return [str(message.metadata.dst_node_id) for message in messages]
+
+    def pull_messages(self, names):
+        return [self.replies.pop(0)] if self.replies else []
+
+
+def reply(question, node, content="said"):
+    metadata = SimpleNamespace(reply_to_message_id=question, src_node_id=node)
+    return SimpleNamespace(metadata=metadata, content=content, has_error=lambda: False)
+
+
+def exchanged(replies, wait, pause=0.0):
+    carrier = FlowerCarrier(Slow(replies), [], [], wait=wait, poll=0.0)
+    asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2)]
+    said = []
+    for node, content in carrier.exchanged(asked):
+        said.append((node, content))
+        time.sleep(pause)
+    return said
+
+
+def test_no_client_makes_another_late():
+    assert exchanged([reply("1", 1), reply("2", 2)], wait=0.05, pause=0.1) == [(1, "said"), (2, "said")]
+
+
+def test_no_client_takes_the_place_of_anothers_answer():
+    replies = [reply("2", 1, "forged"), reply("1", 1), reply("2", 2)]
+    assert exchanged(replies, wait=5.0) == [(1, "said"), (2, "said")]
+
+
+def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
+    """A client that a second server asks, whose versions have the same numbers."""
+
+    def history(matrix):
+        make, hold = Request(1, "make", ("client", None)), Request(2, "hold", (1, None))
+        change = Request(3, "change", (1, 2, "in_basis", (matrix,)))
+        return pack_history([make, hold, change, Request(4, "change", (2, 3, "in_basis", (np.eye(2),)))])
+
+    one, other = (told_by(history(matrix))[0] for matrix in (np.eye(2), 2 * np.eye(2)))
+    assert one[1].digest == other[1].digest and one[3].digest != other[3].digest

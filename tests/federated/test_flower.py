@@ -112,9 +112,9 @@ def test_a_node_that_stands_for_several_clients_changes_nothing(stand_for, crowd
 
 def renamed(replies):
     """The first node says that it is another one, or answers for clients that are not its own."""
-    first, *others = replies
-    first.metadata.src_node_id = 105
-    return [first, *others]
+    for first in replies[:1]:
+        first.metadata.src_node_id = 105
+    return replies
 
 
 def for_others(replies):

@@ -104,12 +104,18 @@ class FlowerCarrier:
         until = None if self._wait is None else time.monotonic() + self._wait
         waiting = dict(zip(self._grid.push_messages(messages), nodes, strict=True)) if messages else {}
         while waiting:
-            for reply in self._grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None and reply.metadata.src_node_id == node and not reply.has_error():
+            over = until is not None and time.monotonic() >= until
+            for reply in self._grid.pull_messages(
+                list(waiting)
+            ):  # once more when the time is up: nobody waits for another
+                question, node = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
+                if waiting.get(question) != node:
+                    continue  # somebody else's: its own may still come
+                del waiting[question]
+                if not reply.has_error():
                     yield node, reply.content
             if waiting:
-                if until is not None and time.monotonic() >= until:
+                if over:
                     return
                 if not self._alive():
                     raise RankLost(f"the simulation of clients has ended{STAYS}")
