@@ -41,7 +41,7 @@ class Federated:
         if self.unit == "client" and self.availability != "required":
             raise ValueError("with --unit client, who does not answer contributes nothing; leave --availability out")
         if self.wait is not None and not (type(self.wait) is float and 0 < self.wait < math.inf):
-            raise ValueError(f"wait is {self.wait!r}; pass seconds above 0")
+            raise ValueError(f"--timeout is {self.wait!r}; pass seconds above 0")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -35,7 +35,7 @@ def crowd(tmp_path, monkeypatch):
         yield Simulation.carrier(paths)
 
     monkeypatch.setattr(flower, "simulated", simulated)
-    monkeypatch.setattr(flower, "require_flower", lambda: None)
+    monkeypatch.setattr(flower, "require_flower", lambda **_: None)
     return Simulation
 
 
@@ -57,6 +57,8 @@ def gone_after(questions):
         ((*CLIENT, "--local-steps", 0), "--local-steps is 0"),
         ((*CLIENT, "--local-rate", -1.0), "--local-rate is -1.0"),
         ((*RECORD, "--bounds-epsilon", 1), "bounds are bought where all rows are"),
+        ((*RECORD, "--records", "ray"), "leave --records out"),
+        (("s3://bucket/folder", *RECORD), "a client reads a file of its own"),
         ((*RECORD, "--cache", "."), "leave it out with --federated"),
         ((*RECORD, "--tune", "selection", "--candidates", "settings.toml"), "--tune searches where all rows are"),
         ((*RECORD, "--method", "output_perturbation"), "they stay with their clients; take one that asks for sums"),

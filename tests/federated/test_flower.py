@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -61,7 +62,7 @@ def nodes_of(paths, stand_for=1):
             original = flower_message()
             try:
                 patch_message(lambda content, reply_to: said.setdefault("content", content))
-                flower.answer_message(lambda context: flower._dealt(paths, nodes, context), asked, context)
+                flower.answer_message(partial(flower._dealt, paths, nodes), asked, context)
             finally:
                 patch_message(original)
             return said["content"]

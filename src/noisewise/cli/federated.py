@@ -1,4 +1,6 @@
-"""``noisewise train CLIENTS/ --federated``: records that lie with clients, a file each, in Flower's simulation."""
+"""``noisewise train CLIENTS/ --federated``: records that lie with clients, a file each, in Flower's simulation; and what
+``noisewise federated server`` has in common with it.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from .request import Asked
 
 if TYPE_CHECKING:
     from ..data.files import Dialect
+    from ..federated.crowd import Carrier
     from ..fitting.fit import Fit
     from ..fitting.fitted import Fitted
 
+Network = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
 FederatedFlag = Annotated[
     bool, typer.Option("--federated", help="Each file is a client's, and its rows stay there: Flower's simulation.")
 ]
@@ -38,8 +42,9 @@ Availability = Annotated[
 
 
 def federated_of(
-    federated: bool, unit: str | None, local_steps: int | None, local_rate: float | None, availability: str | None
-) -> Federated | None:
+    federated: bool, unit: str | None, local_steps: int | None, local_rate: float | None, availability: str | None,
+    wait: float | None = None,
+) -> Federated | None:  # fmt: skip
     """How clients are asked; None where there are none. What does not go together is refused."""
     given = {"--unit": unit, "--local-steps": local_steps, "--local-rate": local_rate, "--availability": availability}
     if not federated:
@@ -53,7 +58,7 @@ def federated_of(
     if unit == "client" and availability is not None:
         raise ValueError("with --unit client, who does not answer contributes nothing; leave --availability out")
     steps, rate = 1 if local_steps is None else local_steps, 1.0 if local_rate is None else local_rate
-    return Federated(unit, availability or "required", steps, rate)
+    return Federated(unit, availability or "required", steps, rate, wait)
 
 
 def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
@@ -74,30 +79,48 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
         raise ValueError("--cache is for rows in one place; leave it out with --federated")
     from ..federated.flower import require_flower
 
-    require_flower()
+    require_flower(simulation=asked.clients is None)
+
+
+def refuse_without(network: Network | None, asked: Asked, out: Path) -> None:
+    """Refuse to go on with a run of clients without the network that they are asked over, or over one that it had not."""
+    if asked.clients is not None and network is None:
+        raise ValueError(
+            f"{out}: its clients are asked over a network; go on with noisewise federated server --resume {out}"
+        )
+    if asked.clients is None and network is not None:
+        raise ValueError(f"{out}: its records are files of this machine; go on with noisewise train --resume {out}")
 
 
 def fitted_on_clients(
-    fit: Fit, asked: Asked, written: Dialect, report: Callable[..., None], how: dict[str, Any]
-) -> Fitted:
-    """What was fitted on clients of Flower's simulation, one for each file."""
+    fit: Fit, asked: Asked, written: Dialect, report: Callable[..., None], how: dict[str, Any],
+    over: Callable[..., Fitted] | None,
+) -> Fitted:  # fmt: skip
+    """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""
     from ..data.files import find_files
     from ..federated.crowd import Crowd
     from ..federated.fit import ready_clients
     from ..federated.flower import simulated
 
-    assert fit.federated is not None
-    report("starting clients", 0.0)
-    files = [place for place in find_files(asked.data) if isinstance(place, Path)]  # others were refused
-    with simulated(files) as carrier:
-        crowd = Crowd(carrier, fit.federated)
+    federated = fit.federated
+    assert federated is not None
+    reading: dict[str, Any] = {
+        "public": asked.public or None,
+        "separator": written,
+        "reading": partial(report, "reading"),
+    }
+
+    def fitted(carrier: Carrier) -> Fitted:
+        crowd = Crowd(carrier, federated)
         try:
             report("starting clients", 1.0)
-            reading: dict[str, Any] = {
-                "public": asked.public or None,
-                "separator": written,
-                "reading": partial(report, "reading"),
-            }
             return ready_clients(fit, crowd, **reading).run(**how)
         finally:
             crowd.stop()
+
+    if over is not None:
+        return over(fitted, report, federated.wait)
+    report("starting clients", 0.0)
+    files = [place for place in find_files(asked.data) if isinstance(place, Path)]  # others were refused
+    with simulated(files) as carrier:
+        return fitted(carrier)

@@ -158,7 +158,7 @@ def _keeping(
         except Claimed:
             raise
         except BaseException as error:
-            _stopped(place, journal, spent, made, error)
+            _stopped(place, journal, spent, made, error, said)
             raise
         remove(folder)
         tidy(spent.path, made, kept=False)
@@ -200,7 +200,9 @@ def _trains(entry: Entry) -> bool:
     return entry.terms["what"] in (WHAT, f"{WHAT}{PERSONS}")
 
 
-def _stopped(place: Path, journal: Journal, spent: Spending, made: list[Path], error: BaseException) -> None:
+def _stopped(
+    place: Path, journal: Journal, spent: Spending, made: list[Path], error: BaseException, said: Mapping[str, Any]
+) -> None:
     """Say what is left of a run that was stopped, and how to go on; remove what nobody needs."""
     from ..train import NothingLeft
 
@@ -210,7 +212,8 @@ def _stopped(place: Path, journal: Journal, spent: Spending, made: list[Path], e
     if not goes_on:
         remove(folder)
     tidy(spent.path, made, kept if spent.payment is None else goes_on)
-    hint = f"; `noisewise train --resume {shlex.quote(str(place))}` goes on"
+    command = "train" if said["asked"]["clients"] is None else "federated server"
+    hint = f"; `noisewise {command} --resume {shlex.quote(str(place))}` goes on"
     if kept:
         say(
             f"stopped; what was spent is written to {spent.where}{hint if goes_on and not isinstance(error, NothingLeft) else ''}"

@@ -54,6 +54,7 @@ class Asked:
     ray_workers: int | None = None
     ray_address: str | None = None
     federated: Federated | None = None
+    clients: int | None = None  # that are asked over a network, instead of files
 
     @property
     def budget(self) -> Budget:
@@ -120,6 +121,8 @@ def _plain(name: str, value: Any) -> bool:
         return value is None or type(value) is str
     if name == "federated":
         return value is None or isinstance(value, dict)
+    if name == "clients":
+        return value is None or (type(value) is int and value > 0)
     if name in NUMBERS:
         return value is None or type(value) is float
     if name == "ray_workers":

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from .request import Asked
 from .spending import tidy
 
 
-def refuse_others(context: Any) -> None:
+def refuse_others(context: Any, allowed: Sequence[str] = ()) -> None:
     """Refuse what is given beside --resume: a run goes on with what it was asked."""
     given = [
         option.metavar if option.param_type_name == "argument" else option.opts[0]
         for option in context.command.params
-        if option.name not in ("resume", "ledger", "json_output")
+        if option.name not in ("resume", "ledger", "json_output", *allowed)
         and context.get_parameter_source(option.name).name == "COMMANDLINE"
     ]
     if given:

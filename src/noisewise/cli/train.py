@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
-from typer.core import TyperCommand
 
 from ..show.progress import bars
 from .dry_run import show_plan
@@ -22,13 +21,35 @@ from .federated import (
     FederatedFlag,
     LocalRate,
     LocalSteps,
+    Network,
     Unit,
     federated_of,
     fitted_on_clients,
     refuse_with_clients,
+    refuse_without,
 )
 from .keeping import Kept, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
+from .options import (
+    Adjacency,
+    Delta,
+    Epsilon,
+    LossName,
+    MaxGradNorm,
+    MethodName,
+    ModelName,
+    Out,
+    ProtectorName,
+    ProtectorShare,
+    PublicFiles,
+    Resume,
+    SchemaFile,
+    Seed,
+    Separator,
+    SizeIsPublic,
+    Target,
+    WithLosses,
+)
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
 from .ranks import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
 from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
@@ -49,16 +70,6 @@ if TYPE_CHECKING:
 LARGE = 20 << 20  # bytes of files, which can be several times that as rows
 
 
-class WithLosses(TyperCommand):
-    """Names the losses where help is asked for: finding them out takes numpy, which other commands start without."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from ..losses import loss_names
-
-        next(option for option in self.params if option.name == "loss").help = f"{', '.join(loss_names())}."  # type: ignore[attr-defined]
-        super().format_help(ctx, formatter)
-
-
 @app.command(cls=WithLosses)
 def train(
     context: typer.Context,
@@ -69,36 +80,22 @@ def train(
             help="Private CSV or Parquet files, a folder, or an address such as s3://bucket/folder (required, but for --resume).",
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Budget: epsilon (required, but for --resume).")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Budget: delta, well below 1/records (required, but for --resume).")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="The column to predict, if no schema says.")] = None,
-    schema: Annotated[Path | None, typer.Option(help="What the columns are: see noisewise schema init.")] = None,
-    public: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="Public rows of the same columns: bounds, categories, help for training."),
-    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    target: Target = None,
+    schema: SchemaFile = None,
+    public: PublicFiles = None,
     bounds_epsilon: Annotated[
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")] = None,
-    loss: Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")] = None,
-    model: Annotated[str, typer.Option(help="auto, linear, mlp, or hidden sizes such as 64,32.")] = "auto",
-    protector: Annotated[
-        str | None,
-        typer.Option(
-            help="For l2p: a protector's name, a file, or private: trained on these records.", show_default="auto"
-        ),
-    ] = None,
-    protector_share: Annotated[
-        float | None, typer.Option(help="Share of the budget that trains a private protector.", show_default="0.2")
-    ] = None,
-    adjacency: Annotated[str, typer.Option(help="add_remove or replace_one.")] = "add_remove",
-    max_grad_norm: Annotated[float | None, typer.Option(help="Clip norm.", show_default="by the method")] = None,
-    size_is_public: Annotated[
-        bool, typer.Option("--size-is-public", help="The number of records may be known; else a noisy count is bought.")
-    ] = False,
+    method: MethodName = None,
+    loss: LossName = None,
+    model: ModelName = "auto",
+    protector: ProtectorName = None,
+    protector_share: ProtectorShare = None,
+    adjacency: Adjacency = "add_remove",
+    max_grad_norm: MaxGradNorm = None,
+    size_is_public: SizeIsPublic = False,
     tune: Annotated[
         str | None,
         typer.Option(help="Search settings: auto, public, selection, exponential, online or none.", show_default=False),
@@ -110,15 +107,13 @@ def train(
     size_guess: Annotated[
         int | None, typer.Option(min=1, help="About how many records there are, for planning a search.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="A simulation: reproducible, NOT private.")] = None,
-    separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
+    seed: Seed = None,
+    separator: Separator = None,
     decimal: Decimal = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for decoded rows that do not fit into memory; nothing stays there.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="New folder for model, statement, trace and report.")] = Path(
-        "noisewise-run"
-    ),
+    out: Out = Path("noisewise-run"),
     federated: FederatedFlag = False,
     unit: Unit = None,
     local_steps: LocalSteps = None,
@@ -129,13 +124,7 @@ def train(
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            help="Go on with the run that was to be written to RUN and was stopped; no other options but --ledger.",
-        ),
-    ] = None,
+    resume: Resume = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; spend nothing.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
@@ -159,7 +148,7 @@ def train(
     """
     if resume is not None:
         refuse_others(context)
-        _go_on(resume, ledger, json_output)
+        go_on(resume, ledger, json_output)
         return
     if not data:
         context.fail("Missing argument 'DATA'.")
@@ -180,11 +169,11 @@ def train(
         raise ValueError("--tune searches in one process; leave --records and torchrun out, or --tune")
     refuse_with_clients(asked, tuning=tuning is not None, several=lead() is not None)
     payment = payment_of(ledger, dataset, free=seed is not None or (dry_run and dataset is None))
-    _train(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
+    trained(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
-def _go_on(out: Path, ledger: str | None, json_output: bool) -> None:
-    """Go on with a run that was stopped."""
+def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | None = None) -> None:
+    """Go on with a run that was stopped; ``network``: over which its clients are asked, where it had one."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
         return
@@ -192,16 +181,20 @@ def _go_on(out: Path, ledger: str | None, json_output: bool) -> None:
     if isinstance(spent, str) and ledger is not None:
         raise ValueError(f"no account of a ledger pays for the run of {out}; leave --ledger out")
     refuse_with_clients(asked, tuning=False, several=lead() is not None)
+    refuse_without(network, asked, out)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
     refuse_records(asked.records, asked.ray_workers, asked.ray_address)
-    _train(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output)
+    trained(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network)
 
 
-def _train(
+def trained(
     asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
-    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False,
+    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: Network | None = None,
 ) -> None:  # fmt: skip
-    """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up."""
+    """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up.
+
+    ``network``: over which clients are asked that hold the records; there are no files here then.
+    """
     from .. import runs
     from ..data.resolve import resolve
 
@@ -221,6 +214,7 @@ def _train(
     )  # fmt: skip
     fit = planned(request, resolved)
     fit.check(public=bool(public))
+    over = None if network is None or asked.clients is None else network(asked.clients)
     if spent is None and payment is not None:
         _fits(payment, tuning, resolved, fit)
     if dry_run:
@@ -235,7 +229,7 @@ def _train(
             with bars(share=True) as report:
                 if resolved.purchase is not None:
                     resolved = kept.bounds(resolved) or _bought(request, resolved, bool(public), kept, tuning, report)
-                fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning)
+                fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning, over)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
                 runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
@@ -303,7 +297,7 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 def _fit(
     asked: Asked, request: Request, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
-    kept: Kept, tuning: Tuning | None,
+    kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
     from ..fitting.of_files import ready_files
@@ -317,7 +311,7 @@ def _fit(
     fit = fit_for(request, resolved.schema, origin_of(resolved))
     how: dict[str, Any] = {"progress": partial(_stepped, report), "purse": kept.purse, "journal": kept.journal}
     if request.federated is not None:
-        return fitted_on_clients(fit, asked, separator, report, how), ""
+        return fitted_on_clients(fit, asked, separator, report, how, over), ""
     if asked.records is not None:
         report("starting workers", 0.0)
     with holders(asked.records, asked.ray_workers, asked.ray_address) as leader:
@@ -376,7 +370,7 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
     from ..data.addresses import identity
     from ..data.files import find_files
 
-    private = {identity(path) for path in find_files(data)}
+    private = {identity(path) for path in (find_files(data) if data else [])}
     if both := [path for path in (find_files(public) if public else []) if identity(path) in private]:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
 
@@ -391,5 +385,5 @@ def _roomy(out: Path, data: list[Place]) -> Path | None:
     from ..data.addresses import size_of
     from ..data.files import find_files
 
-    large = sum(map(size_of, find_files(data))) > LARGE
+    large = bool(data) and sum(map(size_of, find_files(data))) > LARGE
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

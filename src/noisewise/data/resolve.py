@@ -95,7 +95,7 @@ def resolve(
     """
     if bounds_epsilon is not None:
         part_of(bounds_epsilon, budget)
-    source = open_source(data, separator=separator)
+    source = open_source(data, separator=separator) if data else Source(())  # clients of a network have the files
     resolved = Resolved(source, *_declared(source, target, schema, public, regression, separator))
     if resolved.schema.target is None:
         raise ValueError("the target is missing; name the column to predict with --target, or in the schema")

@@ -33,6 +33,7 @@ from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_que
 from .person import Together
 
 MAKER = "client"
+OTHERS = "the server's schema is another one than --schema; nothing was answered"
 
 
 def holder_of(path: Path | None) -> Holder:
@@ -67,8 +68,10 @@ def _hold(
 class Client:
     """One client: its file, and what it holds of it from one question to the next."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._holder = path, holder_of(path)
+    def __init__(self, path: Path, wanted: Schema | None = None) -> None:
+        """``wanted``: the schema that it answers by; None for any."""
+        self._path, self._holder, self._wanted = path, holder_of(path), wanted
+        self.refusal = ""  # in our words, for whoever runs this client: why it answers nothing
         self._heard = b""  # of the history that is held
         self._made: dict[int | None, bytes] = {}  # by version of the records, None for the rows themselves
         self._length = 0
@@ -126,9 +129,14 @@ class Client:
         return self._do(version, one)
 
     def _do(self, version: int | None, told: Told) -> int:
+        if version is None and self._wanted is not None and told.request.arguments[1] != self._wanted:
+            self.refusal = OTHERS
+            return REFUSED
         reply = self._holder.reply(told.request)
         if reply.trouble is not None:
-            return REFUSED if isinstance(self._holder.error, Refusal) else FAILED
+            refused = isinstance(self._holder.error, Refusal)
+            self.refusal = str(self._holder.error) if refused else ""
+            return REFUSED if refused else FAILED
         if told.request.act == "make":
             (self._length,) = reply.value
         self._made[version] = told.digest

@@ -47,9 +47,9 @@ SILENT = {  # Flower tells its makers of every run, Ray of every cluster, and of
 MISSING = "Flower is not installed; pip install 'noisewise[flower]' brings it, --federated needs it"
 
 
-def require_flower() -> None:
-    """Refuse, in one line, to go on without Flower."""
-    if find_spec("flwr") is None or find_spec("ray") is None:
+def require_flower(*, simulation: bool = True) -> None:
+    """Refuse, in one line, to go on without Flower, and for its simulation without Ray."""
+    if find_spec("flwr") is None or (simulation and find_spec("ray") is None):
         raise ValueError(MISSING)
 
 
@@ -157,21 +157,25 @@ def _member(path: Path) -> Client:
     return client
 
 
-def answer_message(own: Callable[[Any], Sequence[Path]], message: Message, context: Context) -> Message:
-    """What a node says to a message: the answers of its own clients, whose files ``own`` finds by the node's context."""
+Own = Callable[[Any, int], Client | None]  # a node's client of a number, by the node's context
+
+
+def answer_message(own: Own, message: Message, context: Context) -> Message:
+    """What a node says to a message: the answers of its own clients."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
     silence()
-    record, paths = message.content[RECORD], own(context)
+    record = message.content[RECORD]
     history, answers = record["history"], []
     for number, question in zip(record["numbers"], record["questions"], strict=True):
-        answers.append(_member(paths[number]).answer(history, question) if 0 <= number < len(paths) else b"")
+        client = own(context, number)
+        answers.append(b"" if client is None else client.answer(history, question))
     content = ConfigRecord({"numbers": list(record["numbers"]), "answers": answers})
     return Message(RecordDict({RECORD: content}), reply_to=message)
 
 
-def client_app(own: Callable[[Any], Sequence[Path]]) -> ClientApp:
-    """What Flower runs at a node; ``own``: the files of its clients, usually one, by the node's context."""
+def client_app(own: Own) -> ClientApp:
+    """What Flower runs at a node, for clients of its own: usually one."""
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
@@ -191,8 +195,9 @@ def _partition(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def _dealt(paths: Sequence[Path], nodes: int, context: Context) -> list[Path]:
-    return list(paths[_partition(context) :: nodes])
+def _dealt(paths: Sequence[Path], nodes: int, context: Context, number: int) -> Client | None:
+    own = paths[_partition(context) :: nodes]
+    return _member(own[number]) if 0 <= number < len(own) else None
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plain
 from ..arithmetic import Arithmetic
 from ..late import torch
 from ..models import Additive, Model
@@ -93,7 +92,7 @@ class OneRecord:
         """Whether its vector is short: +1/2 below 0.9 thresholds, -1/2 above 1.1, a ramp between."""
         total = np.zeros(1, np.int64)
         if self._asked(drawn):
-            lengths = plain.lengths(_seen(self._vector(drawn, theta), scale, basis)[None])
+            lengths = _length(_seen(self._vector(drawn, theta), scale, basis))
             total += ramp(lengths, np.isfinite(lengths), threshold)
         return IntegerTotal(total, FINE, 0.5)
 
@@ -161,7 +160,7 @@ class OneRecord:
     def _clipped(self, drawn: Drawn, vector: Floats, clip: float, ones: int) -> IntegerTotal:
         total = np.zeros(len(vector), np.int64)
         if self._asked(drawn):
-            total += clipped(vector[None], plain.lengths(vector[None]), clip, ones)[0]
+            total += clipped(vector[None], _length(vector), clip, ones)[0]
         return IntegerTotal(total, ones, clip)
 
 
@@ -176,6 +175,11 @@ def _backwards(model: Model, theta: Floats, X: Floats, y: NDArray[Any]) -> Float
 
 def _all(asked: bool) -> Drawn:
     return Drawn() if asked else NOBODY
+
+
+def _length(vector: Floats) -> Floats:
+    """The length of one vector, of which a clip needs no more than its rounding leaves: what is clipped is checked in integers."""
+    return np.sqrt(np.square(vector).sum(keepdims=True))
 
 
 def _seen(vector: Floats, scale: Floats | None, basis: Floats | None) -> Floats:
