@@ -67,6 +67,10 @@ def taken_for_granted(federated: Mapping[str, Any]) -> list[str]:
             "not answer contributes nothing, and nothing is rescaled by who answered",
             "whether a client answers depends on no other client's records",
         ]
+        if federated["wait"] is not None:
+            words.append(
+                "how many clients take part was fixed beforehand; without a client means with its place left empty"
+            )
         if federated["local_steps"] > 1:
             steps, rate = federated["local_steps"], federated["local_rate"]
             words.append(
