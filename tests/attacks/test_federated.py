@@ -13,14 +13,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from crowds import CLIENT, INDEPENDENT, RECORD, a_fit, client_files, on_clients
+from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, on_clients
 
 from noisewise import verify
 from noisewise.federated.client import Client, told_by
+from noisewise.federated.crowd import Crowd
 from noisewise.federated.direct import Direct
+from noisewise.federated.fit import fit_of_clients, ready_clients
 from noisewise.federated.flower import FlowerCarrier
 from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
 from noisewise.records.holder import Request
+from noisewise.records.line import RankLost
 from noisewise.records.totals import Drawn
 from noisewise.statement import _odd_clients, worded
 from noisewise.units import CLIENT as CLIENTS_WORD
@@ -301,3 +304,35 @@ def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
 
     one, other = (told_by(history(matrix))[0] for matrix in (np.eye(2), 2 * np.eye(2)))
     assert one[1].digest == other[1].digest and one[3].digest != other[3].digest
+
+
+def test_a_carrier_that_fails_in_the_middle_of_a_question_ends_the_run(tmp_path):
+    """Some clients had heard it, and their server took it for a question that was refused before."""
+    paths = client_files(tmp_path)
+
+    class Failing(Direct):
+        asked = 0
+
+        def ask(self, history, questions):
+            Failing.asked += 1
+            for number, answer in enumerate(super().ask(history, questions)):
+                if Failing.asked > 2 and number == 3:
+                    raise ValueError("too large")
+                yield answer
+
+    fit = a_fit(tmp_path, "dpsgd")
+    with pytest.raises(RankLost, match="not carried to all clients.*stays charged"):
+        on_clients(fit, paths, CLIENT, carrier=Failing)
+
+
+def test_a_method_that_goes_on_after_a_failed_question_releases_nothing(tmp_path):
+    """Its statement says that everybody answered."""
+    paths = client_files(tmp_path)
+    crowd = Crowd(Meddling(paths, lambda *_: []), RECORD)
+    fit = fit_of_clients(a_fit(tmp_path, "dpsgd"), RECORD)
+    records = ready_clients(fit, crowd).private.X.held(fit.model, None, None)
+    crowd.check()
+    with pytest.raises(RankLost):
+        records.gradients(Drawn(), np.zeros(fit.model.dimension), 0.5)
+    with pytest.raises(RankLost, match="fails whole"):
+        crowd.check()

@@ -122,7 +122,9 @@ def fitted_on_clients(
         crowd = Crowd(carrier, federated)
         try:
             report("starting clients", 1.0)
-            return ready_clients(fit, crowd, **reading).run(**how)
+            ended = ready_clients(fit, crowd, **reading).run(**how)
+            crowd.check()
+            return ended
         finally:
             crowd.stop()
 

@@ -69,8 +69,7 @@ class Crowd(Lead):
 
     def each(self, act: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What is said to a request: of sums and rows, what clients say; the rest they hear with the next question."""
-        if self._broken:
-            raise RankLost(self._broken)
+        self.check()
         if self._unused and act != "forget":
             forgotten, self._unused = tuple(self._unused), []
             self.everyone("forget", forgotten)
@@ -83,6 +82,11 @@ class Crowd(Lead):
         except BaseException as error:
             self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
             raise
+
+    def check(self) -> None:
+        """Refuse what came of a run in which a question failed, also where its method went on without the answer."""
+        if self._broken:
+            raise RankLost(self._broken)
 
     def _said(self, act: str, requests: list[Request]) -> list[Any]:
         if act == "total":
@@ -169,12 +173,15 @@ class Crowd(Lead):
     ) -> dict[int, list[Integers]]:
         """The first answer of each client that fits; fails whole where somebody's is missing who may not be."""
         found: dict[int, list[Integers]] = {}
-        for client, body in self._carrier.ask(self._packed, self._questions(requests, shapes)):
-            if client in found or client not in shapes:
-                continue
-            answer = read_answer(body, self._number, shapes[client])
-            if answer is not None and (checked is None or checked(client, answer)):
-                found[client] = answer
+        try:
+            for client, body in self._carrier.ask(self._packed, self._questions(requests, shapes)):
+                if client in found or client not in shapes:
+                    continue
+                answer = read_answer(body, self._number, shapes[client])
+                if answer is not None and (checked is None or checked(client, answer)):
+                    found[client] = answer
+        except ValueError:  # of who carries them: some may have heard the question, so it was not refused
+            raise RankLost(f"a question was not carried to all clients{STAYS}") from None
         if len(found) < len(shapes) and not self._may_be_absent:
             _absent()
         return found
