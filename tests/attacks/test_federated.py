@@ -321,7 +321,7 @@ def test_a_carrier_that_fails_in_the_middle_of_a_question_ends_the_run(tmp_path)
                 yield answer
 
     fit = a_fit(tmp_path, "dpsgd")
-    with pytest.raises(RankLost, match="not carried to all clients.*stays charged"):
+    with pytest.raises(RankLost, match=r"not carried to all clients.*stays charged"):
         on_clients(fit, paths, CLIENT, carrier=Failing)
 
 

@@ -239,7 +239,7 @@ def client(
 
     say(
         f"what leaves this machine: how many rows {data.name} has, and sums over them in whole numbers (with unit client "
-        f"one clipped vector), for the server at {where}, which adds the noise"
+        f"one clipped vector, or what one row adds to a statistic), for the server at {where}, which adds the noise"
         + ("; not encrypted" if insecure else "; encrypted")
     )
     asks = Server(where, insecure, certificate, private_key, patience)
