@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
+.PHONY: setup demo test test-slow test-flower mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -16,14 +16,23 @@ demo: setup
 
 # What is compiled is kept, whatever the environment says: tests start many processes, which would compile it all anew.
 # A file stays with one worker, so that what its tests share is made once.
-test test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-flower: export PYTHONDONTWRITEBYTECODE =
 
 test: setup lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
-# What make test leaves out: tests marked slow.
+# What make test leaves out: tests marked slow, and those of Flower.
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 -m slow
+	$(MAKE) test-flower
+
+# Tests of Flower, in an environment of its own: it asks for an older typer and rich than setup brings.
+FLOWER := .venv-flower/bin/python
+test-flower:
+	test -x $(FLOWER) || $(PYTHON) -m venv .venv-flower
+	$(FLOWER) -m pip install --quiet -c constraints.txt torch
+	$(FLOWER) -m pip install --quiet -c constraints.txt -e ".[dev,flower]" -e ./lab
+	$(FLOWER) -m pytest -n 2 --dist loadfile --durations=10 -m "slow or not slow" tests/federated $(wildcard tests/cli/test_federated*.py)
 
 # One constant, sign or comparison of the trust base changed at a time: a test must notice each (docs/results/mutants.md).
 mutants: setup

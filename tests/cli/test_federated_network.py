@@ -269,3 +269,10 @@ def test_a_client_that_cannot_be_is_refused_in_one_line(options, words, table, s
     told = shell("federated", "client", *options)
     lines = [line for line in told.err.splitlines() if "what leaves this machine" not in line]
     assert told.code == 2 and len(lines) == 1 and words in lines[0]
+
+
+@pytest.mark.parametrize("command", [("server", "--clients", 1, "--unit", "record", *ASKED), ("client", "data/0.csv")])
+def test_without_flower_one_line_says_how_to_install_it(command, table, shell, monkeypatch):
+    monkeypatch.setattr("noisewise.federated.flower.find_spec", lambda name: None)
+    told = shell("federated", *command, "--insecure")
+    assert told.code == 2 and "pip install 'noisewise[flower]'" in told.err and told.err.count("\n") == 1

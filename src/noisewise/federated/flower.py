@@ -44,7 +44,7 @@ SILENT = {  # Flower tells its makers of every run, Ray of every cluster, and of
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
 }
-MISSING = "Flower is not installed; pip install 'noisewise[flower]' brings it, --federated needs it"
+MISSING = "Flower is not installed; pip install 'noisewise[flower]' brings it, training on clients needs it"
 
 
 def require_flower(*, simulation: bool = True) -> None:
