@@ -36,6 +36,10 @@ class Federated:
             raise ValueError(f"--local-steps is {self.local_steps!r}; pass a number from 1 to {MOST_LOCAL}")
         if type(self.local_rate) is not float or not 0 < self.local_rate <= 1e6:
             raise ValueError(f"--local-rate is {self.local_rate!r}; pass a step size above 0")
+        if self.unit == "record" and (self.local_steps, self.local_rate) != (1, 1.0):
+            raise ValueError("local steps mix the rows of a client; pass --unit client, or leave --local-steps out")
+        if self.unit == "client" and self.availability != "required":
+            raise ValueError("with --unit client, who does not answer contributes nothing; leave --availability out")
         if self.wait is not None and not (type(self.wait) is float and 0 < self.wait < math.inf):
             raise ValueError(f"--timeout is {self.wait!r}; pass seconds above 0")
 
@@ -47,7 +51,7 @@ class Federated:
 def what_the_server_sees(federated: Mapping[str, Any]) -> str:
     """What is trusted of a server, in words."""
     sees = (
-        "one clipped vector of each client that it asks"
+        "one clipped vector, or what one row adds to a statistic, of each client that it asks,"
         if federated["unit"] == "client"
         else "sums over each client's rows"
     )
@@ -63,6 +67,10 @@ def taken_for_granted(federated: Mapping[str, Any]) -> list[str]:
             "not answer contributes nothing, and nothing is rescaled by who answered",
             "whether a client answers depends on no other client's records",
         ]
+        if federated["wait"] is not None:
+            words.append(
+                "how many clients take part was fixed beforehand; without a client means with its place left empty"
+            )
         if federated["local_steps"] > 1:
             steps, rate = federated["local_steps"], federated["local_rate"]
             words.append(

@@ -26,7 +26,7 @@ from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
 from .tuning import traced, uncovered
-from .units import CLIENT, rows_of_unit, unit_of
+from .units import CLIENT, UNIT, rows_of_unit, unit_of
 
 if TYPE_CHECKING:
     from .tape import Trained
@@ -276,7 +276,10 @@ def _odd_clients(data: Mapping[str, Any]) -> str | None:
     if federated is None:
         return "the unit is a client, but nothing says how clients were asked" if client else None
     Federated(**federated)
-    return None if (federated["unit"] == "client") == client else "the unit is not the one that clients were asked by"
+    if data["preparation"] is not None:
+        return "bounds were bought, but that is done where all rows are, and not with clients"
+    asked_by = CLIENT if federated["unit"] == "client" else UNIT
+    return None if data["promise"]["unit"] == asked_by else "the unit is not the one that clients were asked by"
 
 
 def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int | None) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 OLD = {
     "e835328": (),
     "2a81b67": ("test_modules.py",),
-    "df147b2": ("test_workers_attacks.py",),
+    "df147b2": ("test_federated.py", "test_workers_attacks.py"),
 }  # where attacks worked: these files there, all others on the first
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = ("conftest.py", "desk.py", "ranks.py", "workers.py")  # of tests/, which attacks may use

@@ -181,3 +181,59 @@ def test_an_account_pays_for_runs_of_its_unit(crowd, shell):
     assert "each client is one person of the account" in Path("two/statement.txt").read_text()
     told = shell(*ASKED, *CLIENT, *paying, "rows", "--out", "three")
     assert told.code == 2 and "the two do not add up" in told.err and not Path("three").exists()
+
+
+class Stopping(Direct):
+    """Clients of a process that is stopped at its twentieth question; what was asked is counted."""
+
+    asked, stops = 0, True
+
+    def ask(self, history, questions):
+        type(self).asked += 1
+        if self.stops and self.asked == 20:
+            raise KeyboardInterrupt
+        return super().ask(history, questions)
+
+
+@pytest.mark.parametrize("changed", [{"unit": "client"}, {"availability": "independent"}, None], ids=str)
+def test_a_stopped_run_goes_on_with_the_unit_it_began_with(changed, crowd, shell, monkeypatch):
+    """What was answered for records is not sold as an answer about clients."""
+    monkeypatch.setattr(Stopping, "asked", 0)
+    crowd.carrier = Stopping
+    assert shell(*ASKED, *RECORD, "--size-is-public", "--out", "run").code == 130
+    (place,) = Path().glob("run.*/settings.json")
+    kept = json.loads(place.read_text())
+    asked = kept["asked"] if "federated" in kept["asked"] else kept["settings"]
+    asked["federated"] = None if changed is None else asked["federated"] | changed
+    place.write_text(json.dumps(kept))
+    monkeypatch.setattr(Stopping, "stops", False)
+    told = shell("train", "--resume", "run")
+    assert told.code == 2 and "its journal was changed" in told.err and not Path("run").exists()
+
+
+def test_a_run_that_goes_on_asks_no_question_again(crowd, shell, monkeypatch):
+    monkeypatch.setattr(Stopping, "asked", 0)
+    crowd.carrier = Stopping
+    plan = ("--size-is-public", "--seed", 1)
+    assert shell(*ASKED, *RECORD, "--size-is-public", "--out", "run").code == 130
+    before = Stopping.asked
+    monkeypatch.setattr(Stopping, "stops", False)
+    assert shell("train", "--resume", "run").code == 0
+    both = Stopping.asked
+    monkeypatch.setattr(Stopping, "asked", 0)
+    assert shell(*ASKED, *RECORD, *plan, "--out", "whole").code == 0
+    assert before == 20 and both <= Stopping.asked + 2, (before, both, Stopping.asked)  # rows are read twice
+
+
+def test_a_run_does_not_list_the_clients_that_it_protects(crowd, shell):
+    """`clients/*.csv` is what many write; the names, and how many there are, were in the folder of the run."""
+    files = sorted(map(str, Path("clients").iterdir()))
+    for options, named in ((CLIENT, False), (RECORD, True)):
+        told = shell("train", *files, *ASKED[2:], *options, "--out", options[-1])
+        assert told.code == 0, told.err
+        written = {path.name: path.read_bytes() for path in Path(options[-1]).iterdir()}
+        assert {b"003.csv" in content for content in written.values()} == ({True, False} if named else {False})
+        assert (b"more file" in written["report.html"]) == named
+        assert (json.loads(written["run.json"]).get("data") is not None) == named
+    assert shell(*ASKED, *CLIENT, "--out", "run").code == 0
+    assert json.loads(Path("run/run.json").read_text())["data"] == ["clients"]

@@ -113,9 +113,9 @@ def test_a_node_that_stands_for_several_clients_changes_nothing(stand_for, crowd
 
 def renamed(replies):
     """The first node says that it is another one, or answers for clients that are not its own."""
-    first, *others = replies
-    first.metadata.src_node_id = 105
-    return [first, *others]
+    for first in replies[:1]:
+        first.metadata.src_node_id = 105
+    return replies
 
 
 def for_others(replies):
@@ -226,3 +226,33 @@ def test_nothing_of_a_simulation_stays(tmp_path):
         for left in sorted(short.rglob("*"), reverse=True):
             left.unlink() if left.is_file() else left.rmdir()
         short.rmdir()
+
+
+SIMULATION = """
+import os, pathlib, subprocess, sys
+from noisewise.federated.flower import simulated
+if __name__ == "__main__":
+    with simulated([pathlib.Path(path) for path in sys.argv[1:]]) as carrier:
+        import ray
+        session = pathlib.Path(ray._private.worker._global_node.get_session_dir_path())
+        shut = [place.stat().st_mode & 0o077 == 0 for place in session.parents if "noisewise-" in str(place)]
+        join = f"import ray; ray.init({ray.get_runtime_context().gcs_address!r}, logging_level='CRITICAL')"
+        others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        joined = subprocess.run([sys.executable, "-c", join], env=others, capture_output=True).returncode == 0
+        print(any(shut), joined)
+"""
+
+
+@pytest.mark.slow  # starts a simulation, and waits until Ray gives up on a stranger
+def test_nobody_else_gets_into_a_simulation(tmp_path):
+    """Ray opened its folder to all users, and its ports to the network; whoever joined ran code where rows were."""
+    paths = client_files(tmp_path, clients=2)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", SIMULATION, *map(str, paths)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -61,6 +61,14 @@ def federated_of(
     return Federated(unit, availability or "required", steps, rate, wait)
 
 
+def names_shown(asked: Asked) -> list[str]:
+    """Names of the files that a run shows; where a client is protected, not those of clients, nor how many they are."""
+    names = [place.absolute().name for place in asked.data]
+    if asked.federated is None or asked.federated.unit != "client":
+        return names
+    return names if [isinstance(place, Path) and place.is_dir() for place in asked.data] == [True] else []
+
+
 def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
     """Refuse what needs rows in one place, or one process, and training without Flower."""
     if asked.federated is None:
@@ -114,7 +122,9 @@ def fitted_on_clients(
         crowd = Crowd(carrier, federated)
         try:
             report("starting clients", 1.0)
-            return ready_clients(fit, crowd, **reading).run(**how)
+            ended = ready_clients(fit, crowd, **reading).run(**how)
+            crowd.check()
+            return ended
         finally:
             crowd.stop()
 

@@ -239,8 +239,8 @@ def client(
 
     say(
         f"what leaves this machine: how many rows {data.name} has and sums over them in whole numbers, where the schema drops "
-        f"rows without a label which ones these are, and with unit client one clipped vector instead; for the server at {where}, "
-        f"which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
+        f"rows without a label which ones these are, and with unit client one clipped vector, or what one row adds to a statistic, "
+        f"instead; for the server at {where}, which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
     )
     asks = Server(where, insecure, certificate, private_key, patience)
     well = serve(

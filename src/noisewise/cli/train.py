@@ -25,6 +25,7 @@ from .federated import (
     Unit,
     federated_of,
     fitted_on_clients,
+    names_shown,
     refuse_with_clients,
     refuse_without,
 )
@@ -232,7 +233,7 @@ def trained(
                 fitted, words = _fit(asked, request, resolved, written, _room(asked, out), report, kept, tuning, over)
             warnings = [*_assumed(resolved), *_own(caught)]
             with runs.new_folder(out, draft=kept.draft) as draft:
-                runs.write(fitted, draft, warnings=warnings, data=[path.absolute().name for path in data])
+                runs.write(fitted, draft, warnings=warnings, data=names_shown(asked))
                 kept.into(draft)
                 _write_report(draft)
     if words:

@@ -162,13 +162,15 @@ def told_by(history: bytes) -> tuple[dict[int | None, Told], frozenset[int]]:
 
     Clients that share a process read it once.
     """
-    told, gone = {}, set()
+    told: dict[int | None, Told] = {}
+    gone: set[int] = set()
     for request in read_history(history):
         if request.act == "forget":
             gone |= {*request.arguments[0]}
         else:
             new = {"make": None, "hold": request.arguments[0], "change": request.arguments[1]}[request.act]
-            told[new] = Told(request, hashlib.blake2b(packed(request)).digest())
+            before = told[request.arguments[0]].digest if request.act == "change" else b""  # of what it is made of
+            told[new] = Told(request, hashlib.blake2b(before + packed(request)).digest())
     return told, frozenset(gone)
 
 

@@ -77,6 +77,11 @@ class Crowd(Lead):
             self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
             raise
 
+    def check(self) -> None:
+        """Refuse what came of a run in which a question failed, also where its method went on without the answer."""
+        if self._broken:
+            raise RankLost(self._broken)
+
     def _said(self, act: str, requests: list[Request]) -> list[Any]:
         if act == "total":
             return [self._total(requests)]
@@ -105,9 +110,10 @@ class Crowd(Lead):
         self._zero(requests[0])
         self._history.note(requests[0])
         clients, lenient = range(self._carrier.clients), self._lenient
+        together = self._federated.unit == "client"
         found: dict[int, int] = {}
         for client, body in self._carrier.ask(self._packed, self._questions(requests, clients)):
-            if refused(body, self._number) and not lenient:
+            if refused(body, self._number) and not (lenient and together):  # by its records: no accident of a network
                 raise ValueError(
                     f"{self._carrier.name(client)}: does not fit the schema; `noisewise schema check` on it says why. "
                     "Nothing was spent"
@@ -119,7 +125,7 @@ class Crowd(Lead):
             raise ValueError(
                 f"{self._carrier.name(absent[0])}: could not read its rows, or did not answer; nothing was spent"
             )
-        together = self._federated.unit == "client"  # a client that is not there now may be there later
+        # a client that is not there now may be there later
         self._lengths = [1 if together else found.get(client, 0) for client in clients]
         return [(), *((length,) for length in self._lengths)]
 
@@ -161,12 +167,15 @@ class Crowd(Lead):
     ) -> dict[int, list[Integers]]:
         """The first answer of each client that fits; fails whole where somebody's is missing who may not be."""
         found: dict[int, list[Integers]] = {}
-        for client, body in self._carrier.ask(self._packed, self._questions(requests, shapes)):
-            if client in found or client not in shapes:
-                continue
-            answer = read_answer(body, self._number, shapes[client])
-            if answer is not None and (checked is None or checked(client, answer)):
-                found[client] = answer
+        try:
+            for client, body in self._carrier.ask(self._packed, self._questions(requests, shapes)):
+                if client in found or client not in shapes:
+                    continue
+                answer = read_answer(body, self._number, shapes[client])
+                if answer is not None and (checked is None or checked(client, answer)):
+                    found[client] = answer
+        except ValueError:  # of who carries them: some may have heard the question, so it was not refused
+            raise RankLost(f"a question was not carried to all clients{STAYS}") from None
         if len(found) < len(shapes) and not self._may_be_absent:
             _absent()
         return found

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..records.line import RankLost
+from ..records.on_ray import keep_out
 from ..records.ranks import STAYS
 from .client import Client
 
@@ -103,12 +104,18 @@ class FlowerCarrier:
         until = None if self._wait is None else time.monotonic() + self._wait
         waiting = dict(zip(self._grid.push_messages(messages), nodes, strict=True)) if messages else {}
         while waiting:
-            for reply in self._grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None and reply.metadata.src_node_id == node and not reply.has_error():
+            over = until is not None and time.monotonic() >= until
+            for reply in self._grid.pull_messages(
+                list(waiting)
+            ):  # once more when the time is up: nobody waits for another
+                question, node = reply.metadata.reply_to_message_id, reply.metadata.src_node_id
+                if waiting.get(question) != node:
+                    continue  # somebody else's: its own may still come
+                del waiting[question]
+                if not reply.has_error():
                     yield node, reply.content
             if waiting:
-                if until is not None and time.monotonic() >= until:
+                if over:
                     return
                 if not self._alive():
                     raise RankLost(f"the simulation of clients has ended{STAYS}")
@@ -200,6 +207,7 @@ def simulated(paths: Sequence[Path], *, nodes: int | None = None) -> Iterator[Fl
     """
     require_flower()
     silence()
+    keep_out()
     many = min(len(paths), MOST_NODES if nodes is None else nodes)
     files = [path.absolute() for path in paths]
     with tempfile.TemporaryDirectory(prefix="noisewise-", ignore_cleanup_errors=True) as folder:
@@ -232,11 +240,20 @@ def _run(files: Sequence[Path], nodes: int, folder: str, grids: queue.Queue[Grid
         done.wait()
 
     processes = min(os.cpu_count() or 1, nodes, PROCESSES)
-    quiet = {"num_cpus": processes, "log_to_driver": False, "logging_level": "CRITICAL", "_temp_dir": folder}
-    config: Any = {"init_args": quiet, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    quiet = {"num_cpus": processes, "log_to_driver": False, "logging_level": "CRITICAL"}
+    config: Any = {"init_args": quiet | _alone(folder), "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     app = client_app(partial(_dealt, files, nodes))
     with suppress(Exception):  # whoever waits for an answer says so; a library's words could be about rows
         run_simulation(server, app, num_supernodes=nodes, backend_config=config)
+
+
+def _alone(folder: str) -> dict[str, Any]:
+    """What keeps Ray's messages to this user. It lets everybody into its folder, so that lies in one that nobody else may enter."""
+    return {
+        "_temp_dir": str(Path(folder) / "ray"),
+        "include_dashboard": False,
+        "_system_config": {"automatic_object_spilling_enabled": False},
+    }
 
 
 def _first(grids: queue.Queue[Grid], run: threading.Thread) -> Grid:

@@ -1,7 +1,7 @@
 """What goes between the server and its clients, as bytes.
 
-*To a client*: plain data of noisewise, packed as between ranks; a client trusts its server as far as a reader that refuses
-everything but plain data goes. *From a client*: nothing is unpickled, since a client may be hostile. An answer is whole numbers
+*To a client*: plain data of noisewise, packed as between ranks and read by a reader of its own (:mod:`.reading`), which neither
+calls nor changes anything. *From a client*: nothing is unpickled, since a client may be hostile. An answer is whole numbers
 of 64 bits: which question it answers, whether it could, how many arrays follow and how long each is, then their entries. What
 these stand for, and of which shape they are, the server knows; an answer that is a byte shorter or longer than that is none.
 """
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..records.holder import Request
-from ..records.line import packed, unpacked
+from ..records.line import packed
 from ..records.totals import Integers
+from .reading import read_plainly
 
 DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was asked; anything else
 WHOLE = np.dtype("<i8")
@@ -30,7 +31,7 @@ def pack_history(history: Sequence[Request]) -> bytes:
 
 def read_history(body: bytes) -> tuple[Request, ...]:
     """What :func:`pack_history` packed, at a client."""
-    history = unpacked(body)
+    history = read_plainly(body)
     if type(history) is not tuple or len(history) > MOST_REQUESTS or any(type(each) is not Request for each in history):
         raise ValueError("this is not a history of requests")
     return history
@@ -43,7 +44,7 @@ def pack_question(request: Request) -> bytes:
 
 def read_question(body: bytes) -> Request:
     """What :func:`pack_question` packed, at a client."""
-    request = unpacked(body)
+    request = read_plainly(body)
     if type(request) is not Request:
         raise ValueError("this is not a question")
     return request

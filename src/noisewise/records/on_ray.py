@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -89,7 +90,7 @@ class RayCluster:
         if address is None:
             how |= {"address": "local", "num_cpus": workers or len(os.sched_getaffinity(0)), "include_dashboard": False}
             how |= {"_system_config": {"automatic_object_spilling_enabled": False}}
-            _answers_to_a_token()
+            keep_out()
         else:
             how["address"] = address
             _somebody_listens(address)
@@ -157,8 +158,14 @@ def _somebody_listens(address: str) -> None:
         raise ValueError(NOBODY.format(address)) from None
 
 
-def _answers_to_a_token() -> None:
-    """Let the cluster that is started next take orders from this user's processes alone; refuse a Ray that cannot."""
+def keep_out() -> None:
+    """Let the cluster that is started next take orders from this user's processes alone; refuse a Ray that cannot.
+
+    A program that is connected already has chosen its cluster, and its token.
+    """
+    there = sys.modules.get("ray")
+    if there is not None and there.is_initialized():
+        return
     mode, token = os.environ.get(MODE), os.environ.get(TOKEN)
     os.environ |= {MODE: "token", TOKEN: secrets.token_hex(32)}
     try:
