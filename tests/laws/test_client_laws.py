@@ -144,7 +144,9 @@ clipped_once = OneRecord._clipped
 
 
 @pytest.mark.parametrize(
-    "kind, name, broken", [("FirstMoment", "row_sum", whole), ("Gradient", "_clipped", unclipped)], ids=str
+    "kind, name, broken",
+    [("FirstMoment", "row_sum", whole), ("Gradient", "_clipped", unclipped)],
+    ids=["first moment", "gradient"],
 )
 def test_the_law_notices_a_client_that_adds_more(kind, name, broken, monkeypatch):
     monkeypatch.setattr(OneRecord, name, broken)
