@@ -49,6 +49,7 @@ def test_clients_of_adult_are_consecutive_in_a_column(folder: Path, tmp_path: Pa
         federated.adult(folder, tmp_path / "other", CLIENTS, "eyes")
 
 
+@pytest.mark.slow
 def test_records_of_clients_do_as_one_place_and_clients_learn_too(folder: Path, tmp_path: Path) -> None:
     made = [federated.digits(folder, tmp_path, CLIENTS), federated.adult(folder, tmp_path, CLIENTS)]
     rows = list(federated.federated_rows(made, ways=federated.WAYS, epsilons=[60.0], delta=1e-5, seeds=2))
