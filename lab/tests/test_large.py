@@ -35,6 +35,7 @@ def measured(tmp_path_factory):
 
 
 @LINUX
+@pytest.mark.slow
 def test_a_result_per_process(measured):
     found, _, _ = measured
     assert [row["what"] for row in found["results"]] == ["decoding", "training, mapped file", "training, in memory"]
@@ -45,6 +46,7 @@ def test_a_result_per_process(measured):
 
 
 @LINUX
+@pytest.mark.slow
 def test_goals_are_judged_by_the_figures(measured):
     found, _, _ = measured
     ratio, memory = found["goals"]["ratio"], found["goals"]["anonymous_mb"]
@@ -54,6 +56,7 @@ def test_goals_are_judged_by_the_figures(measured):
 
 
 @LINUX
+@pytest.mark.slow
 def test_nothing_stays_and_progress_is_heard(measured):
     _, heard, folder = measured
     assert list(folder.iterdir()) == []

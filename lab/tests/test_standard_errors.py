@@ -15,7 +15,8 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.mark.parametrize(
     "name, steps, size",
     [("output_perturbation", None, 500), ("sufficient_statistics", None, 2000), ("dpsgd", 20, 500), ("descent", 40, 500),
-     ("dynamic", 20, 500), ("projected_gd", 30, 500), ("ppsgd", 30, 500), ("l2p", 20, 500)],
+     ("dynamic", 20, 500), ("projected_gd", 30, 500),
+     pytest.param("ppsgd", 30, 500, marks=pytest.mark.slow), pytest.param("l2p", 20, 500, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_reported_errors_are_near_those_of_many_runs(name, steps, size):
     """Not below the truth by more than 15 % nor above three times it, at the median coordinate."""

@@ -107,6 +107,8 @@ def test_ranks_read_their_pieces_from_a_storage(table, shell, monkeypatch):
         assert Path("one", name).read_bytes() == Path("several", name).read_bytes()
 
 
+# Ranks of one process leave such records out in tests/records/test_rank_records.py.
+@pytest.mark.slow
 def test_dates_and_records_without_a_label_are_the_same_in_several_processes(table, shell):
     for path in [*Path("data").glob("*.parquet")]:
         rows = pq.read_table(path).to_pandas()

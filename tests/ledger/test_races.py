@@ -56,6 +56,8 @@ def test_nobody_waits_for_long(url):
     assert race(url, True) < LONGEST  # the 99th of a hundred waits
 
 
+# The race at a file, above, has the same accounts.
+@pytest.mark.slow
 def test_nor_on_a_server(server):
     race(server.url(server.database()), False)
 
