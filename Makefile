@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow test-flower mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
+.PHONY: setup sandbox demo test test-slow test-flower mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -9,7 +9,15 @@ setup: .venv/installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]" -e ./lab
+	$(MAKE) --no-print-directory sandbox
 	touch $@
+
+# Methods of other packages run in a sandbox of bubblewrap. Where it cannot be installed, tests of it are skipped.
+sandbox:
+	@command -v bwrap >/dev/null || { \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo -n); \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends bubblewrap; } >/dev/null 2>&1 || \
+	  echo "bubblewrap is not installed: methods of other packages have no sandbox here, and its tests are skipped"
 
 demo: setup
 	$(BIN)/noisewise demo

@@ -1,5 +1,21 @@
-"""Doctests are looked for in all modules but those that cannot be imported: what they need is optional."""
+"""What every test process starts from, whatever started it; and which modules have no doctests that can be run."""
 
+import os
+import signal
 from importlib.util import find_spec
 
+# Doctests are looked for in all modules but those that cannot be imported: what they need is optional.
 collect_ignore_glob = [] if find_spec("flwr") else ["src/noisewise/federated/network/*", "tests/networks.py"]
+
+# Variables that change what noisewise does (a rank's, as torchrun sets them, and the ledger that pays), and how wide and
+# colourful its tables are.
+for name in (
+    *("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT"),
+    *("NOISEWISE_LEDGER", "NOISEWISE_RANK_TIMEOUT", "RAY_ADDRESS"),
+    *("COLUMNS", "LINES", "TERMINAL_WIDTH", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"),
+):
+    os.environ.pop(name, None)
+
+# A shell starts background jobs with SIGINT ignored, which children inherit: tests of Ctrl-C would wait for nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections import deque
 
 import torch
 
 from noisewise.noise import Stream
 from noisewise.records.holder import Holder, Holding
-from noisewise.records.line import RankLost, _Plain
+from noisewise.records.line import RankLost, packed, unpacked
 from noisewise.records.ranks import Lead, Part, Places, Spread, cut
 
 PIECE = 7
 
 
 def through_the_wire(message):
-    return _Plain(io.BytesIO(pickle.dumps(message, protocol=5))).load()
+    return unpacked(packed(message))
 
 
 class DirectLine:

@@ -15,6 +15,7 @@ from noisewise.budget.store import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
 from noisewise.events import Gaussian, Repeated
 from noisewise.journal import BLOCK, Journal, Journalled, paid
+from noisewise.journal.chain import Chain
 from noisewise.losses import LOSSES
 from noisewise.methods import registry
 from noisewise.models import Additive, Linear
@@ -282,6 +283,12 @@ def test_a_run_that_ended_with_its_budget_is_read_again(tmp_path):
     assert answered(tmp_path / "run") == EVENTS
 
 
+def rechained(lines):
+    """What anybody can do after editing a journal."""
+    chain, edited = Chain(), [json.loads(line) for line in lines]
+    return b"".join(chain.written({name: line[name] for name in line if name != "chain"}) for line in edited)
+
+
 def test_lines_that_somebody_took_out_stay_paid_for(tmp_path):
     place = tmp_path / "run"
     with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
@@ -292,6 +299,9 @@ def test_lines_that_somebody_took_out_stay_paid_for(tmp_path):
         line for line in path.read_text().splitlines(keepends=True) if "charged" not in line and "answered" not in line
     ]
     path.write_text("".join(kept))
+    with pytest.raises(ValueError, match="was changed"), desk(place, purse(tmp_path), PLAN):
+        pass
+    path.write_bytes(rechained(kept))
     with pytest.raises(Stopped), desk(place, purse(tmp_path), PLAN) as run:
         assert 10 / EVENTS <= run.meter.spent_fraction <= 11 / EVENTS
         raise Stopped

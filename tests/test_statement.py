@@ -13,7 +13,7 @@ import torch
 
 import noisewise as nw
 from noisewise.accounting.base import ACCOUNTANTS
-from noisewise.arithmetic import GRADES, Arithmetic, together
+from noisewise.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic, together
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.events import (
     ADJACENCIES,
@@ -131,7 +131,7 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    later = {"arithmetic", "prepared", "account", "tuning", "federated"}  # than the first statements
+    later = {"arithmetic", "prepared", "account", "tuning", "federated", "isolation"}  # than the first statements
     assert set(data) - later == {*FIELDS, *WORDS} == set(SHAPE) - later
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}
@@ -499,7 +499,7 @@ def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
     run = SimpleNamespace(facts=facts, meter=meter, simulation=False, trace=(), features=None)
     model = data_of()["model"]
     made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought,
-                          arithmetic=Arithmetic("bounded"))  # fmt: skip
+                          arithmetic=Arithmetic("bounded", (PSEUDO_RANDOM,)))  # fmt: skip
     assert nw.verify(made).arithmetic == "bounded"
     assert (made.data["promise"]["epsilon"], made.data["promise"]["delta"]) == (1.0, 1e-6)
     assert nw.verify(made).holds, nw.verify(made).reason

@@ -40,12 +40,12 @@ def test_a_small_large_table_gives_the_same_bits_on_ray():
 
 
 def test_processor_time_is_that_of_the_whole_family():
-    busy = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'while True: pass']); time.sleep(60)"
+    busy = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'while True: pass']); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", busy], start_new_session=True)
     try:
         began = time.monotonic()
         while cpu_of(process.pid) < 0.3:
-            assert time.monotonic() - began < 60
+            assert time.monotonic() - began < 600
             time.sleep(0.05)
     finally:
         import os

@@ -72,7 +72,7 @@ def test_ratios_are_medians_of_rounds_to_the_first(monkeypatch):
 def test_what_is_timed_is_the_time_of_the_processor():
     clock = iter([1.0, 3.0])
     assert speed.timed(lambda: None, 4, lambda: next(clock)) == 0.5
-    assert speed.timed(lambda: time.sleep(0.05), 1) < 0.04  # asleep, it has used none
+    assert speed.timed(lambda: time.sleep(0.5), 1) < 0.4  # asleep, it has used none
 
 
 class Engine:

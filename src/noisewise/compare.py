@@ -26,8 +26,9 @@ from .comparison import LEAST, METRICS, Row, ranked
 from .estimators import PrivateClassifier, PrivateRegressor
 from .events import Adjacency
 from .fitting.labels import Classes
+from .guest import method_named
 from .losses import USUAL
-from .methods import registry
+from .methods import known_names
 from .metrics import ABOUT_95, NAMES, of_numbers
 from .quality import class_figures
 
@@ -213,7 +214,7 @@ def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -
 def _outcome(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
     parts = split_rows(len(X), settings, repeat)
     estimator = _estimator(name, settings, parts.seed)
-    given = registry()[name].needs_public and len(parts.public) > 0
+    given = method_named(name).needs_public and len(parts.public) > 0
     public = (X[parts.public], y[parts.public]) if given else None
     started, found = time.perf_counter(), {}
     with warnings.catch_warnings(record=True) as caught:
@@ -272,7 +273,7 @@ def _summed(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
 
 
 def _row(name: str, outcomes: Sequence[Outcome]) -> Row:
-    kind = registry()[name]
+    kind = method_named(name)
     seconds = float(np.median([outcome.seconds for outcome in outcomes]))
     refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
     scores = tuple(outcome.score for outcome in outcomes if outcome.score is not None)
@@ -306,11 +307,14 @@ def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
 
 
 def _known(methods: Sequence[str] | None) -> list[str]:
-    names = list(registry()) if methods is None else list(dict.fromkeys(methods))
+    known = [*known_names()]
+    names = known if methods is None else list(dict.fromkeys(methods))
     if not names:
-        raise ValueError(f"methods is empty; pass some of {', '.join(registry())}")
-    if unknown := [name for name in names if name not in registry()]:
-        raise ValueError(f"methods has {unknown[0]!r}; pass some of {', '.join(registry())}")
+        raise ValueError(f"methods is empty; pass some of {', '.join(known)}")
+    if unknown := [name for name in names if name not in known and ":" not in name]:
+        raise ValueError(f"methods has {unknown[0]!r}; pass some of {', '.join(known)}, or package.module:Class")
+    for name in names:
+        method_named(name)  # a guest is started here, once
     return names
 
 

@@ -48,6 +48,24 @@ class Federated:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What a server declares to its clients before they join: over how many records its sums are, as far as it is known then.
+
+    ``rate``: the least share of the records that a question is about, in expectation, 1.0 where it is always all of them;
+    ``clients``: how many clients there are, where that is public. None where it is not known or not public.
+    """
+
+    rate: float | None = None
+    clients: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not (type(self.rate) is float and 0 < self.rate <= 1):
+            raise ValueError(f"the declared rate is {self.rate!r}; pass a share above 0, up to 1")
+        if self.clients is not None and not (type(self.clients) is int and self.clients >= 1):
+            raise ValueError(f"the declared number of clients is {self.clients!r}; pass a number from 1")
+
+
 def what_the_server_sees(federated: Mapping[str, Any]) -> str:
     """What is trusted of a server, in words."""
     sees = (

@@ -23,6 +23,7 @@ class Optional:
     shape: Any
 
 
+ISOLATIONS = ("shipped", "caller's own code", "sandbox", "process")  # how a method's code is kept apart from records
 TUNED_RUN = {"epsilon": float, "delta": float, "meter": dict, "events": [dict]}
 TUNING: dict[str, Any] = {
     "how": frozenset(("public", "selection", "exponential", "online", "none")),
@@ -49,6 +50,7 @@ SHAPE: dict[str, Any] = {
     "arithmetic": Optional({"grade": frozenset(GRADES), "assumptions": [str]}),
     "account": Optional({"dataset": str, "epsilon": float, "delta": float, "adjacency": str}),
     "federated": Optional(FEDERATED),
+    "isolation": Optional(frozenset(ISOLATIONS)),
     "meter": Nullable(dict),
     "events": [dict],
     "preparation": Nullable({"epsilon": float, "delta": float, "meter": dict, "events": [dict], "what": str}),

@@ -217,6 +217,8 @@ def why_unknown(method: Method, tape: Tape | None) -> str | None:
     """Why a run has no standard errors, for a reader; None when it has them."""
     if not method.private:
         return "nothing was noised"
+    if getattr(method, "elsewhere", False):
+        return "the method runs in a process of its own, where it is not replayed"
     if tape is None:
         return f"the model is not linear, or the run released more than {MOST:,} numbers"
     if 0 < sum(entry.question == "gradient" for entry in tape.entries) < SHORTEST:

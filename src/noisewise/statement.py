@@ -19,7 +19,7 @@ from ._version import __version__
 from .arithmetic import Arithmetic
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .budget.account import name_is_plain
-from .events import BoundedRange, Gaussian, Repeated, from_dict, leaves, to_dict
+from .events import Gaussian, Repeated, from_dict, leaves, to_dict
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
 from .shapes import check_shape
@@ -96,6 +96,7 @@ def make_statement(
     arithmetic: Arithmetic | None = None,
     account: Mapping[str, Any] | None = None,
     federated: Federated | None = None,
+    isolation: str = "caller's own code",
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
@@ -103,7 +104,8 @@ def make_statement(
     ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
     ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
     ``account`` is what the run's budget is a part of, with the fields ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
-    ``federated`` is how clients were asked, where the records lay with them.
+    ``federated`` is how clients were asked, where the records lay with them. ``isolation`` says how the method's code was kept
+    apart from the records (``shapes.ISOLATIONS``).
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -124,6 +126,8 @@ def make_statement(
     }
     if arithmetic is not None:
         data["arithmetic"] = arithmetic.to_dict()
+    if private:
+        data["isolation"] = isolation
     if account is not None:
         data["account"] = dict(account)
     if federated is not None:
@@ -286,8 +290,6 @@ def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int
     """What contradicts the word about the size (it is public, or bought by one full-batch Gaussian) or about persons."""
     size, single = data["size"], [leaf for leaf, n in meter.events.items() if n == 1]
     several = rows is not None and rows > 1
-    if several and not all(isinstance(leaf, Gaussian | BoundedRange) for leaf in meter.events):
-        return "an answer used a batch or a whole run in the room, which has no price for several rows per person"
     if size not in ("public", "bought"):
         return f"the size of the data is {size!r}; it is 'public' or 'bought'"
     if size == "bought" and budget.adjacency == "replace_one" and not several:

@@ -15,6 +15,16 @@ from .units import CLIENT, relation, rows_of_unit
 
 # the second has words that follow from epsilon, the third also such of records that lie with clients
 FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4")
+# by how the code of a method was kept apart from the records: what is trusted of it, and what that does not cover
+TRUSTED = {
+    "caller's own code": "; and the method, code of the caller's own that ran beside the records",
+    "process": "; and the method, trusted not to look: it ran in a process of its own, which can open its user's files",
+}
+NOT_COVERED = {
+    "sandbox": [
+        "what the method, in its sandbox, notices of time: when an answer comes, to a tick, and how busy the machine is"
+    ],
+}
 ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as likely, and a limit at all
 
 
@@ -77,9 +87,11 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
             if persons is None
             else "people under several ids: k ids get k times the effect",
             *([] if federated is None else ["what the server sees, and whoever sees which clients it asks"]),
+            *NOT_COVERED.get(data.get("isolation", ""), []),
             "side channels such as running time",
         ],
         "trusted": "the model and loss named here, and the noisewise curator"
+        + TRUSTED.get(data.get("isolation", ""), "")
         + ("" if federated is None else f"; and {what_the_server_sees(federated)}"),
     }
 

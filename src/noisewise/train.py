@@ -1,13 +1,13 @@
 """The one loop: make the meter, build the curator, ask until done, release.
 
-A method is a stranger's code. What is taken from it: terms, of which the meter is made here; a state, which is its own;
+A method is not trusted with records, and one of another package runs in a process of its own. What is taken from it: terms, of which the meter is made here; a state, which is its own;
 a theta. What it is given: facts, theta and public rows of its own, and the curator's answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
@@ -99,16 +99,18 @@ def train(
         state = method.step(method.init(start, facts, None), None, handed_over)
         return Trained(_plain(method.finish(state, handed_over), model), (), facts, None, seed is not None, 1)
 
-    terms = method.terms(replace(facts, budget=replace(budget)))
-    refuse_batches(method, terms, rows)
-    if method.needs_public and public is None:
-        raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
-    if seed is None:
-        if not isinstance(records.X, Elsewhere):
-            refuse_every_rank(source)
-        private_fit_begins(purse)
-    with paid(source, terms, budget, journal) as meter:  # settled whatever happens
-        return _private_run(method, records, model, meter, start, public, seed, progress, journal)
+    opened = method.opened(simulation=seed is not None) if isinstance(method, Method) else nullcontext(method)
+    with opened as running:
+        terms = running.terms(replace(facts, budget=replace(budget)))
+        refuse_batches(running, terms, rows)
+        if method.needs_public and public is None:
+            raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
+        if seed is None:
+            if not isinstance(records.X, Elsewhere):
+                refuse_every_rank(source)
+            private_fit_begins(purse)
+        with paid(source, terms, budget, journal) as meter:  # settled whatever happens
+            return _private_run(running, records, model, meter, start, public, seed, progress, journal)
 
 
 def _private_run(

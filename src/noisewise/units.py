@@ -18,13 +18,17 @@ RELATIONS = {
 MOST_ROWS = 1 << 20  # of a person that may count
 
 
-def rows_per_person(declared: int | None, sampling: Sampling = FULL, *, walk: bool = False) -> int:
-    """How many rows of a person count at most, one where nobody says; what is not proved for several is refused."""
+def rows_per_person(declared: int | None, sampling: Sampling = FULL, *, most: int = MOST_ROWS) -> int:
+    """How many rows of a person count at most, one where nobody says; what is proved for at most ``most`` is refused beyond."""
     rows = 1 if declared is None else declared
     if type(rows) is not int or not 1 <= rows <= MOST_ROWS:
         raise ValueError(f"rows_per_unit is {rows!r}; pass how many rows of a person may count, from 1 to {MOST_ROWS}")
-    if rows > 1 and (walk or sampling != FULL):
-        what = "output and objective perturbation are proved" if walk else "batches are drawn of rows, and priced"
+    if rows > max(most, 1) or (rows > 1 and sampling != FULL):
+        what = (
+            "batches are drawn of rows, and priced"
+            if sampling != FULL
+            else "output and objective perturbation are proved"
+        )
         raise ValueError(
             f"rows_per_unit is {rows}, but {what} for one row per person; pass rows_per_unit=1, or a method that asks "
             "all records at once, e.g. method='descent'"

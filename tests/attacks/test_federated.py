@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from functools import reduce
 from types import SimpleNamespace
 
@@ -20,10 +19,12 @@ from noisewise.federated.fit import fit_of_clients, ready_clients
 from noisewise.federated.flower import FlowerCarrier
 from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
 from noisewise.records.holder import Request
-from noisewise.records.line import RankLost
+from noisewise.records.line import RankLost, packed, unpacked
 from noisewise.records.totals import Drawn
 from noisewise.statement import _odd_clients, worded
 from noisewise.units import CLIENT as CLIENTS_WORD
+
+BAD = "not a message of noisewise"
 
 
 class Calls:
@@ -69,14 +70,14 @@ def test_a_server_makes_a_client_write_nothing(tmp_path):
 def test_a_server_makes_a_client_look_up_no_address(tmp_path):
     from noisewise.ledger import Ledger
 
-    with pytest.raises(pickle.UnpicklingError, match="no place in a message to a client"):
+    with pytest.raises(ValueError, match=BAD):
         read_question(pickle.dumps(Calls(Ledger, f"sqlite:///{tmp_path}/ledger.db"), protocol=5))
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_server_changes_no_class_of_a_client(monkeypatch):
     monkeypatch.setattr(Drawn, "count", Drawn.count)  # and so given back
-    with pytest.raises(pickle.UnpicklingError, match="changes something"):
+    with pytest.raises(ValueError, match=BAD):
         read_question(of_class(Drawn, count="anything"))
     assert callable(Drawn.count)
 
@@ -95,9 +96,9 @@ def test_an_object_gets_no_field_that_its_class_has_not(tmp_path):
 def test_a_dtype_whose_entries_are_addresses_is_refused():
     pointers = np.array([1, 2], np.int64)
     lying = pickle.dumps(pointers, protocol=5).replace(b"\x8c\x02i8", b"\x8c\x02O8")
-    with pytest.raises(pickle.UnpicklingError, match="of numbers or texts"):
+    with pytest.raises(ValueError, match=BAD):
         read_question(lying)
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(ValueError, match=BAD):
         read_question(pickle.dumps(np.zeros(2, [("a", "O"), ("b", "<i8")]), protocol=5))
 
 
@@ -136,7 +137,7 @@ def test_a_client_does_nothing_but_answer_sums(tmp_path):
 )
 @pytest.mark.guard("what is plain is read as it was packed")
 def test_arrays_are_read_as_they_were_packed(array):
-    read = read_question(pack_question(Request(1, "total", (array,)))).arguments[0]
+    read = unpacked(packed(Request(1, "total", (array,)))).arguments[0]
     assert np.array_equal(read, array) and read.dtype == array.dtype and CLIENT.unit == "client"
 
 
@@ -148,7 +149,7 @@ def test_what_questions_are_made_of_is_read():
     losses = [*map(loss_named, LOSSES), ClassWeighted(Logistic(), (1.0, 2.0))]
     models = [Linear(3, Logistic()), MLP((3, 2, 1), Logistic()), Additive(1, Logistic())]
     asked = Request(1, "hold", (1, losses, models, RECORD))
-    assert str(read_question(pack_question(asked)).arguments) == str(asked.arguments)
+    assert str(unpacked(packed(asked)).arguments) == str(asked.arguments)
 
 
 # --- statements ---
@@ -242,30 +243,44 @@ def reply(question, node, content="said"):
     return SimpleNamespace(metadata=metadata, content=content, has_error=lambda: False)
 
 
-def exchanged(replies, wait, pause=0.0):
+def exchanged(monkeypatch, replies, wait, pause=0.0):
+    """What clients said; the clock moves only while their answers are looked at, ``pause`` seconds each."""
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None)
+    monkeypatch.setattr("noisewise.federated.flower.time", clock)
     carrier = FlowerCarrier(Slow(replies), [], [], wait=wait, poll=0.0)
     asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2)]
     said = []
     for node, content in carrier.exchanged(asked):
         said.append((node, content))
-        time.sleep(pause)
+        now[0] += pause
     return said
 
 
-def test_no_client_makes_another_late():
-    assert exchanged([reply("1", 1), reply("2", 2)], wait=0.05, pause=0.1) == [(1, "said"), (2, "said")]
+def test_no_client_makes_another_late(monkeypatch):
+    assert exchanged(monkeypatch, [reply("1", 1), reply("2", 2)], wait=0.05, pause=0.1) == [(1, "said"), (2, "said")]
 
 
-def test_no_client_takes_the_place_of_anothers_answer():
+def test_no_client_takes_the_place_of_anothers_answer(monkeypatch):
     replies = [reply("2", 1, "forged"), reply("1", 1), reply("2", 2)]
-    assert exchanged(replies, wait=5.0) == [(1, "said"), (2, "said")]
+    assert exchanged(monkeypatch, replies, wait=5.0) == [(1, "said"), (2, "said")]
 
 
 def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
     """A client that a second server asks, whose versions have the same numbers."""
 
+    from noisewise import federation
+    from noisewise.data.preprocess import Scaling
+    from noisewise.data.schema import Schema
+    from noisewise.fitting.labels import Target
+    from noisewise.losses import Squared
+    from noisewise.models import Linear
+
+    scaling, declared = Scaling(np.zeros(1), np.ones(1), True), getattr(federation, "Declared", tuple)()
+    rows = ("client", Schema(a=(0, 1), y=(0, 1), target="y"), scaling, Target(0.0, 1.0), False, None, RECORD, declared)
+
     def history(matrix):
-        make, hold = Request(1, "make", ("client", None)), Request(2, "hold", (1, None))
+        make, hold = Request(1, "make", rows), Request(2, "hold", (1, Linear(2, Squared())))
         change = Request(3, "change", (1, 2, "in_basis", (matrix,)))
         return pack_history([make, hold, change, Request(4, "change", (2, 3, "in_basis", (np.eye(2),)))])
 

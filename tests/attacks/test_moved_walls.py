@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import Curator, Descent
@@ -232,56 +231,6 @@ def test_the_budget_that_a_method_is_shown_while_a_fit_is_checked_is_not_the_use
 
 
 # -- what runs while the desk is closed -----------------------------------------------------------------------------
-
-
-class Late:
-    """Rubbish that lives in a circle: whoever collects it runs its last words, wherever that is."""
-
-    def __init__(self, last_words):
-        self.myself, self.last_words = self, last_words
-
-    def __del__(self):
-        self.last_words()
-
-
-class DeepSpy(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen += [part for part in args if isinstance(part, torch.Tensor) and part.ndim and len(part) == ROWS]
-        return function(*args, **(kwargs or {}))
-
-
-@pytest.mark.guard("did not succeed there")
-def test_rubbish_that_is_collected_while_rows_are_touched_lets_nobody_look_on():
-    curator, walk = curator_of(Linear(3, Logistic())), Descent(torch.zeros(3), 40, 0.1, 1e3)
-    spy, entered, usual = DeepSpy(), [], gc.get_threshold()
-
-    def last_words():
-        try:
-            curator.gradient(torch.zeros(3), clip=1.0, noise_multiplier=1e4)
-        except RuntimeError:  # this is inside: the desk is closed
-            spy.__enter__()
-            entered.append(spy)
-
-    curator.last_iterate(walk)
-    gc.freeze()  # what was there before is no rubbish: looking through all of it each time would take seconds
-    try:
-        for threshold in range(20, 120, 5):
-            gc.collect()
-            Late(last_words)
-            gc.set_threshold(threshold, 1, 1)
-            with contextlib.suppress(RuntimeError):
-                curator.last_iterate(walk)
-            gc.set_threshold(*usual)
-            while entered:
-                entered.pop().__exit__(None, None, None)
-    finally:
-        gc.unfreeze()
-        Late.__del__ = lambda self: None
-    assert not spy.seen
 
 
 # -- methods and losses that are not what they seem -------------------------------------------------------------------

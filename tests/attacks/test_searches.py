@@ -42,7 +42,7 @@ from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import Hats, TableColumn
 from noisewise.prepare.features import even
 from noisewise.records.grid import in_memory
-from noisewise.records.unobserved import unobserved
+from noisewise.records.own_settings import own_settings
 from noisewise.runs.agreement import verify
 from noisewise.statement_words import derived_words
 from noisewise.tune import selection
@@ -199,7 +199,7 @@ def entered(kind, loss, size, rows, bound):
 @pytest.mark.parametrize("scoring", ["error", "loss"])
 def test_a_record_moves_what_is_compared_within_its_bound_whatever_it_is(kind, loss, scoring):
     for size, bound in ((1.0, 2.0), (1e20, 1e-3)):
-        with unobserved():
+        with own_settings():
             sums = [panel._sum(entered(kind, loss, size, [i], bound), scoring, in_memory) for i in range(10)]
             assert panel._sum(entered(kind, loss, size, slice(None), bound), scoring, in_memory) == sum(sums)
         low, high = (Fraction(-1, 2), Fraction(1, 2)) if scoring == "error" else (Fraction(0), Fraction(bound))

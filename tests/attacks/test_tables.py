@@ -33,8 +33,8 @@ with contextlib.suppress(ImportError):  # there are no tables in older versions;
     from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
     from noisewise.prepare.features import even
     from noisewise.records import records_of, tables
+    from noisewise.records.own_settings import own_settings
     from noisewise.records.totals import Drawn
-    from noisewise.records.unobserved import unobserved
     from noisewise.runs.seal import reseal
 
 pytestmark = pytest.mark.guard("there were no tables")
@@ -62,7 +62,7 @@ def curator_of(cells=CELLS, labels=LABELS, *, relation="add_remove", size=ROWS, 
 
 def held(model, cells, labels):
     """Records as a curator holds them; its desk is closed while it lays them out."""
-    with unobserved():
+    with own_settings():
         return records_of(model, torch.as_tensor(cells), labels)
 
 
@@ -417,13 +417,13 @@ def test_another_thread_that_asks_for_other_features_between_the_check_and_the_a
 
     private = curator_of()
     private.prepare(usual())
-    counted = room.rows_per_person
+    counted = room.expected_size
 
     def meanwhile(*asked, **options):
         private.prepare(even(()))
         return counted(*asked, **options)
 
-    monkeypatch.setattr(room, "rows_per_person", meanwhile)
+    monkeypatch.setattr(room, "expected_size", meanwhile)
     with pytest.raises(RuntimeError, match="ask it again"):
         private.gradient(torch.zeros(usual().width), clip=1.0, noise_multiplier=5.0)
     assert private.meter.spent_fraction == 0

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import noisewise as nw
 from noisewise.budget import concerns as module
-from noisewise.budget.concerns import EPSILON, concerns
+from noisewise.budget.concerns import concerns
 from noisewise.report.page import report_page
 from noisewise.statement_words import FORMATS, derived_words, likely
 from noisewise.statement_words import text as text_of
@@ -48,7 +48,6 @@ def fitted(epsilon=1.0, delta=1e-6, **more):
         (1.0, 1e-4, 1000.0, []),
         (1.0, 1.1e-4, 1000.0, ["delta"]),
         (100.0, 0.1, None, ["epsilon", "delta"]),
-        (EPSILON, 1e-6, None, ["default"]),
         (1.0, 1e-6, 0.0, []),
     ],
 )
@@ -56,6 +55,7 @@ def test_what_is_said_of_which_budget(epsilon, delta, size, kinds):
     found = concerns(epsilon, delta, size=size)
     assert [*found] == kinds
     assert all("pass " in text for text in found.values())
+    assert [*concerns(epsilon, delta, size=size, chosen=False)] == [*kinds, "default"]
 
 
 def test_each_kind_is_said_once_in_a_process():
@@ -73,7 +73,7 @@ def test_a_delta_is_held_against_a_size_only_where_that_is_public():
 
 def test_an_epsilon_that_nobody_chose_is_said_and_one_that_somebody_chose_is_not():
     model = nw.PrivateClassifier(bounds=(-1, 1), classes=[False, True], method="dpsgd")
-    assert model.epsilon == 1.0 and "epsilon" not in repr(model)
+    assert model.epsilon is None and "epsilon" not in repr(model)
     for same in (model, clone(model), pickle.loads(pickle.dumps(model))):
         module._said.clear()
         (told,) = said(lambda same=same: same.fit(X, Y))
@@ -93,12 +93,12 @@ def test_the_page_has_a_banner_and_a_loaded_model_remembers(tmp_path):
     nw.save(fitted(100.0, 2e-3), wide)
     page = report_page(wide)
     assert "HARDLY A LIMIT" in page and "A LARGE DELTA" in page and "almost as likely" not in page
-    nw.save(fitted(EPSILON), default)
+    nw.save(fitted(None), default)
     assert "NOBODY CHOSE THIS EPSILON" in report_page(default)
-    assert nw.load(default).epsilon is EPSILON
+    assert nw.load(default).epsilon is None
     assert json.loads((default / "run.json").read_text())["settings"]["epsilon"] == 1.0
     nw.save(fitted(1.0), usual)
-    assert nw.load(usual).epsilon is not EPSILON
+    assert nw.load(usual).epsilon == 1.0
     assert 'role="alert"' not in report_page(usual)
     assert all(nw.verify(folder).holds for folder in (wide, default, usual))
 

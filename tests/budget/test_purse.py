@@ -203,7 +203,7 @@ def test_a_purse_is_not_copied_and_stays_in_its_process():
         with pytest.raises(TypeError, match="twice"):
             attempt(purse)
     run = purse.part(GDP)
-    purse._process += 1
+    purse._process = (0, 0, 0)
     for attempt in (lambda: purse.part(GDP), run.settle):
         with pytest.raises(RuntimeError, match="another process"):
             attempt()
@@ -388,7 +388,7 @@ def test_killed_at_any_moment_the_file_says_at_least_what_was_released(tmp_path)
     before = 0
     for _ in range(5):
         with child(tmp_path) as running:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 600
             while check_size(tmp_path / "released") <= before and time.monotonic() < deadline:
                 assert running.poll() is None, running.stderr.read().decode()
                 time.sleep(0.002)

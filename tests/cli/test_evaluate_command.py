@@ -127,7 +127,7 @@ def test_a_regression_is_scored_in_units_of_the_target(desk, shell):
     assert free["metric"] == "mean squared error" and free["value"] == pytest.approx(error, rel=1e-4)
     pd.concat([table] * 30).to_csv("many.csv", index=False)
     paid = json.loads(shell("evaluate", "run", "many.csv", "--epsilon", 50, "--json").out)
-    assert paid["value"] == pytest.approx(error, rel=0.3)
+    assert paid["value"] == pytest.approx(error, rel=0.45)  # eight deviations of the noise
     assert shell("evaluate", "run", "public.csv", "--public-test").out.startswith("mean squared error ")
 
 

@@ -18,11 +18,13 @@ pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
 
 from desk import SCHEMA, people
 from networks import certificate_of, key_of
+from ports import free_port
 
 from noisewise.runs import verify
 
 LONG = 200  # seconds; far more than it takes
 ASKED = ("--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--method", "dpsgd")
+AGREED = ("--insecure", "--unit", "record")
 MORTAL = """
 import os, signal
 from noisewise.federated.client import Client
@@ -101,29 +103,34 @@ def serve(start, *options, clients=3, unit="record", secure=("--insecure",)):
     return server, server.says(r"listening at (\S+) for")[1]
 
 
-def join(start, number, address, *options, secure=("--insecure",), **how):
-    client = start("federated", "client", f"data/{number}.csv", "--server", address, *secure, *options, **how)
+def join(start, number, address, *options, unit="record", secure=("--insecure",), **how):
+    own = (f"data/{number}.csv", "--unit", unit, "--server", address)
+    client = start("federated", "client", *own, *secure, *options, **how)
     client.says("joined; waiting for questions")
     return client
 
 
 def test_the_commands_train_over_the_network_of_this_machine(table, shell, monkeypatch, capsys):
     """Both commands in one process, which is quicker than starting several: the server in it, its client in a thread."""
-    import socket
-
     from noisewise.cli.network import client
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{free.getsockname()[1]}"
-    own = {"data": Path("data/0.csv"), "server": where, "schema": Path("schema.toml"), "insecure": True}
+    where = f"127.0.0.1:{free_port()}"
+    own = {
+        "data": Path("data/0.csv"),
+        "unit": "record",
+        "server": where,
+        "schema": Path("schema.toml"),
+        "insecure": True,
+    }
+    own |= {"max_clip": 100.0, "max_questions": 1000, "least_size": 30.0}
     mine = threading.Thread(target=client, kwargs={**own, "certificate": None, "private_key": None, "patience": 60.0})
     mine.start()
     asked = ("--clients", 1, "--unit", "record", *ASKED[:-1], "descent", "--seed", 1)
     told = shell("federated", "server", *asked, "--listen", where, "--insecure", "--out", "run")
-    mine.join(10)
+    mine.join(LONG)
+    heard = told.err + capsys.readouterr().err
     assert told.code == 0 and "Setting: federated, trusted server" in told.out
-    assert "what leaves this machine: how many rows 0.csv has" in told.err and "the run is over" in told.err
+    assert "what leaves this machine: how many rows 0.csv has" in heard and "the run is over" in heard
     assert shell("train", "data/0.csv", *ASKED[:-1], "descent", "--seed", 1, "--out", "one").code == 0
     assert Path("run/model.safetensors").read_bytes() == Path("one/model.safetensors").read_bytes()
 
@@ -134,7 +141,7 @@ def test_three_clients_give_the_bits_of_one_place_and_a_late_one_is_not_asked(ta
     server, address = serve(start, *ASKED, "--seed", "1", "--out", "several")
     clients = [join(start, number, address) for number in range(3)]
     server.says("all clients are there")
-    late = start("federated", "client", "data/0.csv", "--server", address, "--insecure")
+    late = start("federated", "client", "data/0.csv", "--unit", "record", "--server", address, "--insecure")
     assert late.end() == 2 and "begun without this one" in late.words
     assert server.end() == 0, server.words
     assert [client.end() for client in clients] == [0, 0, 0]
@@ -150,8 +157,8 @@ def test_three_clients_give_the_bits_of_one_place_and_a_late_one_is_not_asked(ta
 @pytest.mark.slow  # waits for the time that an answer has; a client that is late is tested in tests/federated
 def test_unit_client_goes_on_without_a_client_that_was_killed(table, start):
     server, address = serve(start, *ASKED, "--timeout", "3", "--out", "run", unit="client")
-    mortal = join(start, 0, address, program=("mortal.py",))
-    others = [join(start, number, address) for number in (1, 2)]
+    mortal = join(start, 0, address, unit="client", program=("mortal.py",))
+    others = [join(start, number, address, unit="client") for number in (1, 2)]
     assert mortal.end() == -signal.SIGKILL
     assert server.end() == 0, server.words
     assert [other.end() for other in others] == [0, 0]
@@ -216,6 +223,10 @@ def test_a_client_stops_where_its_file_or_its_wishes_do_not_fit(table, start):
     mine = join(start, 0, address, "--schema", "other.toml")
     assert mine.end() == 2 and "the server's schema is another one than --schema" in mine.words
     assert server.end() == 2 and not list(Path().glob("run*"))
+    server, address = serve(start, *ASKED, "--out", "run", clients=1)
+    mine = join(start, 0, address, unit="client")
+    assert mine.end() == 2 and "the server protects a record, and --unit is client" in mine.words
+    assert server.end() == 2 and not list(Path().glob("run*"))
 
 
 @pytest.mark.slow  # a process each
@@ -258,11 +269,16 @@ def test_a_server_that_cannot_be_is_refused_in_one_line(options, words, table, s
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("data/9.csv", "--insecure"), "data/9.csv"),
-        (("data/0.csv", "--insecure", "--server", "there"), "--server is 'there'; pass host:port"),
-        (("data/0.csv", "--insecure", "--certificate", "a"), "leave one of them out"),
-        (("data/0.csv", "--insecure", "--private-key", "a"), "a key proves nothing without encryption"),
-        (("data/0.csv", "--insecure", "--server", "127.0.0.1:9", "--patience", 0.1), "no server answers at 127.0.0.1:9"),
+        (("data/0.csv", "--insecure"), "Missing option '--unit'"),
+        (("data/9.csv", *AGREED), "data/9.csv"),
+        (("data/0.csv", "--insecure", "--unit", "rows"), "--unit is 'rows'; pass record or client"),
+        (("data/0.csv", *AGREED, "--max-clip", 0), "--max-clip is 0.0; pass a number above 0"),
+        (("data/0.csv", *AGREED, "--max-questions", 0), "--max-questions is 0; pass a number from 1"),
+        (("data/0.csv", *AGREED, "--least-size", -1), "--least-size is -1.0; pass a number of records"),
+        (("data/0.csv", *AGREED, "--server", "there"), "--server is 'there'; pass host:port"),
+        (("data/0.csv", *AGREED, "--certificate", "a"), "leave one of them out"),
+        (("data/0.csv", *AGREED, "--private-key", "a"), "a key proves nothing without encryption"),
+        (("data/0.csv", *AGREED, "--server", "127.0.0.1:9", "--patience", 0.1), "no server answers at 127.0.0.1:9"),
     ],
 )  # fmt: skip
 def test_a_client_that_cannot_be_is_refused_in_one_line(options, words, table, shell):
@@ -271,7 +287,9 @@ def test_a_client_that_cannot_be_is_refused_in_one_line(options, words, table, s
     assert told.code == 2 and len(lines) == 1 and words in lines[0]
 
 
-@pytest.mark.parametrize("command", [("server", "--clients", 1, "--unit", "record", *ASKED), ("client", "data/0.csv")])
+@pytest.mark.parametrize(
+    "command", [("server", "--clients", 1, "--unit", "record", *ASKED), ("client", "data/0.csv", "--unit", "record")]
+)
 def test_without_flower_one_line_says_how_to_install_it(command, table, shell, monkeypatch):
     monkeypatch.setattr("noisewise.federated.flower.find_spec", lambda name: None)
     told = shell("federated", *command, "--insecure")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from bucket_server import serving, with_key
 from desk import SCHEMA, people
+from ports import free_port
 
 from noisewise.runs import verify
 
@@ -64,9 +64,7 @@ def environment(**also):
 
 def processes(count, *command):
     """Exit codes, outputs and errors of as many ranks, in their order."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     started = [
         subprocess.Popen(
             [sys.executable, *command],

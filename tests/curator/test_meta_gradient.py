@@ -255,13 +255,8 @@ def test_what_is_no_plain_question_is_refused_before_paying(changes, kind):
     Unpaid(room()).refused(kind, ".", lambda c: c.ask(made, noise=1.0))
 
 
-def test_nobody_watches_the_graph():
-    """Hooks on saved tensors would be handed private rows; anomaly detection would raise where a record is odd."""
-    seen = []
-    keeping = torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t)
-    with keeping, pytest.raises(RuntimeError, match="hooks"):
-        room().ask(asked(), noise=1.0)
-    assert not seen
+def test_modes_of_the_graph_change_nothing():
+    """Anomaly detection would raise where a record is odd."""
     X, y = rows()
     X[3] = 3e38
     expected = room(data=(X, y)).ask(asked(), noise=1.0).value

@@ -43,7 +43,9 @@ from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import QUESTIONS
 from noisewise.models import Linear
 from noisewise.losses import Logistic
-from noisewise.runs.agreement import _noise_fits
+from noisewise.curator import KINDS
+from noisewise.curator.proved import Line
+from noisewise.curator.question import HowAsked
 from noisewise.report.words import question_text
 
 X = torch.cat([torch.full((60, 3), 0.1), torch.full((40, 3), 1.0)])
@@ -53,7 +55,9 @@ answer = private.statistic(QUESTIONS["NearOrigin"](), noise_multiplier=1.0)
 assert abs(float(answer.value) - 10) < 3 and answer.noise_std == 0.5
 (line,) = private.trace
 assert question_text(line.question) == "how many rows are short"
-assert _noise_fits(line._asdict(), line.event, "add_remove", 100.0, None, 1)
+kind, how = KINDS[line.question], HowAsked("add_remove", ("full",), 1.0, 100.0, 3)
+assert kind.made(line.event) and kind.fits(line.noise_std, how, Line(line.clip, private.facts))
+assert not kind.fits(line.noise_std / 2, how, Line(line.clip, private.facts))
 """
 
 

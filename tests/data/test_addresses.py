@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +20,7 @@ from noisewise.data.preprocess import Scaling
 from noisewise.data.refusal import Refusal
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import Column, Schema
-from noisewise.records.line import _Plain
+from noisewise.records.forms import packed, unpacked
 
 ENCODER = Encoder(
     Schema(
@@ -243,7 +241,7 @@ def test_trouble_is_told_by_its_code_and_never_by_names_or_cells(storage):
 def test_pieces_are_pinned_by_the_tag_of_the_storage(storage):
     pieces = pieces_of(open_source(storage.address("ours/people")))
     assert [piece.group for piece in pieces] == [0, 1, 2, None, None]
-    again = _Plain(io.BytesIO(pickle.dumps(pieces, protocol=5))).load()  # as a rank gets them
+    again = unpacked(packed(pieces))  # as a rank gets them
     assert again == pieces and all(piece.pin.tag and piece.pin.modified is None for piece in again)
     rows, _ = read_pieces(again, *encoding())
     local = storage.root / "ours" / "people"

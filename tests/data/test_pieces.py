@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +24,7 @@ from noisewise.fitting.labels import numbers_of_files
 from noisewise.fitting.of_files import fit_of_files
 from noisewise.fitting.of_ranks import _holder, spread_files
 from noisewise.methods import method_named
-from noisewise.records.line import _Plain
+from noisewise.records.forms import packed, unpacked
 from noisewise.records.ranks import Lead
 
 
@@ -106,7 +104,7 @@ def touched(path):
 @pytest.mark.parametrize("change", [rewritten, longer, replaced, touched])
 def test_a_file_that_changed_since_pieces_were_dealt_is_refused(folder, change):
     asked, pieces = fit(folder), pieces_of(open_source(folder))
-    again = _Plain(io.BytesIO(pickle.dumps(pieces, protocol=5))).load()  # as a rank gets them
+    again = unpacked(packed(pieces))  # as a rank gets them
     assert again == pieces
     before, _ = read_pieces(again, asked.encoder, asked.scaling)
     assert len(before.X) == 100

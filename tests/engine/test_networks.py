@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 import torch
+from architectures import by_loop, errors, half_clipped, largest_moves, run
 from module_networks import NETWORKS, built, rows
 from torch import Tensor, nn
 
-from noisewise.engine import Refused, Spec, Tape, clip_factors, per_record_losses, probed
-from noisewise.engine.probe import Quiet
+from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, rehearsed, values
 
 COUNT = 7
 LOSS = nn.CrossEntropyLoss()
@@ -23,63 +23,60 @@ def labels(count: int) -> Tensor:
 
 
 @cache
-def layout_of(name: str):
+def layout_of(name: str) -> Layout:
     """A layout is frozen, and the same for all weights."""
-    return probed(built(name), NETWORKS[name].inputs, CLASSES, LOSS)
+    return rehearsed(built(name), NETWORKS[name].inputs, CLASSES, LOSS)
 
 
-def passed(module: nn.Module, layout, inputs: list[Tensor], targets: Tensor) -> Tape:
-    """A tape after one forward and backward pass."""
-    tape = Tape(module, layout, len(targets))
-    with Quiet(), tape:
-        outputs = module(*inputs)
-    total = per_record_losses(LOSS, outputs, [targets], len(targets)).sum()
-    tape.backward(total)
-    return tape
+def passed(module: nn.Module, layout: Layout, inputs: list[Tensor], targets: Tensor) -> Tape:
+    """A tape after one forward and backward pass, without dropout."""
+    return run(module, LOSS, inputs, [targets], layout)
 
 
-def by_loop(module: nn.Module, inputs: list[Tensor], targets: Tensor) -> list[list[Tensor]]:
-    """Every record's gradients, in double precision."""
-    own = copy.deepcopy(module).double()
-    parameters = [value for value in own.parameters() if value.requires_grad]
-    found = []
-    for row in range(len(targets)):
-        one = [value[row : row + 1] for value in inputs]
-        with Quiet():
-            outputs = own(*[value.double() if value.is_floating_point() else value for value in one])
-        gradients = torch.autograd.grad(LOSS(outputs, targets[row : row + 1]), parameters, allow_unused=True)
-        pairs = zip(gradients, parameters, strict=True)
-        found.append([torch.zeros_like(value) if gradient is None else gradient for gradient, value in pairs])
-    return found
+def in_double(name: str, count: int = COUNT) -> tuple[nn.Module, list[Tensor], Tensor]:
+    inputs = [value.double() if value.is_floating_point() else value for value in rows(name, count)]
+    return built(name).double(), inputs, labels(count)
+
+
+def gradients_of(name: str) -> list[Tensor]:
+    module, inputs, targets = in_double(name)
+    return by_loop(module, LOSS, inputs, [targets])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_norms_and_clipped_sums_are_those_of_a_loop_over_records(name):
-    module, inputs, targets = built(name), rows(name, COUNT), labels(COUNT)
-    layout = layout_of(name)
-    tape, right = passed(module, layout, inputs, targets), by_loop(module, inputs, targets)
-    squared = torch.stack([torch.stack([gradient.square().sum() for gradient in one]) for one in right], 1)
-    clip = float(squared.sum(0).sqrt().median())
-    factors = clip_factors(tape.squared_norms(), clip)
+    module, inputs, targets = in_double(name)
+    gradients, layout = gradients_of(name), layout_of(name)
+    clip = half_clipped(gradients)
+    tape = passed(module, layout, inputs, targets)
+    assert 0 < int((clip_factors(tape.squared_norms(), clip) < 1).sum()) < COUNT  # some are clipped, some are not
+    assert max(errors(tape, gradients, clip)) < 1e-12
+    assert max(largest_moves(module, LOSS, inputs, [targets], layout, clip)) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_single_precision_is_as_near_as_it_can_be(name):
+    right, layout = gradients_of(name), layout_of(name)
+    tape = passed(built(name), layout, rows(name, COUNT), labels(COUNT))
+    squared, clip = torch.stack([value.square().sum(1) for value in right]), half_clipped(right)
     assert torch.allclose(tape.squared_norms().sum(0).double(), squared.sum(0), rtol=1e-4)
-    assert 0 < int((factors < 1).sum()) < COUNT  # some are clipped, some are not
-    exact = clip_factors(squared, clip)
-    for number, found in enumerate(tape.sums(factors)):
-        terms = torch.stack([one[number] * factor for one, factor in zip(right, exact, strict=True)])
-        most = terms.abs().sum(0)
-        assert bool(((found.double() - terms.sum(0)).abs() <= 1e-5 * most + 1e-7 * clip).all())
+    factors = clip_factors(squared, clip)
+    for found, gradients in zip(tape.sums(clip_factors(tape.squared_norms(), clip)), right, strict=True):
+        terms = gradients * factors[:, None]
+        near = (found.double().flatten() - terms.sum(0)).abs() <= 1e-5 * terms.abs().sum(0) + 1e-7 * clip
+        assert bool(near.all())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_clips_of_their_own_for_every_parameter(name):
-    module, inputs, targets = built(name).double(), rows(name, COUNT), labels(COUNT)
-    inputs = [value.double() if value.is_floating_point() else value for value in inputs]
-    layout = layout_of(name)
-    tape, right = passed(module, layout, inputs, targets), by_loop(module, inputs, targets)
+    module, inputs, targets = in_double(name)
+    layout, right = layout_of(name), gradients_of(name)
+    tape = passed(module, layout, inputs, targets)
     clips = [0.01 * (1 + number) for number in range(len(layout.names))]
-    for number, found in enumerate(tape.sums(clip_factors(tape.squared_norms(), clips))):
-        terms = [one[number] * min(1.0, clips[number] / max(float(one[number].norm()), 1e-30)) for one in right]
-        assert torch.allclose(found, torch.stack(terms).sum(0), rtol=1e-6, atol=1e-9 * clips[number] + 1e-15)
+    sums = tape.sums(clip_factors(tape.squared_norms(), clips))
+    for found, gradients, clip in zip(sums, right, clips, strict=True):
+        terms = gradients * (clip / gradients.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
+        assert torch.allclose(found.flatten(), terms.sum(0), rtol=1e-6, atol=1e-9 * clip + 1e-15)
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e38])
@@ -101,18 +98,27 @@ def test_a_record_that_is_not_finite_is_left_out_and_changes_no_other(name, odd)
         assert float((found - rest).norm()) <= 0.1 * (1 + 1e-4)  # what one record may add
 
 
+@pytest.mark.parametrize("name", ["encoder", "tied", "bag", "learned places"])
+def test_a_word_that_is_none_or_a_label_that_is_no_class_leaves_its_record_out(name):
+    module, inputs, targets = in_double(name)
+    inputs[0][1, 0], inputs[0][4, 2], targets[3] = 9, -1, 3
+    tape = passed(module, layout_of(name), inputs, targets)
+    out = clip_factors(tape.squared_norms(), 0.1) == 0
+    assert out.tolist() == [False, True, False, True, True, False, False]
+    losses, bad = values(module.eval(), LOSS, inputs, [targets], layout_of(name))
+    assert torch.equal(bad, out) and torch.equal(losses.isnan(), out)
+
+
 def test_the_module_is_left_as_it_is():
     module = built("encoder")
     before, names = copy.deepcopy(module.state_dict()), [*module.state_dict()]
-    layout = layout_of("encoder")
-    passed(module, layout, rows("encoder", 4), labels(4))
+    passed(module, layout_of("encoder"), rows("encoder", 4), labels(4))
     assert [*module.state_dict()] == names and all(value.grad is None for value in module.parameters())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
 def test_the_same_sums_from_chunks():
-    module, inputs, targets = built("cnn of mnist").double(), rows("cnn of mnist", 11), labels(11)
-    inputs = [value.double() for value in inputs]
+    module, inputs, targets = in_double("cnn of mnist", 11)
     layout = layout_of("cnn of mnist")
 
     def summed(rows: slice) -> list[Tensor]:
@@ -125,26 +131,29 @@ def test_the_same_sums_from_chunks():
         assert torch.allclose(whole, sum(parts), atol=1e-14)
 
 
-def test_it_runs_on_meta():
+def test_values_are_the_losses_of_single_records():
     for name in NETWORKS:
-        module = built(name)
-        layout = layout_of(name)
-        inputs = [value.to("meta") for value in rows(name, 4)]
-        if name in ("learned places", "einsum and bilinear", "transposed convolution"):
-            continue  # makes tensors of its own on the CPU, or is differentiated by vmap, which asks for numbers
-        tape = passed(module.to("meta"), layout, inputs, labels(4).to("meta"))
-        sums = tape.sums(clip_factors(tape.squared_norms(), 1.0))
-        assert [(value.shape, value.device.type) for value in sums] == [(shape, "meta") for shape in layout.shapes]
+        module, inputs, targets = in_double(name)
+        losses, bad = values(module.eval(), LOSS, inputs, [targets], layout_of(name))
+        with torch.no_grad():
+            expected = nn.functional.cross_entropy(module(*inputs), targets, reduction="none")
+        assert torch.allclose(losses, expected, rtol=1e-12) and not bool(bad.any())
 
 
 def test_what_does_not_train_is_named_and_costs_nothing():
-    layout = probed(built("low-rank adapters"), NETWORKS["low-rank adapters"].inputs, CLASSES, LOSS)
+    layout = layout_of("low-rank adapters")
     assert layout.frozen == ("base.weight", "base.bias")
     assert layout.names == ("down.weight", "up.weight", "head.weight", "head.bias")
     with pytest.raises(Refused, match="nothing trains"):
-        probed(built("perceptron").requires_grad_(False), NETWORKS["perceptron"].inputs, CLASSES, LOSS)
+        rehearsed(built("perceptron").requires_grad_(False), NETWORKS["perceptron"].inputs, CLASSES, LOSS)
 
 
 def test_only_dense_layers_without_sequence_are_plain():
     plain = [name for name in NETWORKS if layout_of(name).plain_linear]
-    assert plain == ["perceptron", "last layer only", "low-rank adapters"]
+    assert plain == ["perceptron", "functional", "last layer only", "low-rank adapters"]
+
+
+def test_only_parameters_without_a_rule_are_repeated_for_every_record():
+    spread = {name: layout_of(name).spread for name in NETWORKS if layout_of(name).spread}
+    own = {"vision transformer": 60, "functional": 8, "einsum and bilinear": 18, "weight norm, rms norm": 8}
+    assert spread == own | {"grouped, dilated": 12, "residual": 8, "transposed convolution": 6}  # scales of norms

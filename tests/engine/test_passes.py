@@ -11,15 +11,21 @@ from hypothesis import strategies as st
 from module_networks import Applied
 from torch import nn
 
-from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, probed
+from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed
+from noisewise.engine.alone import losses_of
+from noisewise.engine.torch_names import current_level
 
 small = st.integers(1, 4)
 shapes = settings(max_examples=12, deadline=None)
 
 
 def right(module: nn.Module, *inputs: Spec) -> Layout:
-    """A probe compares with a loop over records in double precision, and refuses what is not the same."""
-    return probed(module, inputs)
+    """A rehearsal compares with a loop over records in double precision, and refuses what is not the same."""
+    return rehearsed(module, inputs)
+
+
+def squares(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs.square().mean()
 
 
 @shapes
@@ -103,28 +109,36 @@ def test_dropout_is_drawn_from_the_seed_that_is_given_and_leaves_the_callers_num
     module, x = dropping(), torch.randn(6, 8)
     layout = right(module, Spec((8,), torch.float32))
 
-    def outputs(seed: int) -> torch.Tensor:
-        with Tape(module, layout, 6, seed=seed):
-            return module(x)
+    def losses(seed: int) -> torch.Tensor:
+        return passed(module, squares, [x], [], layout, seed=seed)[1]
 
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    one, same, other = outputs(5), outputs(5), outputs(6)
+    one, same, other = losses(5), losses(5), losses(6)
     assert torch.equal(one, same) and not torch.equal(one, other)
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_every_record_draws_its_own_dropout():
+    """Alike records have gradients of their own, and norms are those of what is summed."""
+    module, x = dropping(), torch.ones(6, 8)
+    tape, losses = passed(module, squares, [x], [], right(module, Spec((8,), torch.float32)), seed=1)
+    assert len(losses.unique()) == 6
+    squared = tape.squared_norms().sum(0)
+    for row, one in enumerate(torch.eye(6)):
+        part = sum(value.square().sum() for value in tape.sums(one))
+        assert torch.isclose(part, squared[row], rtol=1e-4)
 
 
 def test_the_end_of_every_backward_pass_is_told():
     module, told = dropping(), []
     layout = right(module, Spec((8,), torch.float32))
     for count in (2, 3):
-        tape = Tape(module, layout, count)
-        tape.on_end(lambda tape: told.append(tape.squared_norms().shape))
-        x = torch.randn(count, 8)
-        with tape:
-            outputs = module(x)
-        outputs.square().mean().backward()
+        tape = Tape(layout.parameters(module), count)
+        tape.on_end = lambda tape=tape: told.append(tape.squared_norms().shape)
+        losses = losses_of(tape, module, squares, [torch.randn(count, 8)], [], layout)
+        losses.mean().backward()
     assert told == [(4, 2), (4, 3)] and all(value.grad is None for value in module.parameters())
 
 
@@ -133,20 +147,32 @@ def test_packed_sequences_are_refused():
         packed = nn.utils.rnn.pack_padded_sequence(x, [x.shape[1]] * len(x), batch_first=True)
         return m.layer(packed)[1]
 
-    with pytest.raises(Refused, match=r"packed|mixes"):
-        right(Applied(call, layer=nn.GRU(3, 2, batch_first=True)), Spec((4, 3), torch.float32))
+    for kind in (nn.GRU, nn.LSTM, nn.RNN):
+        with pytest.raises(Refused, match="packed sequences"):
+            right(Applied(call, layer=kind(3, 2, batch_first=True)), Spec((4, 3), torch.float32))
 
 
-def test_a_function_that_cannot_be_mapped_over_records_runs_one_by_one(monkeypatch):
-    def unmapped(*_):
-        raise RuntimeError("Batching rule not implemented")
+def test_a_parameter_that_has_no_rule_is_repeated_for_every_record():
+    einsum = Applied(lambda m, x: torch.einsum("btd,ed->be", x, m.layer.weight), layer=nn.Linear(3, 4))
+    assert right(einsum, Spec((5, 3), torch.float32)).spread == 12
+    assert right(nn.Linear(3, 4), Spec((5, 3), torch.float32)).spread == 0
 
-    from noisewise.engine.rules import other
 
-    monkeypatch.setattr(other, "vmap", lambda function: unmapped)
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_follows_a_layer_may_write_in_place(bias):
+    """A rule's result is no view, which autograd would not let anyone write to."""
+    for into in ((4,), (5, 4)):
+        dense = nn.Sequential(nn.Linear(4, 4, bias), nn.ReLU(inplace=True), nn.Linear(4, 2))
+        right(dense, Spec(into, torch.float32))
+    right(nn.Sequential(nn.Conv2d(2, 3, 2, bias=bias), nn.ReLU(inplace=True)), Spec((2, 4, 4), torch.float32))
+    right(nn.Sequential(nn.LayerNorm(4, bias=bias), nn.ReLU(inplace=True)), Spec((5, 4), torch.float32))
+    right(Applied(lambda m, x: m.words(x).mul_(2.0), words=nn.Embedding(9, 4)), Spec((5,), torch.int64, 9))
     right(
-        Applied(lambda m, x: torch.einsum("btd,de->be", x, m.layer.weight), layer=nn.Linear(3, 3)),
-        Spec((4, 3), torch.float32),
+        Applied(lambda m, x: m.own(x, x, x)[0].add_(x), own=nn.MultiheadAttention(4, 2, batch_first=True)),
+        Spec((5, 4), torch.float32),
+    )
+    right(
+        Applied(lambda m, x: m.layer(x)[0].relu_(), layer=nn.LSTM(4, 3, batch_first=True)), Spec((5, 4), torch.float32)
     )
 
 
@@ -159,10 +185,7 @@ def test_terms_that_cancel_are_not_taken_for_a_short_gradient():
     x = torch.cat([one, other, -one, -other], 1)
     slopes = torch.rand(200, generator=made)
     for row in range(64):
-        tape, own = Tape(module, layout, 1), x[row : row + 1]
-        with tape:
-            outputs = module(own)
-        tape.backward((outputs * slopes).sum())
+        tape, _ = passed(module, lambda outputs: (outputs * slopes).sum(), [x[row : row + 1]], [], layout)
         (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-3))
         assert float(total.norm()) <= 1e-3
 
@@ -171,10 +194,8 @@ def test_entries_too_small_to_be_squared_still_count():
     module = nn.Linear(10_000, 2, bias=False)
     layout = right(nn.Linear(4, 2, bias=False), Spec((4,), torch.float32))
     layout = replace(layout, shapes=(module.weight.shape,))
-    tape, x = Tape(module, layout, 1), torch.full((1, 10_000), 2e-23)
-    with tape:
-        outputs = module(x)
-    tape.backward((outputs * 1e18).sum())
+    x = torch.full((1, 10_000), 2e-23)
+    tape, _ = passed(module, lambda outputs: (outputs * 1e18).sum(), [x], [], layout)
     (total,) = tape.sums(clip_factors(tape.squared_norms(), 1e-4))
     assert float(total.double().norm()) <= 1e-4
 
@@ -183,11 +204,27 @@ def test_a_seed_leaves_no_trace():
     """Seeding by torch.manual_seed would note, at every pass, what to tell devices that are not there."""
     queued = torch.cuda._queued_calls
     module = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
-    layout = probed(module, [Spec((3,), torch.float32)])
+    layout = rehearsed(module, [Spec((3,), torch.float32)])
     before, state, x = len(queued), torch.get_rng_state(), torch.ones(8, 3)
-    outputs = []
-    for seed in (1, 1, 2):
-        with Tape(module, layout, 8, seed=seed):
-            outputs.append(module(x))
-    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[1], outputs[2])
+    found = [passed(module, squares, [x], [], layout, seed=seed)[1] for seed in (1, 1, 2)]
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[1], found[2])
     assert len(queued) == before and torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_pass_that_fails_leaves_nothing_open():
+    """Neither a level nor a mode of torch functions, nor the flag that torch compiles."""
+
+    def call(m, x):
+        raise RuntimeError("no")
+
+    module = nn.Linear(3, 2)
+    layout = right(module, Spec((3,), torch.float32))
+    with pytest.raises(RuntimeError, match="no"):
+        passed(
+            Applied(call, layer=module),
+            squares,
+            [torch.ones(2, 3)],
+            [],
+            replace(layout, names=("layer.weight", "layer.bias")),
+        )
+    assert current_level() == 0 and torch._C._len_torch_function_stack() == 0 and not torch.compiler.is_compiling()

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from noisewise.engine import Spec, Tape, probed
-from noisewise.engine.entries import Direct, Outer
+from noisewise.engine import Spec, passed, rehearsed
+from noisewise.engine.entries import Direct, Outer, Persons
 from noisewise.engine.rules import convolution
 from noisewise.engine.rules.convolution import Geometry, Windowed, per_record_weights, term_norms, windows
 
@@ -49,7 +49,7 @@ def test_gradients_are_those_of_single_records(monkeypatch, pictures, weight, ho
 def test_what_is_not_kept_is_made_again(monkeypatch, pictures, weight, how, room):
     monkeypatch.setattr(convolution, "ROOM", room)
     x, b, shape, each = made(pictures, weight, how)
-    entry, kept = Windowed(x, b, shape, how).scaled(2.0), Direct(2 * each, shape)
+    entry, kept = Windowed(x, b, shape, how), Direct(each, shape)
     assert (entry.batch, entry.terms) == (len(x), b[0, 0].numel())
     assert torch.allclose(entry.squared_norms(), kept.squared_norms(), rtol=1e-10)
     factors, dead = torch.linspace(0, 1, len(x), dtype=torch.float64), torch.arange(len(x)) == 0
@@ -58,11 +58,42 @@ def test_what_is_not_kept_is_made_again(monkeypatch, pictures, weight, how, room
     assert torch.allclose(entry.weighted(factors, dead), kept.weighted(factors, None), rtol=1e-10)
 
 
-def test_norms_by_pairs_of_positions():
-    x, b, shape, each = made((3, 8, 4, 4), (16, 8, 3, 3), Geometry((1, 1), (0, 0), (1, 1), 1))
-    assert shape.numel() > b[0, 0].numel() * (72 + 16)  # so pairs are less work
-    entry = Windowed(x, b, shape, Geometry((1, 1), (0, 0), (1, 1), 1))
-    assert torch.allclose(entry.squared_norms(), each.flatten(1).square().sum(1), rtol=1e-10)
+@pytest.mark.parametrize(("pictures", "weight", "how"), SHAPES)
+@pytest.mark.parametrize("room", [1, 2**24])
+def test_several_pictures_of_a_record(monkeypatch, pictures, weight, how, room):
+    monkeypatch.setattr(convolution, "ROOM", room)
+    x, b, shape, each = made((6, *pictures[1:]), weight, how)
+    entry, kept = Windowed(x, b, shape, how, each=2), Direct(each.unflatten(0, (3, 2)).sum(1), shape)
+    assert (entry.batch, entry.terms) == (3, 2 * b[0, 0].numel())
+    assert torch.allclose(entry.squared_norms(), kept.squared_norms(), rtol=1e-10)
+    assert torch.allclose(entry.per_record(slice(1, 3)), kept.per_record(slice(1, 3)), rtol=1e-10)
+    factors, dead = torch.linspace(0, 1, 3, dtype=torch.float64), torch.arange(3) == 0
+    x[:2], b[:2] = torch.nan, torch.inf
+    assert torch.allclose(entry.weighted(factors, dead), kept.weighted(factors, None), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("pictures", "weight", "how"), SHAPES)
+@pytest.mark.parametrize("own", [1, 2])
+def test_pictures_of_persons(pictures, weight, how, own):
+    """Four records of one or two pictures each, of three persons."""
+    x, b, shape, each = made((4 * own, *pictures[1:]), weight, how)
+    persons = Persons.of(torch.tensor([1, 0, 1, 2]))
+    entry = Windowed(x, b, shape, how, each=own).of_persons(persons)
+    each = each.unflatten(0, (4, own)).sum(1)
+    kept = Direct(torch.stack([each[1], each[0] + each[2], each[3]]), shape)
+    assert (entry.batch, entry.each) == (3, 2 * own)
+    assert torch.allclose(entry.squared_norms(), kept.squared_norms(), rtol=1e-10)
+    factors = torch.tensor([0.5, 1.0, 0.0], dtype=torch.float64)
+    assert torch.allclose(entry.weighted(factors, None), kept.weighted(factors, None), rtol=1e-10)
+
+
+@pytest.mark.parametrize("own", [1, 3])
+def test_norms_by_pairs_of_positions(own):
+    how = Geometry((1, 1), (0, 0), (1, 1), 1)
+    x, b, shape, each = made((3, 16, 4, 4), (24, 16, 3, 3), how)
+    assert shape.numel() > own * b[0, 0].numel() * (144 + 24)  # so pairs are less work
+    entry = Windowed(x, b, shape, how, each=own)
+    assert torch.allclose(entry.squared_norms(), each.view(-1, own, shape.numel()).sum(1).square().sum(1), rtol=1e-10)
 
 
 def test_terms_that_cancel_leave_a_norm():
@@ -77,7 +108,8 @@ def test_terms_that_cancel_leave_a_norm():
 @pytest.mark.parametrize(("pictures", "weight", "how"), [SHAPES[0], SHAPES[2], SHAPES[4]])
 def test_norms_of_terms(pictures, weight, how):
     x, b, shape, _ = made(pictures, weight, how)
-    outer = Outer(windows(x, shape[2:], how), b.flatten(2).transpose(1, 2), shape)
+    seen = windows(x, shape, b.shape[2:], how).reshape(len(x), -1, shape[1:].numel())
+    outer = Outer(seen, b.flatten(2).transpose(1, 2), shape)
     assert torch.allclose(term_norms(x, b, shape, how), outer.term_norms(), rtol=1e-10)
 
 
@@ -103,23 +135,30 @@ class Pooled(nn.Module):
         return x if self.pictures else self.head(x.view(-1, 24))
 
 
+def loss_of_all(outputs):
+    return outputs.sum()
+
+
 def test_pooled_pictures_lie_by_pixel():
     module, x = Pooled(), torch.randn(5, 1, 12, 12)
-    layout = probed(module, [Spec((1, 12, 12), torch.float32)])
+    layout = rehearsed(module, [Spec((1, 12, 12), torch.float32)])
     assert layout.channels_last
     lying = []
-    module.second.register_forward_hook(lambda module, args, result: lying.extend((args[0], result)))
+    handle = module.second.register_forward_hook(
+        lambda module, args, result: lying.extend((args[0].stride(1), result.stride(1)))
+    )
     plainly = module(x)
-    tape = Tape(module, layout, 5)
-    with tape:
-        outputs = module(x)
-    assert [value.stride(1) for value in lying] == [25, 16, 1, 1] and torch.allclose(outputs, plainly, atol=1e-6)
+    _, losses = passed(module, loss_of_all, [x], [], layout)
+    handle.remove()
+    assert lying == [25, 16, 1, 1] and torch.allclose(losses, plainly.sum(1), atol=1e-5)
 
 
 def test_pictures_that_are_handed_out_lie_as_always():
-    layout = probed(Pooled(pictures=True), [Spec((1, 12, 12), torch.float32)])
+    layout = rehearsed(Pooled(pictures=True), [Spec((1, 12, 12), torch.float32)])
     assert not layout.channels_last
-    assert not probed(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), [Spec((1, 5, 5), torch.float32)]).channels_last
+    assert not rehearsed(
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten()), [Spec((1, 5, 5), torch.float32)]
+    ).channels_last
 
 
 class Minding(Pooled):
@@ -131,4 +170,4 @@ class Minding(Pooled):
 
 
 def test_a_module_that_minds_gets_pictures_as_always():
-    assert not probed(Minding(), [Spec((1, 12, 12), torch.float32)]).channels_last
+    assert not rehearsed(Minding(), [Spec((1, 12, 12), torch.float32)]).channels_last

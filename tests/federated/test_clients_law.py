@@ -126,7 +126,9 @@ def test_a_client_makes_only_what_it_does_not_hold(tmp_path, monkeypatch):
     paths = client_files(tmp_path)
     made = []
     monkeypatch.setattr(
-        Client, "_do", lambda self, *told, do=Client._do: (made.append(told[1].request.act), do(self, *told))[1]
+        Client,
+        "_do",
+        lambda self, *told, do=Client._do: (made.append(told[1][told[0]].request.act), do(self, *told))[1],
     )
     on_clients(a_fit(tmp_path, a_method("descent")), paths, RECORD)
     assert made.count("make") == made.count("hold") == CLIENTS

@@ -14,6 +14,7 @@ from networks import over_network
 
 from noisewise.budget import Budget
 from noisewise.budget.purse import Purse
+from noisewise.federated.agreed import Agreed
 from noisewise.federated.client import Client
 from noisewise.federated.direct import Direct
 from noisewise.federated.messages import WHOLE, pack_answer, read_question
@@ -95,7 +96,8 @@ def test_a_client_answers_only_by_the_schema_that_it_wants(tmp_path):
 
     paths = client_files(tmp_path, FEW)
     (tmp_path / "other.toml").write_text((tmp_path / "schema.toml").read_text().replace("high = 90", "high = 91"))
-    same, other = (Client(paths[1], read_schema(tmp_path / name)) for name in ("schema.toml", "other.toml"))
+    names = ("schema.toml", "other.toml")
+    same, other = (Client(paths[1], Agreed(read_schema(tmp_path / name), "record")) for name in names)
     fit = a_fit(tmp_path, registry()["descent"](steps=2))
     with over_network(paths, clients={1: same}) as carrier:
         assert on_clients(fit, paths, RECORD, carrier=carrier).trace

@@ -14,8 +14,8 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.person import OneRecord, Together
 from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.models import MLP, Linear
+from noisewise.records.own_settings import own_settings
 from noisewise.records.totals import Drawn
-from noisewise.records.unobserved import unobserved
 
 MODELS = (Linear(4, Logistic()), Linear(4, Softmax(), 3), Linear(4, Squared()), MLP((4, 3, 1), Logistic()))
 
@@ -98,7 +98,7 @@ def test_nobody_and_a_client_without_rows_are_zero():
 @given(st.lists(st.floats(width=32), min_size=4, max_size=4), st.floats(1e-4, 1e6), st.integers(1, 4))
 def test_no_rows_and_no_theta_break_the_bound(theta, clip, steps):
     record = OneRecord(one(MODELS[2])[0].rows, MODELS[2], steps, 1e6)
-    with unobserved():  # as a holder asks it
+    with own_settings():  # as a holder asks it
         total = record.gradients(Drawn(), np.array(theta), clip)
     assert sum(int(value) ** 2 for value in total.values) <= total.ones**2
 

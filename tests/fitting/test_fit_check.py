@@ -127,7 +127,7 @@ def test_a_dry_run_of_the_command_needs_neither_torch_nor_scikit_learn(tmp_path,
 
 
 FIRST_USES = {
-    "unobserved": "with desk.unobserved(): pass",
+    "settings": "with desk.own_settings(): pass",
     "bare": """
 class Mine(torch.Tensor):
     cpu = None

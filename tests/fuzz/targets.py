@@ -8,3 +8,4 @@ from . import ledgers as ledgers
 from . import parsers as parsers
 from . import purses as purses
 from . import tables as tables
+from . import wires as wires

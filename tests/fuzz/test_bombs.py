@@ -24,7 +24,7 @@ def test_a_bomb_is_refused_in_little_memory(name: str, tmp_path: Path) -> None:
     file, make = BOMBS[name]
     (tmp_path / file).write_bytes(make())
     command = [sys.executable, "-m", "tests.fuzz.bombs", str(tmp_path / file)]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
     said = done.stdout + done.stderr
     assert done.returncode == 0 and done.stdout.startswith("accepted" if name == "compressed" else "refused: "), said
     assert done.stdout.count("\n") == 1 and "Traceback" not in said and not any(secret in said for secret in SECRETS)

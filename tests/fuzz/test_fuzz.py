@@ -100,7 +100,7 @@ def _loops(value: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_counts_as_a_finding(run: Any, told: str | None) -> None:
-    verdict, why = tried(Target("try", Random, run, shown=lambda value: "", seconds=0.3), {"kind": "none"})
+    verdict, why = tried(Target("try", Random, run, shown=lambda value: "", seconds=1.0), {"kind": "none"})
     assert (verdict == "finding") == (told is not None) and (told or "") in why
 
 

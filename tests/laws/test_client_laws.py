@@ -34,9 +34,9 @@ from noisewise.federated.limits import fits
 from noisewise.federated.person import OneRecord, Together
 from noisewise.models import MLP
 from noisewise.records.grid import in_memory
+from noisewise.records.own_settings import own_settings
 from noisewise.records.protocol import SUMS
 from noisewise.records.totals import Drawn, IntegerTotal
-from noisewise.records.unobserved import unobserved
 
 NOT_ASKED = ("Histograms", "MetaGradient", "LayeredGradient")  # of columns, of shards, and of layers: not of clients
 OF = ("logistic", "squared", "weighted softmax", "table", "centred table softmax", "perceptron")  # each kind of records
@@ -101,7 +101,7 @@ class Clients(Neighbours):
     @staticmethod
     def _of(case, model, members, how, local):
         nobody = client(model, [], local, there=False)
-        with unobserved():
+        with own_settings():
             crowd = Crowd([nobody, *(client(model, rows, local) for rows in members)])
             drawn = Drawn(None if how.sampling[0] == "full" else np.arange(len(crowd)), how.size)
             return case.totals(crowd, drawn, how)

@@ -283,9 +283,11 @@ def test_theta_depends_on_released_answers_alone(name, adjacency, size_is_public
 def test_a_seed_decides_everything_and_no_seed_nothing(name, kind):
     model = a_model(registry()[name].losses[0], kind)
     promise = promises(name, kind)[0]
-    thetas = [run(name, model, *promise, seed=seed).theta for seed in (3, 3, 4, None, None)]
-    assert torch.equal(thetas[0], thetas[1])
-    assert len({tuple(theta.tolist()) for theta in thetas}) == 4
+    one, same, other, *private = (
+        tuple(run(name, model, *promise, seed=seed).theta.tolist()) for seed in (3, 3, 4, None, None, None)
+    )
+    assert one == same != other
+    assert len({*private}) > 1  # two may be the same: three numbers on a grid of the noise / 32, once in a million
 
 
 @pytest.mark.parametrize("name, adjacency, size_is_public", WITH_A_SIZE, ids=label)

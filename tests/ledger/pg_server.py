@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import psycopg
+from ports import free_port
 
 ABSENT = "PostgreSQL's server is not installed here (Debian: apt-get install postgresql)"
 OFFICER, ANALYST, WORD = "officer", "analyst", "s3cret-w0rd"
@@ -27,12 +27,6 @@ def as_user(command: list[str]) -> list[str]:
     return (
         ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command] if os.getuid() == 0 else command
     )
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 class Server:

@@ -121,6 +121,20 @@ def test_ten_runs_cost_less_than_ten_times_one(kept, shell):
     assert shell("ledger", "verify", "--ledger", "ledger.db").code == 0
 
 
+def test_journals_of_runs_show_why_they_took_less_than_they_claimed(kept, shell):
+    for name in ("one", "two"):
+        assert shell(*TRAIN, "--epsilon", 0.9, "--method", "descent", *PAID, "--out", name).code == 0
+    check = ("ledger", "verify", "--ledger", "ledger.db")
+    assert shell(*check, "--journal", "one", "--journal", "two").code == 0
+    told = shell(*check, "--journal", "one")
+    assert told.code == 1 and told.out.startswith("run 1 of the account 'patients' took less than it claimed, and its")
+    lines = Path("two/journal.jsonl").read_bytes().splitlines(keepends=True)
+    Path("two/journal.jsonl").write_bytes(b"".join([*lines[:2], *lines[4:]]))
+    told = shell(*check, "--journal", "one", "--journal", "two")
+    assert told.code == 2 and "was changed" in told.err and told.err.count("\n") == 1
+    assert shell(*check, "--journal", "nowhere").code == 2
+
+
 def test_a_simulation_takes_nothing(kept, shell):
     assert shell(*TRAIN, "--epsilon", 9, "--seed", 1, *PAID, "--out", "run").code == 0
     assert shown(shell)["runs"] == 0 and not Path("run/spending.json").exists()

@@ -5,67 +5,39 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
 from importlib import metadata
-from typing import ClassVar
 
-import numpy as np
 import pytest
 
-import noisewise as nw
 from noisewise import methods
 from noisewise.methods.dpsgd import DpSgd
 
 
-@dataclass(frozen=True)
-class Mine(DpSgd):
-    steps: int = 3
-
-    name: ClassVar[str] = "mine"
-
-
-NOT_A_METHOD = object()
-
-
 @pytest.fixture
 def registered(monkeypatch):
-    """Another package's entry points, and the methods that are known then."""
+    """Another package's entry points, and the names of methods that are known then."""
 
     def known(**points):
-        found = [metadata.EntryPoint(name, f"{__name__}:{value}", methods.GROUP) for name, value in points.items()]
+        found = [metadata.EntryPoint(name, f"another_package:{value}", methods.GROUP) for name, value in points.items()]
         monkeypatch.setattr(methods, "entry_points", lambda group: found if group == methods.GROUP else [])
-        methods.registry.cache_clear()
-        return methods.registry()
+        for remembered in (methods.registry, methods.registered_elsewhere):
+            remembered.cache_clear()
+        return methods.known_names()
 
     yield known
-    methods.registry.cache_clear()
+    for remembered in (methods.registry, methods.registered_elsewhere):
+        remembered.cache_clear()
 
 
-def test_a_method_of_another_package_is_known_by_its_name_and_trains(registered):
-    assert registered(mine="Mine")["mine"] is Mine
-    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
-    model = nw.PrivateClassifier(1.0, 1e-5, method="mine", bounds=(-1, 1), random_state=0).fit(X, X[:, 0] > 0)
-    assert model.statement_.data["method"]["name"] == "mine"
+def test_a_method_of_another_package_is_known_by_its_name_and_not_imported(registered):
+    assert registered(mine="Mine")[-1] == "mine" and "mine" not in methods.registry()
+    assert methods.registered_elsewhere() == {"mine": "another_package:Mine"}
 
 
-@pytest.mark.parametrize(
-    "points, reason",
-    [
-        ({"odd": "NOT_A_METHOD"}, "not a Method"),
-        ({"other": "Mine"}, "whose name is 'other'"),
-        ({"mine": "Nowhere"}, "Nowhere"),
-    ],
-)
-def test_what_is_no_method_is_left_out_with_a_warning(points, reason, registered):
-    with pytest.warns(UserWarning, match=reason):
-        known = registered(**points)
-    assert "dpsgd" in known and not set(points) & set(known)
-
-
-def test_no_package_takes_the_name_of_another_method(registered, monkeypatch):
-    monkeypatch.setattr(Mine, "name", "dpsgd")
+def test_no_package_takes_the_name_of_another_method(registered):
     with pytest.warns(UserWarning, match="there is a method of that name"):
-        assert registered(dpsgd="Mine")["dpsgd"] is DpSgd
+        registered(dpsgd="Mine")
+    assert methods.registry()["dpsgd"] is DpSgd and not methods.registered_elsewhere()
 
 
 def test_without_other_packages_nothing_is_said(registered):

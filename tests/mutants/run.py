@@ -120,8 +120,8 @@ MUTANTS = (
     ),
     Mutant(
         "levels of columns priced as if there were one level",
-        "cells = len(self.scales) * self.levels",
-        "cells = len(self.scales)",
+        "moved(len(self.scales) * self.levels)",
+        "moved(len(self.scales))",
         law("ColumnLevels-table"),
     ),
     Mutant(

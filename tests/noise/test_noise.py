@@ -184,7 +184,7 @@ def in_a_child(compute) -> bytes:
         child = os.fork()
     if child == 0:
         try:
-            signal.alarm(3)  # a child that waits for threads it does not have is ended, and answers nothing
+            signal.alarm(60)  # a child that waits for threads it does not have is ended, and answers nothing
             os.write(write, compute())
         finally:
             os._exit(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from private_loop import Loop, by_hand, records, small
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
 from noisewise.events import Gaussian, Poisson, Repeated
+from noisewise.noise import Stream
 from noisewise.pytorch import DPLSTM, BatchMemoryManager
 
 
@@ -74,7 +76,7 @@ def test_pictures_and_a_loop_that_reshapes():
     data = TensorDataset(torch.randn(30, 36, generator=made), torch.randint(3, (30,), generator=made))
     torch.manual_seed(0)
     loop = Loop(Net(), data, batch_size=10, noise_multiplier=0.0, epochs=None)
-    for x, y in loop.loader:  # the data set's rows do not fit the module: its first call is probed
+    for x, y in loop.loader:  # the data set's rows do not fit the module: its first call is rehearsed
         x = x.view(-1, 1, 6, 6)
         plain = copy.deepcopy(loop.module)
         loop.passed(x, y)
@@ -106,8 +108,8 @@ def test_noise_has_its_deviation(sigma, clip):
         loop.passed(x, y)
         loop.optimizer.step()
         found = float(loop.gradient.std()) * 10 / (sigma * clip)
-        assert abs(found - 1) < 0.035  # 10,000 draws: five deviations; sqrt(2) or 2 times the noise is far outside
-        assert abs(float(loop.gradient.mean())) * 10 < 5 * sigma * clip / 100
+        assert abs(found - 1) < 0.05  # 10,000 draws: seven deviations; sqrt(2) or 2 times the noise is far outside
+        assert abs(float(loop.gradient.mean())) * 10 < 7 * sigma * clip / 100
 
 
 class Awkward(nn.Module):
@@ -122,7 +124,8 @@ class Awkward(nn.Module):
         return self.out(states.reshape(len(states), -1))
 
 
-def test_empty_batches_work_and_have_noise_and_cost():
+def test_empty_batches_work_and_have_noise_and_cost(monkeypatch):
+    monkeypatch.setattr(Stream, "each_with_probability", lambda *_: np.empty(0, np.int64))  # one in 170 has a record
     loop = Loop(Awkward(), batch_size=1, public_size=10**4, epochs=1, lr=1.0)
     before = [parameter.clone() for parameter in loop.module.parameters()]
     for steps, (x, y) in enumerate(loop.loader):
@@ -180,9 +183,9 @@ def test_batches_are_poisson():
         assert seen.max() > 1 and seen.min() == 0  # an epoch is no partition
         times += seen
     mean, variance = torch.tensor(sizes).float().mean(), torch.tensor(sizes).float().var()
-    assert len(sizes) == 300 and abs(float(mean) - 20) < 5 * math.sqrt(18 / 300)
-    assert abs(float(variance) / 18 - 1) < 5 * math.sqrt(2 / 299)  # of 200 coins of 1/10
-    assert abs(float(times.var()) / (300 * 0.1 * 0.9) - 1) < 5 * math.sqrt(2 / 199)
+    assert len(sizes) == 300 and abs(float(mean) - 20) < 7 * math.sqrt(18 / 300)
+    assert abs(float(variance) / 18 - 1) < 0.6  # of 200 coins of 1/10: 7 deviations; shuffled batches have none
+    assert abs(float(times.var()) / (300 * 0.1 * 0.9) - 1) < 0.7
 
 
 def test_a_part_of_a_data_set_is_read_as_torch_reads_it():
@@ -282,25 +285,3 @@ def test_a_data_set_of_dicts_and_a_module_with_names():
 
     expected = by_hand(Plain(loop.module), batch["values"], batch["labels"], 0.5) / 60
     torch.testing.assert_close(loop.gradient, expected, rtol=2e-5, atol=2e-6)
-
-
-def test_a_criterion_is_probed_and_ghost_returns_one():
-    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]))
-    with pytest.raises(ValueError, match="counts labels"):
-        Loop(criterion=weighted)
-    loop = Loop(batch_size=60, criterion=weighted, grad_sample_mode="ghost", noise_multiplier=0.0, epochs=None)
-    assert loop.loader is loop.made[3] and loop.module is loop.made[0]
-    loop.criterion = loop.made[2]
-    ((x, y),) = loop.loader
-    loss = loop.passed(x, y)
-    loop.optimizer.step()
-    alone = nn.CrossEntropyLoss(weight=weighted.weight, reduction="sum")
-    torch.testing.assert_close(loss, alone(loop.module(x), y) / 60)
-    torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5, alone) / 60, rtol=2e-5, atol=2e-6)
-
-
-def test_the_plain_criterion_passes_the_probe():
-    for settings, probed in (({}, False), ({"criterion": nn.CrossEntropyLoss()}, True)):
-        loop = Loop(**settings)
-        loop.epoch()
-        assert ("was not probed" in str(loop.engine.statement())) is not probed

@@ -145,14 +145,17 @@ def test_no_record_is_no_pass():
 
 def test_terms_that_cancel_cannot_hide():
     """Two positions whose parts of a gradient cancel: their factor is capped, so that rounding stays what is charged."""
+    width = 50  # wide enough that norms come from pairs of positions, and not from gradients themselves
     model = ModuleModel(
-        nn.Conv1d(1, 1, 1, bias=False), lambda out, y: (out.sum((1, 2)) * y), [Spec((1, 2), torch.float32)],
+        nn.Linear(width, width, bias=False), lambda out, y: (out.sum((1, 2)) * y), [Spec((2, width), torch.float32)],
         [Spec((), torch.float32)], arithmetic="bounded", chunk=16,
     )  # fmt: skip
-    X = torch.tensor([[[1e6, -1e6 + 0.25]]])
+    X = torch.full((1, 2, width), 1e6)
+    X[0, 1] = -1e6 + 0.25
     records = held_tensors((X,), (torch.ones(1),), model, None)
-    total = records.gradients(Drawn(), model.start().numpy(), 1.0)
-    assert abs(total.values[0] * total.worth) <= 0.25 * CAP / 2e6 * 1.01  # not 0.25, which no clip norm would cut
+    total = records.gradients(Drawn(), model.start().numpy(), 1e3)
+    terms = 2 * width * 1e6  # their norms, added up
+    assert np.linalg.norm(total.values * total.worth) <= 0.25 * width * CAP * 1e3 / terms * 1.01
 
 
 def test_what_rounding_is_charged_grows_with_what_there_is_to_round():

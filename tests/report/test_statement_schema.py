@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 import noisewise as nw
 from noisewise import statement as module
-from noisewise.arithmetic import Arithmetic
+from noisewise.arithmetic import PSEUDO_RANDOM, Arithmetic
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.events import Gaussian, to_dict
 from noisewise.methods.dpsgd import DpSgd
@@ -55,7 +55,7 @@ def prepared() -> dict[str, Any]:
     part = {"epsilon": 0.5, "delta": 1e-7, "meter": before.describe(), "events": events, "what": "bounds"}
     data["promise"] |= {"epsilon": 1.5, "delta": 1.1e-6}
     data["preparation"] = part
-    data["arithmetic"] = Arithmetic("bounded", ("rows run in one padded chunk",)).to_dict()
+    data["arithmetic"] = Arithmetic("bounded", (PSEUDO_RANDOM, "rows run in one padded chunk")).to_dict()
     return data | module.derived_words(data)
 
 
@@ -136,7 +136,7 @@ def test_a_field_that_is_missing_or_unknown_fails_both(run):
         assert not nw.verify(extra).holds
         assert run == "nonprivate" or "pure_epsilon" in nw.verify(extra).reason
         for field in at(data, path):
-            if path == () and field in ("arithmetic", "prepared"):
+            if path == () and field in ("arithmetic", "isolation", "prepared"):
                 continue  # older statements do not say
             less = copy.deepcopy(data)
             del at(less, path)[field]

@@ -77,7 +77,7 @@ def growth(name: str, engine: str) -> float:
     """Megabytes that steps of the workload add to this process at their peak."""
     torch.set_num_threads(1)
     work = next(work for work in module_workloads() if work.name == name)
-    tiny = replace(work, rows=20, batch=4, module=perceptron(3, 2), shape=(3,), outputs=2, words=None)
+    tiny = replace(work, rows=20, batch=4, module=perceptron(3, 2), shape=(3,), outputs=2, words=None, labels=())
     step_of(tiny, engine)()
     step = step_of(work, engine)
     before = settled()

@@ -30,12 +30,13 @@ from noisewise.models import MLP, Linear, Model
 from noisewise.noise import Stream
 from noisewise.protect.optimizers import Sgd
 
-from .module_speed import loader_engines, loops, module_engines
+from .module_speed import loader_engines, loops, module_engines, persons_engines
 from .peers import CLIP, NOISE, Peer
 from .works import LEARNING_RATE, Step, Trained, module_workloads, perceptron
 
 DRAWS = 269_322  # the parameters of the large perceptron
 NOISE_STD = 2.0**30  # of the noise row, in units of the total
+PERSONS = ("cnn-mnist", "transformer", "mlp-large-module")  # workloads that are also timed with persons of four records
 SHARED = "logistic-full"  # the workload that a second thread is tried on
 
 
@@ -148,8 +149,13 @@ def all_jobs(against: Sequence[Peer]) -> list[Job]:
     """Models of the library, modules of PyTorch step by step and end to end, and the noise by itself."""
     models = [Job(work.name, partial(engines, work, against), work.steps) for work in workloads()]
     modules = [Job(work.name, partial(module_engines, work, against), work.steps) for work in module_workloads()]
+    persons = [
+        Job(f"persons-{work.name}", partial(persons_engines, work), work.steps)
+        for work in module_workloads()
+        if work.name in PERSONS
+    ]
     ends = [Job(work.name, partial(loader_engines, work, against), work.steps) for work in loops()]
-    return [*models, *modules, *ends, Job(f"noise-{DRAWS}", noise_steps, 5)]
+    return [*models, *modules, *persons, *ends, Job(f"noise-{DRAWS}", noise_steps, 5)]
 
 
 def engines(work: Workload, against: Sequence[Peer]) -> dict[str, Step]:

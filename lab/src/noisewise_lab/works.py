@@ -13,6 +13,7 @@ from torch import Tensor, nn
 Step = Callable[[], object]
 LEARNING_RATE = 0.1
 WORDS, WIDTH, LENGTH = 10_000, 64, 32  # of the transformer; width and length of the LSTM as well
+GPT_WORDS, GPT_LENGTH = 1000, 64  # of the small GPT-2
 
 
 class Trained:
@@ -71,6 +72,7 @@ class ModuleWorkload(Trained):
     outputs: int
     steps: int  # per round
     words: int | None = None  # rows of whole numbers below this
+    labels: tuple[int, ...] = ()  # of one row: none for a class, the length of a text for the word after each
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
@@ -79,7 +81,7 @@ class ModuleWorkload(Trained):
             X = torch.randn(shape, generator=generator)
         else:
             X = torch.randint(self.words, shape, generator=generator)
-        return X, torch.randint(self.outputs, (self.rows,), generator=generator)
+        return X, torch.randint(self.outputs, (self.rows, *self.labels), generator=generator)
 
 
 def perceptron(*sizes: int) -> Callable[[], nn.Module]:
@@ -139,13 +141,46 @@ class Recurrent(nn.Module):
         return read
 
 
+class Block(nn.Module):
+    """Attention that looks back, and a perceptron, each behind a norm."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.into, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow, self.heads = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        parts = self.into(self.norms[0](x)).split(width, 2)
+        query, key, value = (part.view(rows, length, self.heads, -1).transpose(1, 2) for part in parts)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(rows, length, width))
+        return x + self.narrow(nn.functional.gelu(self.wide(self.norms[1](x)), approximate="tanh"))
+
+
+class Writer(nn.Module):
+    """A small GPT-2: which word comes next, with the table of words used at both ends."""
+
+    def __init__(self, words: int = GPT_WORDS, width: int = 128, blocks: int = 4, length: int = GPT_LENGTH) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, 4) for _ in range(blocks)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        read = self.words(rows) + self.places(torch.arange(rows.shape[1], device=rows.device))
+        return nn.functional.linear(self.norm(self.blocks(read)), self.words.weight).transpose(1, 2)
+
+
 def module_workloads() -> list[ModuleWorkload]:
-    """The five networks of the table in docs/results/speed.md."""
-    picture, sizes = (1, 28, 28), (784, 256, 256, 10)
+    """The six networks of the table in docs/results/speed.md."""
+    picture, sizes, text = (1, 28, 28), (784, 256, 256, 10), (GPT_LENGTH,)
     return [
         ModuleWorkload("cnn-mnist", 4096, 256, mnist_network, picture, 10, 5),
         ModuleWorkload("cnn", 4096, 256, small_windows, picture, 10, 3),
         ModuleWorkload("transformer", 4096, 64, Reader, (LENGTH,), 2, 15, WORDS),
         ModuleWorkload("mlp-large-module", 20000, 256, perceptron(*sizes), sizes[:1], sizes[-1], 30),
         ModuleWorkload("lstm", 4096, 64, Recurrent, (LENGTH, WIDTH), 10, 20),
+        ModuleWorkload("gpt2-tiny", 512, 8, Writer, text, GPT_WORDS, 5, GPT_WORDS, text),
     ]

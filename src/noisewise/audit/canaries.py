@@ -18,15 +18,16 @@ u and v are orthonormal and lie between the axes, so that a clip by coordinates 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..events import FULL, Adjacency
+from ..guest import method_named
 from ..losses import Loss, loss_named
-from ..methods import Method, method_named, registry
+from ..methods import Method
 from ..models import Additive, Linear
 from ..prepare import TableColumn
 
@@ -168,11 +169,11 @@ _SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def small_setting(name: str) -> Setting:
+def small_setting(name: str, isolation: str = "sandbox") -> Setting:
     """One small setting of a method, at which an audit is quick and a version with half the noise is found."""
     chosen = dict(_SMALL.get(name, {}))
     promise = {key: chosen.pop(key) for key in _PROMISE if key in chosen}
-    kind = registry()[name]
-    if "steps" in {field.name for field in fields(kind)}:  # type: ignore[arg-type]
+    method = method_named(name, isolation)
+    if "steps" in method.settings():
         chosen.setdefault("steps", 2)
-    return Setting(kind(**chosen), **{**_PROMISE, **promise})
+    return Setting(method.with_settings(**chosen), **{**_PROMISE, **promise})

@@ -26,7 +26,8 @@ from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
 from ..events import Adjacency, Gaussian
 from ..facts import facts_of
-from ..methods import Method, method_named
+from ..guest import method_named
+from ..methods import Method
 from ..train import Records, train
 from .canaries import Neighbours, worst_case
 from .confirm import LOOKS, Confirmation, confirm, scores_named
@@ -252,7 +253,9 @@ class _Prepared:
         self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
         self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
         self.state = None
-        if worlds.size is not None:  # else the first state depends on the size that was bought
+        if (
+            worlds.size is not None and not plan.method.elsewhere
+        ):  # else the first state depends on the size that was bought
             start = worlds.model.start() if worlds.start is None else worlds.start
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a handful of records is outside every learned protector's range

@@ -6,11 +6,12 @@ Nothing is read but the statement, which is public, and nothing is spent: every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ..events import Adjacency
-from ..methods import Method, registry
+from ..guest import method_named
+from ..methods import Method
 from ..units import rows_of_unit
 
 
@@ -27,24 +28,27 @@ class Claim:
     rows_per_unit: int | None = None
 
 
-def claim_of(statement: Mapping[str, Any]) -> Claim:
-    """The claim about training; what was bought before it is priced apart and is not part of it."""
+def claim_of(statement: Mapping[str, Any], isolation: str = "sandbox") -> Claim:
+    """The claim about training; what was bought before it is priced apart and is not part of it.
+
+    ``isolation``: where a method of another package runs. A folder of others does not choose what its method can open here.
+    """
     if statement["promise"] is None:
         raise ValueError("the run promises nothing, so there is nothing to audit; pass a private run")
     name, stated = statement["method"]["name"], statement["method"]["settings"]
-    if name not in registry():
-        raise ValueError(f"the run's method is {name!r}, which this version does not have")
-    kind = registry()[name]
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    try:
+        method = method_named(name, isolation)
+    except ValueError as error:
+        raise ValueError(f"the run's method is {name!r}, which cannot be had here: {error}") from None
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stated.items()}
     promise, before = statement["promise"], statement.get("preparation") or {"epsilon": 0.0, "delta": 0.0}
     loss = statement["model"]["loss"].split()[0]
     return Claim(
-        method=kind(**{key: value for key, value in settings.items() if key in known}),
+        method=method.with_settings(**{key: value for key, value in settings.items() if key in method.settings()}),
         epsilon=promise["epsilon"] - before["epsilon"],
         delta=promise["delta"] - before["delta"],
         adjacency=promise["adjacency"],
-        loss=loss if loss in kind.losses else None,
+        loss=loss if loss in method.losses else None,
         size_is_public=statement["size"] == "public",
         rows_per_unit=rows_of_unit(promise["unit"]),
     )

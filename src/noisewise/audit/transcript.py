@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import repeat
 from typing import Any, NamedTuple, cast
@@ -207,6 +208,11 @@ class Overheard(Method):
         self.method, self.witness = method, witness
         self._terms, self._state = terms, state
         self.name, self.needs_public = method.name, method.needs_public  # type: ignore[misc]
+
+    @contextmanager
+    def opened(self, *, simulation: bool = False) -> Iterator[Method]:
+        with self.method.opened(simulation=simulation) as method:
+            yield Overheard(method, self.witness, self._terms, self._state)
 
     def terms(self, facts: Facts) -> Terms:
         return self._terms or self.method.terms(facts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_FLOOR, Context
@@ -17,19 +16,21 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 from ..accounting.terms import LEAST_DELTA, Budget, Terms
+from ..process import Process, this_process
 from .counts import BudgetExhausted, NotCopied
 from .purse import Part, Purse, down
 from .store import Amount, Entry
 
+Sent = tuple[str, Process]  # the name of an account, and the process in which it was open
 Unit = Literal["record", "person"]
 UNITS: tuple[Unit, ...] = ("record", "person")
 ROUNDING = Fraction(1, 10**10)  # ten times 0.1 is more than 1 in floats: so small a lack is not the user's
 LONGEST = 100  # letters of a name
 PERSONS = ", a person protected"  # how a file tells runs of persons from runs of records
 
-_open: dict[int, Account] = {}  # by process: a forked child finds its parent's here, and may not spend from it
-_fits: dict[int, Iterator[int]] = {}  # by process: how many private fits stood outside of any account
-_BORN = os.getpid()  # another one is a fork of it
+_open: dict[Process, Account] = {}  # by process: a forked child finds its parent's here, and may not spend from it
+_fits: dict[Process, Iterator[int]] = {}  # by process: how many private fits stood outside of any account
+_BORN = this_process()  # another one is a fork of it
 
 
 class BudgetWarning(UserWarning):
@@ -154,7 +155,7 @@ class Account(NotCopied):
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             return  # a forked child leaves a block that it never entered
         with self._lock:
             self._depth -= 1
@@ -162,7 +163,7 @@ class Account(NotCopied):
                 del _open[self._process]
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise RuntimeError(
                 f"the account {self._dataset!r} belongs to another process, which would not see what is spent here; "
                 "fit there, e.g. with n_jobs=1"
@@ -256,7 +257,7 @@ class Account(NotCopied):
 
     def simulated(self) -> None:
         """Note a seeded fit, which takes nothing."""
-        if os.getpid() == self._process:
+        if this_process() == self._process:
             with self._lock:
                 self._simulations += 1
 
@@ -280,7 +281,7 @@ def account_of(purse: Purse | Account | None) -> Account | None:
                 f"purse is a {type(purse).__name__}; pass a Purse or an account, or leave it out to spend from the open one"
             )
         return None
-    return _open.get(os.getpid()) or next(iter(_open.values()), None)
+    return _open.get(this_process()) or next(iter(_open.values()), None)
 
 
 def paying(
@@ -299,8 +300,8 @@ def private_fit_begins(purse: Purse | Account | None) -> None:
     """Count a private fit that shares its budget with no other, and warn once: at the second, in a worker at the first."""
     if purse is not None or account_of(None) is not None:
         return
-    worker = multiprocessing.parent_process() is not None or os.getpid() != _BORN
-    number = next(_fits.setdefault(os.getpid(), itertools.count(1)))
+    worker = multiprocessing.parent_process() is not None or this_process() != _BORN
+    number = next(_fits.setdefault(this_process(), itertools.count(1)))
     if number == (1 if worker else 2):
         where = "in a worker process, which counts by itself" if worker else "the second private fit of this process"
         warnings.warn(
@@ -311,19 +312,19 @@ def private_fit_begins(purse: Purse | Account | None) -> None:
         )
 
 
-def sent_from(earlier: tuple[str, int] | None) -> tuple[str, int] | None:
+def sent_from(earlier: Sent | None) -> Sent | None:
     """The open account and its process, as an estimator remembers them that is pickled inside the block.
 
     ``earlier``: what it remembers already, which stays when it is sent on by the process that it was sent to.
     """
-    if (account := _open.get(os.getpid())) is not None:
-        return account.dataset, os.getpid()
-    return earlier if earlier is not None and earlier[1] != os.getpid() else None
+    if (account := _open.get(this_process())) is not None:
+        return account.dataset, this_process()
+    return earlier if earlier is not None and earlier[1] != this_process() else None
 
 
-def refuse_elsewhere(sent: tuple[str, int] | None) -> None:
+def refuse_elsewhere(sent: Sent | None) -> None:
     """Refuse to fit what was sent from inside an account to another process, such as joblib's workers."""
-    if sent is not None and sent[1] != os.getpid():
+    if sent is not None and sent[1] != this_process():
         raise RuntimeError(
             f"this estimator was sent to another process from inside the account {sent[0]!r}, which cannot count what is "
             "spent here; fit in one process, e.g. with n_jobs=1"

@@ -5,20 +5,22 @@ All of it follows from the budget and from a size that is public; no record has 
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from ..process import Process, this_process
 from .account import BudgetWarning
 
 MOST_EPSILON, MOST_DELTA = 10.0, 1e-3
-EPSILON = float("1")  # the default: this very object, which no number that somebody writes down is
-_said: set[tuple[int, str]] = set()  # by process: a worker has its own standard error
+EPSILON = 1.0  # where nobody chooses one
+_said: set[tuple[Process, str]] = set()  # by process: a worker has its own standard error
 
 
-def concerns(epsilon: float, delta: float, *, size: float | None = None) -> dict[str, str]:
+def concerns(epsilon: float, delta: float, *, size: float | None = None, chosen: bool = True) -> dict[str, str]:
     """What should be said of a budget, by kind; ``size`` only where the number of records is public.
+
+    ``chosen``: whether somebody chose epsilon.
 
     >>> [*concerns(1.0, 1e-6)], [*concerns(11.0, 0.01)], [*concerns(1.0, 1e-4, size=5000)]
     ([], ['epsilon', 'delta'], ['delta'])
@@ -39,7 +41,7 @@ def concerns(epsilon: float, delta: float, *, size: float | None = None) -> dict
             f"delta is {delta:g}, above {MOST_DELTA:g}: it is the share of cases in which anything about a record may come "
             "out; pass one well below 1/records, e.g. 1e-6"
         )
-    if epsilon is EPSILON:
+    if not chosen:
         found["default"] = unchosen(epsilon)
     return found
 
@@ -54,15 +56,17 @@ def unchosen(epsilon: float) -> str:
 
 def concerns_of(promise: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
     """The same of a statement's promise and of the settings of its run, as a run folder has them."""
-    found = concerns(promise["epsilon"], promise["delta"])
-    if settings.get("epsilon_by") == "default":
-        found["default"] = unchosen(promise["epsilon"])
-    return found
+    return concerns(promise["epsilon"], promise["delta"], chosen=chosen(settings))
 
 
-def warn_of(epsilon: float, delta: float, *, size: float | None = None) -> None:
+def chosen(settings: Mapping[str, Any]) -> bool:
+    """Whether somebody chose the epsilon of a run with these settings."""
+    return settings.get("epsilon_by") != "default"
+
+
+def warn_of(epsilon: float, delta: float, *, size: float | None = None, chosen: bool = True) -> None:
     """Say each concern about a budget that is about to be spent, once in a process."""
-    for kind, text in concerns(epsilon, delta, size=size).items():
-        if (os.getpid(), kind) not in _said:
-            _said.add((os.getpid(), kind))
+    for kind, text in concerns(epsilon, delta, size=size, chosen=chosen).items():
+        if (this_process(), kind) not in _said:
+            _said.add((this_process(), kind))
             warnings.warn(text, BudgetWarning, stacklevel=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections import Counter
 from fractions import Fraction
@@ -11,6 +10,7 @@ from typing import NoReturn
 
 from noisewise.accounting.terms import Budget
 from noisewise.events import Leaf
+from noisewise.process import this_process
 
 
 class BudgetExhausted(Exception):
@@ -31,11 +31,11 @@ class NotCopied:
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._process = this_process()
         self._lock = threading.Lock()
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise RuntimeError(
                 "this meter belongs to another process: a forked copy would spend the same budget twice; "
                 "ask the process that made it"

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from types import TracebackType
 from typing import Any
 
 from .. import _validate
@@ -19,7 +18,8 @@ from ..events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poiss
 from .counts import BudgetExhausted, NotCopied
 from .meters import AdditiveMeter, Meter, PlanMeter
 from .opening import open_meter, rebuilt_terms
-from .store import Amount, Entry, Memory, SpendingFile, Store
+from .part import Part as Part
+from .store import BLOCK, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
 
 MOST_EPSILON = 1e3  # nobody asks for more
 
@@ -311,73 +311,43 @@ class Purse(NotCopied):
         self._check_process()
         self._store.claim(self._terms, number, before, after)
 
-    def settled(self, meter: Meter, reserved: Amount) -> Amount:
-        """What a run takes in the end that reserved so much and was charged what its meter says."""
-        if not meter.used:
-            return Amount(0.0, 0.0)
-        if isinstance(meter, AdditiveMeter) and self._in_kind(meter):
-            return _amount(*meter.charged)
-        return reserved
+    def settled(self, meter: Meter, reserved: Amount, claimed: float = 0.0, journal: Closed | None = None) -> Amount:
+        """What a run takes in the end that reserved so much and was charged what its meter says.
 
-    def _settle(self, number: int, entry: Entry, meter: Meter, state: str, claimed: float) -> None:
+        ``claimed``: the largest share that it ever claimed. It takes at least that, since it may have drawn it. Only where costs
+        add up in its meter, and a closed ``journal`` lists nothing but what the meter was charged for, it takes less: by a
+        block at most, since no run claims the next block before it has used the last.
+        """
+        own = isinstance(meter, AdditiveMeter) and self._in_kind(meter)
+        spent = reserved
+        if not meter.used:
+            spent = Amount(0.0, 0.0)
+        elif own and isinstance(meter, AdditiveMeter):
+            spent = _amount(*meter.charged)
+        if claimed <= UNUSED:
+            return spent
+        if not own:
+            return reserved
+        shown = _shows(journal, meter)
+        least = _least(reserved.cost, max(claimed - BLOCK * (1 + 1e-6), 0.0) if shown else claimed)
+        return Amount(max(spent.cost, least), spent.delta if shown else reserved.delta)
+
+    def _settle(
+        self, number: int, entry: Entry, meter: Meter, state: str, claimed: tuple[float, float], journal: Closed | None
+    ) -> None:
         self._check_process()  # a forked copy does not know what the run spent since
         meter.close()
         *before, last = self._holders[number]
         if last is not meter:
             raise ValueError("this part was taken up again since; the run that took it up settles it")
-        spent, events = self.settled(meter, entry.reserved), tuple(as_events(meter.events))
+        last_claim, most = claimed
+        journal = journal if _shows(journal, meter) else None
+        spent = self.settled(meter, entry.reserved, most, journal)
+        events = tuple(as_events(meter.events))
         if not all(earlier.events <= meter.events for earlier in before):  # somebody was paid for what this one forgot
             spent = entry.reserved
-        settled = replace(entry, spent=spent, events=events, state=state, claimed=claimed)
+        settled = replace(entry, spent=spent, events=events, state=state, claimed=last_claim, journal=journal)
         self._store.settle(self._terms, number, settled)
-
-
-class Part:
-    """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
-
-    __slots__ = ("_claimed", "_entry", "_number", "_purse", "_unknown", "meter")
-
-    def __init__(
-        self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
-    ) -> None:
-        self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
-        self._unknown = unknown  # what an earlier process used of it, or uses still
-
-    @property
-    def number(self) -> int:
-        """Its place in the purse."""
-        return self._number
-
-    @property
-    def claimed(self) -> float:
-        """How much of it was claimed so far, here or by an earlier process of the run."""
-        return self._claimed
-
-    def claim(self, share: float) -> None:
-        """Write down, durably, that it may be used up to this share of its meter, before that is drawn.
-
-        Of several processes that took up one run only one gets any block: :class:`~.store.Claimed` for the others.
-        """
-        self._purse._claim(self._number, self._claimed, float(share))
-        self._claimed = float(share)
-
-    def known(self) -> None:
-        """Say that the meter is charged, or will be, with all that earlier processes may have used: a journal knows."""
-        self._unknown = False
-
-    def settle(self, state: str = "spent") -> None:
-        """Close the meter and write down what it paid for; ``state`` is "spent", or "failed" for a run without a model."""
-        _validate.one_of(("spent", "failed"), state=state)
-        if self._unknown and not self.meter.closed:
-            self.meter.forfeit(1.0)
-        self._purse._settle(self._number, self._entry, self.meter, state, self._claimed)
-
-    def __enter__(self) -> Part:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        if not self.meter.closed:
-            self.settle("spent" if kind is None else "failed")
 
 
 def _promise(budget: Budget) -> dict[str, Any]:
@@ -386,6 +356,16 @@ def _promise(budget: Budget) -> dict[str, Any]:
 
 def _amount(cost: Fraction, delta: Fraction) -> Amount:
     return Amount(-down(-cost), -down(-delta))
+
+
+def _shows(journal: Closed | None, meter: Meter) -> bool:
+    """Whether a journal lists something, and nothing but what the meter was charged for."""
+    return journal is not None and journal.events.total() > 0 and journal.events <= meter.events
+
+
+def _least(reserved: float, claimed: float) -> float:
+    """What a run takes at least that claimed this share of what it reserved; a store that counts in units rounds it up."""
+    return reserved if claimed == 1 else down(Fraction(reserved) * Fraction(claimed) * (1 - Fraction(1, 1 << 50)))
 
 
 def down(exact: Fraction) -> float:

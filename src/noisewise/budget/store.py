@@ -23,18 +23,21 @@ import math
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..atomic import locked, write_atomically
-from ..events import Event, from_dict, to_dict
+from ..events import Event, Leaf, from_dict, to_dict
 from .counts import BudgetExhausted
 
 STATES = ("reserved", "spent", "failed")
+BLOCK = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
+UNUSED = math.ulp(0.0)  # a claim of a run that gives its part back whole: nobody else may go on with it
 TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"
 
 
@@ -55,6 +58,13 @@ class Amount:
         return self.cost <= other.cost and self.delta <= other.delta
 
 
+class Closed(NamedTuple):
+    """The end of a finished journal: the hash of its last line, and every event that was charged, answered or not."""
+
+    head: str
+    events: Counter[Leaf]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One run of a purse: its terms as plain data, the most it may spend, and what it did spend once that is known."""
@@ -65,6 +75,9 @@ class Entry:
     events: tuple[Event, ...] = ()
     state: str = "reserved"
     claimed: float = 0.0
+    journal: Closed | None = field(
+        default=None, compare=False
+    )  # why a run takes less than it claimed; only a ledger keeps it
 
     def __post_init__(self) -> None:
         if type(self.claimed) is not float or not 0 <= self.claimed <= 1:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ..show.progress import bar
 from .main import JsonFlag, app, errors, print_json
+from .options import IsolationName
 
 if TYPE_CHECKING:
     from ..audit.lower_bound import Audit
@@ -38,6 +39,7 @@ def audit(
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Of the lower bound.")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all trainings.")] = 0,
     jobs: Jobs = 2,
+    isolation: IsolationName = "sandbox",
     plot: Annotated[Path | None, typer.Option(help="Picture of scores and ROC, e.g. audit.png.")] = None,
     json_output: JsonFlag = False,
 ) -> None:
@@ -58,9 +60,9 @@ def audit(
         from .. import runs as folders
         from ..audit.of_run import claim_of
 
-        claim = claim_of(folders.load(folder).statement.data)
+        claim = claim_of(folders.load(folder).statement.data, isolation)
     else:
-        claim = replace(_claim(target, epsilon, delta, adjacency, steps, loss), rows_per_unit=rows_per_unit)
+        claim = replace(_claim(target, epsilon, delta, adjacency, steps, loss, isolation), rows_per_unit=rows_per_unit)
     with bar(f"auditing {claim.method.name}") as report:
         result = epsilon_lower_bound(
             claim.method,
@@ -97,26 +99,32 @@ def audit(
 
 def _folder(target: str) -> Path | None:
     """The folder of a run, if that is what was named; a method's name counts as one unless a run lies there."""
-    from ..methods import registry
+    from ..methods import known_names
 
     place = Path(target)
-    return place if place.is_dir() and (target not in registry() or (place / "run.json").exists()) else None
+    return place if place.is_dir() and (target not in known_names() or (place / "run.json").exists()) else None
 
 
 def _claim(
-    name: str, epsilon: float | None, delta: float | None, adjacency: str | None, steps: int | None, loss: str | None
+    name: str,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: str | None,
+    steps: int | None,
+    loss: str | None,
+    isolation: str,
 ) -> Claim:
     """What to audit of a method: its small setting with the promise that was asked for."""
     from .. import _validate
     from ..audit.canaries import small_setting
     from ..audit.of_run import Claim
     from ..events import ADJACENCIES
-    from ..methods import registry
+    from ..methods import known_names
 
-    if name not in registry():
-        known = ", ".join(registry())
+    if name not in known_names() and ":" not in name:
+        known = ", ".join(known_names())
         raise ValueError(f"{name!r} is neither the folder of a run nor a method; the methods are {known}")
-    setting = small_setting(name)
+    setting = small_setting(name, isolation)
     method = setting.method if steps is None else setting.method.with_settings(steps=steps)
     if adjacency is not None:
         _validate.one_of(ADJACENCIES, adjacency=adjacency)

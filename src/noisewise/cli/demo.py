@@ -158,7 +158,8 @@ def _write_people(folder: Path, json_output: bool) -> None:
 
 def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
     """Accuracy of one training, moving the bar by the share of the budget that is spent."""
-    what = f"{split.data.name}, {classifier.method}, epsilon {classifier.epsilon:g}"
+    budget = "" if classifier.epsilon is None else f", epsilon {classifier.epsilon:g}"
+    what = f"{split.data.name}, {classifier.method}{budget}"
     return split.fit(classifier.watch(lambda step, total, spent: report(spent, news=what)))
 
 

@@ -132,5 +132,6 @@ def fitted_on_clients(
         return over(fitted, report, federated.wait)
     report("starting clients", 0.0)
     files = [place for place in find_files(asked.data) if isinstance(place, Path)]  # others were refused
+    fit.method.refuse_readable(files)
     with simulated(files) as carrier:
         return fitted(carrier)

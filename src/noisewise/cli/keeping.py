@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..atomic import write_atomically
+from ..atomic import read_plain, write_atomically
 from .main import say
 from .request import Asked
 from .spending import Spending, spending, tidy
@@ -107,6 +107,14 @@ class Kept(Spending):
                 "preparation": resolved.preparation,
             }
             write_atomically(self.folder / BOUNDS, json.dumps(document, indent=1).encode(), durable=True)
+
+    def into(self, folder: Path) -> None:
+        """Also the journal, where an account pays: it shows why a run took less than it claimed."""
+        super().into(folder)
+        if self.payment is not None and self.folder is not None:
+            from ..journal import LINES
+
+            write_atomically(folder / LINES, read_plain(self.folder / LINES), durable=True, private=True)
 
     @property
     def draft(self) -> Path | None:

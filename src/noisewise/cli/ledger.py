@@ -201,11 +201,18 @@ def verify(
     head: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="An end of the history that was kept elsewhere.")
     ] = None,
+    journal: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN", help="A run folder with its journal: given any, each run that gave back needs its own."
+        ),
+    ] = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Check a ledger: the chain of its history, its tables against it, and every price computed anew.
 
-    A history that was cut off and sealed anew is found only by a head that was kept elsewhere (ledger export --head-only).
+    A run takes no less than it ever claimed, unless the history has the end of its closed journal. With --journal these are
+    read, and must say the same. A history that was cut off and sealed anew is found only by a head that was kept elsewhere (ledger export --head-only).
     Exit code 0 when it holds, 1 with one line for each finding when it does not, 2 when it cannot be read.
 
     Example: [bold]noisewise ledger verify --ledger ledger.db --head monday.json[/bold]
@@ -214,7 +221,12 @@ def verify(
 
     if export is not None and url is not None:
         raise ValueError("pass an export or --ledger, not both")
-    found = verified(_opened(url) if export is None else _read(export), [_head(path) for path in head or ()])
+    journals = None
+    if journal:
+        from ..journal import closed_journal
+
+        journals = [closed_journal(path) for path in journal]
+    found = verified(_opened(url) if export is None else _read(export), [_head(path) for path in head or ()], journals)
     _tell(found, json_output)
     raise typer.Exit(0 if found.holds else 1)
 

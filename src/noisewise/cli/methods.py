@@ -7,25 +7,33 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .main import JsonFlag, app, print_json
+from .main import JsonFlag, app, print_json, say
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """One row for each registered method."""
-    from ..methods import registry
+    """One row for each registered method; one of another package is described by its own process."""
+    from ..guest import method_named
+    from ..methods import registered_elsewhere, registry
 
-    return [
-        {
-            "name": name,
-            "summary": kind.summary,
-            "needs_public": kind.needs_public,
-            "adaptive": kind.adaptive,
-            "private": kind.private,
-            "losses": list(kind.losses),
-            "paper": kind.paper,
-        }
-        for name, kind in registry().items()
-    ]
+    rows = [_row(name, kind) for name, kind in registry().items()]
+    for name in registered_elsewhere():
+        try:
+            rows.append(_row(name, method_named(name)))
+        except ValueError as error:
+            say(f"the method {name!r} of another package is left out: {error}")
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _row(name: str, method: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": method.summary,
+        "needs_public": method.needs_public,
+        "adaptive": method.adaptive,
+        "private": method.private,
+        "losses": list(method.losses),
+        "paper": method.paper,
+    }
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from .resuming import refuse_others
 from .train import go_on, trained
 
 if TYPE_CHECKING:
+    from ..federated.agreed import Agreed
     from ..federated.client import Client
     from ..federated.crowd import Carrier
     from ..fitting.fitted import Fitted
@@ -49,6 +51,10 @@ app.add_typer(federated, name="federated")
 
 HERE = "127.0.0.1:9092"
 WAYS = "encrypt with --certificate FILE, or pass --insecure where the network is trusted"
+WHAT_LEAVES = {
+    "record": "how many rows {} has and sums over them in whole numbers, where the schema drops rows without a label which ones these are",
+    "client": "of all rows of {} together one clipped vector for each question, or what one row adds to a statistic",
+}
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without encryption: on one machine, or a trusted network.")]
 
 
@@ -202,10 +208,26 @@ def server(
 @federated.command()
 def client(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="This client's own records: a CSV or Parquet file.")],
+    unit: Annotated[
+        str, typer.Option(help="Answer only if this is what the server protects: record, or client with all its rows.")
+    ],
     server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the server listens.")] = HERE,
     schema: Annotated[
         Path | None, typer.Option(help="Answer only if this is the server's schema.", show_default="any")
     ] = None,
+    max_clip: Annotated[
+        float | None, typer.Option(help="Answer no question about gradients with a larger clip.", show_default="any")
+    ] = None,
+    max_questions: Annotated[
+        int | None, typer.Option(help="Answer so many questions and no more.", show_default="any number")
+    ] = None,
+    least_size: Annotated[
+        float,
+        typer.Option(
+            help="Join only if the server's sums are over so many records, in expectation: the rate that it declares, times this "
+            "client's rows (--unit record) or the declared number of clients (--unit client)."
+        ),
+    ] = 0.0,
     insecure: Insecure = False,
     certificate: Annotated[
         Path | None,
@@ -218,11 +240,12 @@ def client(
 ) -> None:
     """Answer a server's questions about one's own records, until it says that the run is over. Rows do not leave.
 
-    Ctrl-C stops answering.
+    What the server asks beyond --unit, --schema, --max-clip, --max-questions and --least-size is refused, whatever it says. Ctrl-C
+    stops answering.
 
-    Example: [bold]noisewise federated client mine.csv --server 127.0.0.1:9092 --insecure[/bold]
+    Example: [bold]noisewise federated client mine.csv --unit record --server 127.0.0.1:9092 --insecure[/bold]
 
-    Over a network: [bold]noisewise federated client mine.csv --server training.example:9092 --certificate authority.pem[/bold]
+    Over a network: [bold]noisewise federated client mine.csv --unit client --server training.example:9092 --certificate authority.pem --max-questions 500[/bold]
     """
     from ..federated.address import Address
 
@@ -234,13 +257,11 @@ def client(
     from ..federated.flower import client_app, require_flower
 
     require_flower(simulation=False)
-    own = _own(data, schema)
+    own = _own(data, agreed_of(schema, unit, max_clip, max_questions, least_size))
     from ..federated.network.node import Server, serve
 
     say(
-        f"what leaves this machine: how many rows {data.name} has and sums over them in whole numbers, where the schema drops "
-        f"rows without a label which ones these are, and with unit client one clipped vector, or what one row adds to a statistic, "
-        f"instead; for the server at {where}, which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
+        f"what leaves this machine: {WHAT_LEAVES[unit].format(data.name)}; for the server at {where}, which adds the noise; {'not encrypted' if insecure else 'encrypted'}"
     )
     asks = Server(where, insecure, certificate, private_key, patience)
     well = serve(
@@ -254,20 +275,29 @@ def client(
         raise typer.Exit(1)
 
 
-def _own(data: Path, schema: Path | None) -> Client:
+def agreed_of(
+    schema: Path | None, unit: str, max_clip: float | None, max_questions: int | None, least_size: float
+) -> Agreed:
+    """What a client agrees to; refused where it says nothing."""
+    from ..data.schema import read_schema
+    from ..federated.agreed import Agreed
+
+    wanted = None if schema is None else read_schema(schema)
+    return Agreed(wanted, unit, math.inf if max_clip is None else max_clip, max_questions, least_size)
+
+
+def _own(data: Path, agreed: Agreed) -> Client:
     """This client, once its file and its schema can be read and fit each other."""
     from ..data.encode import Encoder
     from ..data.files import open_source
-    from ..data.schema import read_schema
     from ..federated.client import Client
     from ..late import torch
 
     _ = torch.float64  # imported before the clock of a question runs
     source = open_source(data)
-    wanted = None if schema is None else read_schema(schema)
-    if wanted is not None:
-        Encoder(wanted).check(source.columns)
-    return Client(data, wanted)
+    if agreed.schema is not None:
+        Encoder(agreed.schema).check(source.columns)
+    return Client(data, agreed)
 
 
 def _refused(own: Client) -> None:

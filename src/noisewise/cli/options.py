@@ -16,7 +16,13 @@ PublicFiles = Annotated[
     list[str] | None,
     typer.Option(metavar="PATH", help="Public rows of the same columns: bounds, categories, help for training."),
 ]
-MethodName = Annotated[str | None, typer.Option(help="See noisewise methods.", show_default="auto")]
+MethodName = Annotated[
+    str | None,
+    typer.Option(help="See noisewise methods; or package.module:Class, of another package.", show_default="auto"),
+]
+IsolationName = Annotated[
+    str, typer.Option(help="Where a method of another package runs: sandbox, or process (trusted not to look).")
+]
 LossName = Annotated[str | None, typer.Option(help="See noisewise.losses.", show_default="by the target")]
 ModelName = Annotated[str, typer.Option(help="auto, linear, mlp, or hidden sizes such as 64,32.")]
 ProtectorName = Annotated[

@@ -55,6 +55,7 @@ class Asked:
     ray_address: str | None = None
     federated: Federated | None = None
     clients: int | None = None  # that are asked over a network, instead of files
+    isolation: str = "sandbox"
 
     @property
     def budget(self) -> Budget:
@@ -127,7 +128,7 @@ def _plain(name: str, value: Any) -> bool:
         return value is None or type(value) is float
     if name == "ray_workers":
         return value is None or type(value) is int
-    kinds = {"size_is_public": bool, "model": str, "adjacency": str}
+    kinds = {"size_is_public": bool, "model": str, "adjacency": str, "isolation": str}
     return type(value) is kinds.get(name, float)
 
 
@@ -143,6 +144,7 @@ class Request:
     size_is_public: bool
     seed: int | None
     federated: Federated | None = None
+    isolation: str = "sandbox"
 
     @classmethod
     def of(cls, asked: Asked, seed: int | None = None) -> Request:
@@ -158,8 +160,9 @@ class Request:
             asked.size_is_public,
             seed,
             asked.federated,
+            asked.isolation,
         )
-        method_for(made.method, made.model, None)
+        method_for(made.method, made.model, None, isolation=made.isolation)
         return made
 
 
@@ -175,7 +178,7 @@ def planned(request: Request, resolved: Resolved) -> Fit:
 def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
     from ..fitting.of_files import fit_of_files
 
-    same = ("model", "size_is_public", "seed", "max_grad_norm")
+    same = ("model", "size_is_public", "seed", "max_grad_norm", "isolation")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
     fit = fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
     if request.federated is None:
@@ -195,7 +198,7 @@ def unfitted(request: Request, schema: Schema) -> Estimator:
     """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
     from ..estimators import PrivateClassifier, PrivateRegressor
 
-    same = ("method", "model", "max_grad_norm", "size_is_public")
+    same = ("method", "model", "max_grad_norm", "size_is_public", "isolation")
     common: dict[str, Any] = {name: getattr(request, name) for name in same}
     common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
     face = PrivateClassifier if of_classes(schema) else PrivateRegressor

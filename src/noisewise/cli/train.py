@@ -35,6 +35,7 @@ from .options import (
     Adjacency,
     Delta,
     Epsilon,
+    IsolationName,
     LossName,
     MaxGradNorm,
     MethodName,
@@ -90,6 +91,7 @@ def train(
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
     method: MethodName = None,
+    isolation: IsolationName = "sandbox",
     loss: LossName = None,
     model: ModelName = "auto",
     protector: ProtectorName = None,
@@ -159,7 +161,7 @@ def train(
     asked = Asked(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
-        clients,
+        clients, isolation=isolation,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     refuse_records(records, ray_workers, ray_address)

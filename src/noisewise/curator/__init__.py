@@ -8,6 +8,7 @@ from .asking import Asking
 from .curator import Curator
 from .objective import PerturbedObjective
 from .oneshot import Descent, NoisyWalk, OnePass
+from .proved import Proved
 from .public import PublicCurator
 from .questions import QUESTIONS
 from .questions.at_theta import Correct, NormAtMost, SquaredError
@@ -18,7 +19,10 @@ from .questions.gradient_norm import GradientNorm
 from .questions.layered_gradient import LayeredGradient
 from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
 
-__all__ = ["Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
+#: every kind of question by the name that a trace has, whole runs in the room included
+KINDS: dict[str, type[Proved]] = {kind.name: kind for kind in QUESTIONS.values()}
+KINDS |= {kind.name: kind for kind in (Descent, OnePass, PerturbedObjective)}
+__all__ = ["KINDS", "Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
 __all__ += [
     "QUESTIONS",
     "Choice",

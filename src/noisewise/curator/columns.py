@@ -15,7 +15,6 @@ from ..facts import Released
 from ..noise import Stream
 from ..records.columns import ColumnRecords
 from ..records.totals import Floats
-from ..units import rows_per_person
 from .desk import Desk
 from .question import HowAsked, checked_noise, plain, rebuilt
 from .questions.histograms import Histograms
@@ -37,8 +36,9 @@ class ColumnCurator:
     ) -> None:
         if columns < 1:
             raise ValueError(f"columns is {columns!r}; pass at least one")
-        self.__columns, self.__rows = columns, rows_per_person(rows_per_unit)
-        self.__desk = Desk(ColumnRecords(pieces, columns), checked_meter(meter), Stream(seed))
+        meter = checked_meter(meter)
+        self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, rows_per_unit)
+        self.__desk = Desk(ColumnRecords(pieces, columns), meter, Stream(seed))
 
     @property
     def meter(self) -> MeterView:

@@ -24,8 +24,8 @@ from ..noise import Stream
 from ..prepare.features import Features, even, features_anew
 from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
+from ..records.own_settings import own_settings
 from ..records.shards import Shards, Unroll
-from ..records.unobserved import unobserved
 from ..trace import LOST
 from ..units import rows_per_person
 from .asking import Asking
@@ -77,7 +77,7 @@ class Curator(Asking):
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
         coins = Stream(seed, "module").words if model.tensors else None
-        with unobserved():  # a method has named its terms by now, and may have left something behind
+        with own_settings():  # a method has named its terms by now, and may have left something behind
             model.refuse_rows(X, y)
             records = records_of(model, X, y, store, coins)
             self.__desk = Desk(records, meter, Stream(seed), counted_of(model, X, y))
@@ -131,25 +131,14 @@ class Curator(Asking):
         asked.check(facts)
         known = self.__known_size() if asked.mean else facts.size
         size = math.nan if known is None else expected_size(plainly, known)
-        rows = rows_per_person(facts.rows_per_unit, plainly)
+        rows = asked.refuse(facts.budget.adjacency, plainly, facts.rows_per_unit)
         how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
-        shards = self.__dealt(plainly) if asked.sharded else None
+        if asked.sharded and self.__shards is None:
+            raise ValueError("shards are asked of in a run of noisewise.train alone")
+        shards = self.__shards if asked.sharded else None
         answer = self.__desk.answer(asked, how, facts, records, shards)
-        self.__graded(asked)
+        self.__arithmetic = asked.graded(self.__arithmetic)
         return answer
-
-    def __graded(self, asked: Any) -> None:
-        """Note how exact the answer to a question is."""
-        if asked.bounded:
-            self.__arithmetic = self.__arithmetic.bounded(asked.bounded)
-        if asked.assumed:
-            self.__arithmetic = self.__arithmetic.assumed(asked.assumed)
-
-    def __dealt(self, sampling: Sampling) -> Shards:
-        """How records are dealt into shards; refused before anything is paid where they are not."""
-        if self.__shards is None or sampling != FULL:
-            raise ValueError("shards are asked of all records, with sampling ('full',), in a run of noisewise.train")
-        return self.__shards
 
     def last_iterate(self, walk: NoisyWalk) -> Answer:
         """The end of a whole walk: :class:`Descent` (noise at the end) or :class:`OnePass` (noise at every step).
@@ -172,16 +161,17 @@ class Curator(Asking):
 
     def __ended(self, asked: Any) -> Answer:
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
-        self.__about_rows("a whole walk in the room")
-        with unobserved():
-            records, facts, size = self.__desk.records, self.__facts, self.__known_size()
-            whole = rebuilt_walk(asked, facts.dimension)
+        with own_settings():
+            records, facts = self.__desk.records, self.__facts
+            asked.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+            asked.of_model(facts)
+            whole, size = rebuilt_walk(asked, facts.dimension), self.__known_size()
             event, std = whole.event(), whole.noise_std(facts, size)
         with self.__desk:
             self.__desk.pay(event, records)
             answer = Answer(whole.end(self.__model, records.float_rows(), facts, size, self.__desk.stream), std)
-            self.__desk.log(type(whole).__name__, event, None, answer, norm=True)
-        self.__graded(whole)
+            self.__desk.log(whole.name, event, None, answer, norm=True)
+        self.__arithmetic = whole.graded(self.__arithmetic)
         return answer
 
     def release_size(self, *, noise_multiplier: float) -> float:
@@ -202,7 +192,7 @@ class Curator(Asking):
             self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
             self.__facts = self.__facts if size is None else replace(self.__facts, size=max(float(size), 1.0))
         if asked is not None:
-            self.__graded(asked)
+            self.__arithmetic = asked.graded(self.__arithmetic)
 
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""

@@ -20,9 +20,9 @@ from ..budget import AdditiveMeter, MeterView, PlanMeter
 from ..events import Event, rebuilt, sampled
 from ..facts import Answer, Facts, Released
 from ..noise import Stream
+from ..records.own_settings import own_settings
 from ..records.shards import Shards
 from ..records.totals import Drawn
-from ..records.unobserved import unobserved
 from .question import HowAsked
 from .sampling import draw
 
@@ -32,7 +32,7 @@ _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noi
 class Desk:
     """Records, the meter that pays for what is asked of them, the stream of noise, and what was released."""
 
-    __slots__ = ("_lock", "_unobserved", "_within", "counted", "meter", "records", "stream", "trace", "view")
+    __slots__ = ("_lock", "_settings", "_within", "counted", "meter", "records", "stream", "trace", "view")
 
     def __init__(
         self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream, counted: NDArray[np.bool_] | None = None
@@ -40,7 +40,7 @@ class Desk:
         self.records, self.meter, self.stream = records, meter, stream
         self.counted = counted  # None: every record
         self.view = MeterView(meter)
-        self._lock, self._within, self._unobserved = threading.RLock(), 0, unobserved()
+        self._lock, self._within, self._settings = threading.RLock(), 0, own_settings()
         self.trace: list[Released] = []
 
     def answer(
@@ -66,21 +66,17 @@ class Desk:
         self.meter.spend(event)
 
     def __enter__(self) -> None:
-        """Close the desk while a question is answered: one at a time, and nobody looks on (:class:`unobserved`)."""
+        """Close the desk while a question is answered: one at a time, with settings of its own."""
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
         self._lock.acquire()  # before all else: who waits would be left with settings that the other gives back
-        try:
-            self._unobserved.__enter__()
-        except BaseException:
-            self._lock.release()
-            raise
+        self._settings.__enter__()
         self._within = me
 
     def __exit__(self, *_: object) -> None:
         self._within = 0
-        self._unobserved.__exit__()
+        self._settings.__exit__()
         self._lock.release()
 
     def released(self) -> tuple[Released, ...]:

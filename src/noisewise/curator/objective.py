@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .. import _validate
 from ..accounting.gdp import mu_of
 from ..accounting.pair import pair_mu
-from ..events import ApproximateDP
+from ..events import ApproximateDP, Mechanism
 from ..facts import Facts
 from ..late import Tensor, torch
 from ..models import Model
@@ -42,6 +42,16 @@ class PerturbedObjective(Whole):
     epsilon: float
     delta: float
     l2: float = 0.0
+    words: ClassVar[str] = "the minimum of a perturbed objective"
+    mechanism: ClassVar[type[Mechanism]] = ApproximateDP
+
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        super().of_model(facts)
+        if facts.outputs != 1:
+            raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
+        if not math.isfinite(facts.lipschitz):
+            raise ValueError(f"loss {facts.loss!r} has slopes without a bound; objective perturbation needs one")
 
     def __post_init__(self) -> None:
         plain_fields(self, "epsilon", "delta", "l2")
@@ -90,8 +100,7 @@ def terms(objective: PerturbedObjective, facts: Facts, size: float) -> Objective
 def terms_of(whole: ApproximateDP, facts: Facts, size: float, *, l2: float = 0.0, start: float = 0.0) -> ObjectiveTerms:
     """The same for the objective with this price; ``start`` is the norm of its start."""
     L, M = loss_constants(facts)
-    if facts.outputs != 1:
-        raise ValueError("softmax has several outputs; objective perturbation is proved for one: pass two classes")
+    PerturbedObjective.of_model(facts)
     if facts.row_bound * start > FARTHEST_SCORE:
         raise ValueError(f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public start of usual size, e.g. 0")
     epsilon, half = whole.epsilon * (1 - 1e-9), whole.delta / 2

@@ -11,13 +11,13 @@ L = smoothness (r (R + ||start||) + 1) r. Everything runs in double precision; `
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import _validate
-from ..events import Gaussian
+from ..events import FULL, Adjacency, Gaussian
 from ..facts import Facts
 from ..late import Tensor, torch
 from ..models import Linear, Model
@@ -26,7 +26,7 @@ from ..records import records_of
 from ..records.grid import power_of_two_above
 from ..records.totals import FloatRows, IntegerTotal
 from ..records.walks import descent, one_by_one, rows_of
-from ..units import rows_per_person
+from .proved import Proved
 from .question import bare, checked_noise, plain, released
 
 ROUNDING = 1 + 2.0**-20
@@ -35,11 +35,23 @@ FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
-class Whole:
-    """What all one-shot questions have in common: how exact their answers are."""
+class Whole(Proved):
+    """What all one-shot questions have in common: they are asked once, of linear models with a smooth loss, of one row a person."""
 
     bounded: ClassVar[str] = "whole walks and minimisers run in double precision, with a margin"
-    assumed: ClassVar[str] = ""
+    samplings: ClassVar[tuple[str, ...]] = ("full",)
+    persons: ClassVar[int] = 1
+    in_one_place: ClassVar[bool] = True
+
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        super().of_model(facts)
+        if not facts.linear:
+            raise ValueError(
+                "model is not linear; its loss is not convex, which these proofs need: pass model='linear'"
+            )
+        if not math.isfinite(facts.smoothness):
+            raise ValueError(f"loss {facts.loss!r} is not smooth; pass loss='huber_hinge', whose width says how smooth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +78,7 @@ class Descent(Whole):
     noise_multiplier: float
     l2: float = 0.0
     radius: float = math.inf
+    words: ClassVar[str] = "where a whole walk ends"
 
     def __post_init__(self) -> None:
         _validate.whole(steps=self.steps)
@@ -117,6 +130,9 @@ class OnePass(Whole):
     l2: float = 0.0
     radius: float = math.inf
     passes: int = 1
+    words: ClassVar[str] = "one pass over the records"
+    relations: ClassVar[tuple[Adjacency, ...]] = ("replace_one",)  # one record more would shift all the others
+    persons: ClassVar[int] = 0  # the order of records is not one of persons
 
     def __post_init__(self) -> None:
         _validate.whole(passes=self.passes)
@@ -170,13 +186,10 @@ def plain_fields(what: object, *names: str) -> None:
 
 def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
-    r, _ = facts.row_bound, rows_per_person(facts.rows_per_unit, walk=True)
-    if not facts.linear:
-        raise ValueError("model is not linear; its loss is not convex, which these proofs need: pass model='linear'")
+    r, _ = facts.row_bound, Whole.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+    Whole.of_model(facts)
     if not 1e-100 <= r <= 1e100:
         raise ValueError("row_bound is infinite or unusual; pass rows of bounded norm and their bound")
-    if not math.isfinite(facts.smoothness):
-        raise ValueError(f"loss {facts.loss!r} is not smooth; pass loss='huber_hinge', whose width says how smooth")
     if math.isfinite(facts.lipschitz):
         return facts.lipschitz * r, facts.smoothness * r * r
     if facts.loss != "squared" or not math.isfinite(radius):
@@ -217,10 +230,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
 
 def pass_noise(walk: OnePass, facts: Facts) -> float:
     """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
-    if facts.budget.adjacency != "replace_one":
-        raise ValueError("one pass needs adjacency='replace_one'; a record more or less would shift all the others")
-    if facts.rows_per_unit is not None:
-        raise ValueError("one pass takes records in their order, which is not one of persons; take another method")
+    OnePass.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
     L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
@@ -251,9 +261,9 @@ def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Te
 
 def rebuilt_walk(walk: Any, dimension: int) -> Any:
     """The same walk or objective made anew from plain numbers and tensors."""
-    fields = {name: plain(getattr(walk, name)) for name in type(walk).__dataclass_fields__}
-    if fields["start"].shape != (dimension,):
-        raise ValueError(f"start has shape {fields['start'].shape}; pass a flat vector of {dimension}")
-    tensors = {name: torch.from_numpy(part) for name, part in fields.items() if isinstance(part, np.ndarray)}
-    whole = {name: int(fields[name]) for name in ("steps", "passes") if name in fields}
-    return type(walk)(**{**fields, **tensors, **whole})
+    found: dict[str, Any] = {field.name: plain(getattr(walk, field.name)) for field in fields(walk)}
+    if found["start"].shape != (dimension,):
+        raise ValueError(f"start has shape {found['start'].shape}; pass a flat vector of {dimension}")
+    tensors = {name: torch.from_numpy(part) for name, part in found.items() if isinstance(part, np.ndarray)}
+    whole = {name: int(found[name]) for name in ("steps", "passes") if name in found}
+    return type(walk)(**(found | tensors | whole))

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _validate
 from ..budget import AdditiveMeter, PlanMeter, checked_meter
-from ..events import BoundedRange
+from ..events import FULL, BoundedRange
 from ..late import Tensor
 from ..models import Model
 from ..noise import Stream
@@ -22,12 +22,12 @@ from ..prepare.features import Features, features_anew
 from ..records import counted_of, records_of
 from ..records.grid import Store, in_memory
 from ..records.linear import FINE
+from ..records.own_settings import own_settings
 from ..records.sums import right_less_wrong, squared_errors
 from ..records.totals import Drawn, IntegerTotal
-from ..records.unobserved import unobserved
-from ..units import rows_per_person
 from .generalized import generalized_scores
 from .question import CLIPS, between, vector
+from .questions.choice import Choice
 
 SCORINGS = ("error", "loss")
 
@@ -68,7 +68,8 @@ def choose_best(
     direction, exp(-s_i epsilon/2) under both relations; D_i is k B_i, the most that S_i moves by added, removed or replaced.
     A row that is not finite counts as the largest loss, one without a label for nothing.
     """
-    meter, rows = checked_meter(meter), rows_per_person(rows_per_unit)
+    meter, stream = checked_meter(meter), Stream(seed)
+    rows = Choice.refuse(adjacency := meter.budget.adjacency, FULL, rows_per_unit)
     _validate.one_of(SCORINGS, scoring=scoring)
     _validate.positive(epsilon=epsilon)
     if not entrants:
@@ -76,8 +77,7 @@ def choose_best(
     for entrant in entrants:
         vector("theta", entrant.theta)
         between("loss_bound", entrant.loss_bound, *CLIPS)
-    stream, adjacency = Stream(seed), meter.budget.adjacency
-    with unobserved():
+    with own_settings():
         meter.spend(BoundedRange(float(epsilon)))
         sums = [_sum(entrant, scoring, store) for entrant in entrants]
         bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]

@@ -27,6 +27,7 @@ class PublicCurator:
     def __init__(self, X: Tensor | RowSource, y: Tensor, *, model: Model, seed: int | None = None) -> None:
         self.model = deepcopy(model)  # methods hold it, and nothing that they do to it may reach another run
         self.cells = X if self.model.table else None
+        self.given = X, y
         self.batch = self.model.lay_out(torch.ones(len(y), 1) if self.model.table else X, y)
         self.stream = Stream(seed)
 

@@ -21,7 +21,7 @@ and only that copy is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -35,6 +35,7 @@ from ..late import Tensor, torch
 from ..noise import Stream
 from ..records.protocol import HeldRecords
 from ..records.totals import Drawn, Floats, IntegerTotal
+from .proved import Line, Proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,30 +148,28 @@ def released(
     return stream.released(total.values, std, total.worth / over, dtype)
 
 
-class Sum:
+class Sum(Proved):
     """What questions answered by one noised sum have in common."""
 
-    words: ClassVar[str] = ""
-    name: ClassVar[str] = ""
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
-    bounded: ClassVar[str] = ""  # what is not exact about the total, but charged for
-    assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
-    of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
-
-    def __init_subclass__(cls) -> None:
-        cls.name = cls.__dict__.get("name", cls.__name__)
 
     def check(self, facts: Facts) -> None:
         """Refuse, from public facts, what cannot be asked of this model: rows of tensors, a theta of another one."""
-        if facts.tensors and not self.of_tensors:
-            raise ValueError(
-                f"{self.name} is about rows of numbers, and a module's records are tensors; ask for gradients"
-            )
+        self.of_model(facts)
         theta = getattr(self, "theta", None)
         if theta is not None and len(theta) != facts.dimension:
             raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
+
+    @classmethod
+    def like(cls, line: Line) -> Sequence[Any]:
+        """Questions of this kind, one for each unit that an answer with such a line may have."""
+        return cls.cases(1)[:1]  # type: ignore[attr-defined, no-any-return]
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> Iterable[tuple[float, float]]:
+        return [(std, std) for std in (asked.noise_std(how) for asked in cls.like(line))]
 
     def event(self, noise: float) -> Mechanism:
         return Gaussian(noise)

@@ -5,8 +5,8 @@
     Rows     sum over positions t of b_t in row id_t: an embedding
 
 Squared norms come from inner products of such sums, sum over (t, s) of (a_t . a_s)(b_t . b_s), and the clipped sum is one
-product of reweighted factors. A parameter that is used several times has several entries, whose inner products are the
-cross terms: a tied or reused weight is one gradient, not several.
+product of reweighted factors. A tied or reused weight has several entries, whose inner products are the cross terms. Where the
+unit of privacy is a person, the books of its records are joined as one longer sequence.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 import torch
@@ -22,16 +23,57 @@ from torch import Tensor
 ROOM = 2**24  # numbers that gradients of single records may take at a time, where there is no way around them
 
 
+@dataclass(frozen=True)
+class Persons:
+    """Which records are whose: ``places`` (persons * most,) names records, and ``there`` says which of them exist."""
+
+    most: int
+    places: Tensor | None  # None: records lie in this order already
+    there: Tensor
+
+    @classmethod
+    def of(cls, groups: Tensor) -> Persons:
+        """Persons 0, 1, ... of records, in any order and number; ``groups`` has the person of each record.
+
+        >>> Persons.of(torch.tensor([1, 0, 1])).places
+        tensor([1, 0, 0, 2])
+        """
+        counts = torch.bincount(groups)
+        most, order = int(counts.max()), torch.argsort(groups, stable=True)
+        every = torch.arange(len(order), device=order.device)
+        if bool((counts == most).all()) and torch.equal(order, every):
+            return cls(most, None, torch.ones_like(groups, dtype=torch.bool))
+        own = groups[order]
+        at = own * most + every - (counts.cumsum(0) - counts)[own]
+        places = torch.zeros(len(counts) * most, dtype=torch.int64, device=order.device)
+        there = torch.zeros_like(places, dtype=torch.bool)
+        places[at], there[at] = order, True
+        return cls(most, places, there)
+
+    def laid(self, values: Tensor) -> Tensor:
+        """Records in the order of persons, with zeros for those that do not exist."""
+        return values if self.places is None else alive(values[self.places], ~self.there)
+
+    def joined(self, values: Tensor) -> Tensor:
+        """(records, positions, ...) as (persons, positions of all their records, ...)."""
+        return self.laid(values).unflatten(0, (-1, self.most)).flatten(1, 2)
+
+
 class Entry(ABC):
-    """Gradients of a parameter, or of some of its rows (``part``), one for each record of a batch."""
+    """Gradients of a parameter, one for each record of a batch."""
 
     shape: torch.Size
-    part: slice | None
-    terms_known: ClassVar[bool] = True  # else norms and sums are made of the same numbers, gradients of single records
+    factored: ClassVar[bool] = False  # whether inner products with others are found without multiplying out
 
     @property
     @abstractmethod
     def batch(self) -> int: ...
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Of the numbers, the coarser one where there are two."""
+        parts = [getattr(self, name).dtype for name in ("gradients", "a", "b", "x") if hasattr(self, name)]
+        return min(parts, key=lambda kind: torch.finfo(kind).bits)
 
     @property
     @abstractmethod
@@ -48,24 +90,15 @@ class Entry(ABC):
 
     @abstractmethod
     def per_record(self, rows: slice) -> Tensor:
-        """Gradients of some records, multiplied out, in the whole parameter's shape."""
+        """Gradients of some records, multiplied out."""
 
     @abstractmethod
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
         """The sum of factor times gradient; a ``dead`` record is left out, whatever its numbers."""
 
     @abstractmethod
-    def scaled(self, by: float) -> Entry:
-        """The same gradients times a number."""
-
-    def _placed(self, gradients: Tensor) -> Tensor:
-        """Gradients of some rows of the parameter as gradients of all of it."""
-        if self.part is None:
-            return gradients
-        ahead = gradients.dim() - len(self.shape)
-        whole = gradients.new_zeros(*gradients.shape[:ahead], *self.shape)
-        whole.narrow(ahead, self.part.start, self.part.stop - self.part.start).copy_(gradients)
-        return whole
+    def of_persons(self, persons: Persons) -> Entry:
+        """The gradients of persons, each the sum of its records' own."""
 
 
 def alive(values: Tensor, dead: Tensor | None) -> Tensor:
@@ -80,13 +113,12 @@ def by_record(factors: Tensor, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Direct(Entry):
-    """Gradients as they are, records first."""
+    """Gradients as they are, records first: what norms are found of is what is summed."""
 
     gradients: Tensor
     shape: torch.Size
-    part: slice | None = None
-    terms: int = 1
-    bound: Tensor | None = None  # on the sums of norms of the terms they were added up from
+    terms: int = 1  # positions that they were added up from
+    factored: ClassVar[bool] = True
 
     @property
     def batch(self) -> int:
@@ -98,23 +130,24 @@ class Direct(Entry):
         return 0, *sorted(range(1, self.gradients.dim()), key=self.gradients.stride, reverse=True)
 
     def squared_norms(self) -> Tensor:
-        return torch.linalg.vector_norm(self.gradients.permute(self.order).flatten(1), dim=1).square()
+        laid = self.gradients.permute(self.order).reshape(self.batch, -1)
+        return torch.linalg.vector_norm(laid, dim=1).square()
 
     def term_norms(self) -> Tensor:
-        return self.squared_norms().sqrt() if self.bound is None else self.bound
+        return self.squared_norms().sqrt()
 
     def per_record(self, rows: slice) -> Tensor:
-        return self._placed(self.gradients[rows])
+        return self.gradients[rows]
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
         order = self.order
         laid = alive(self.gradients.permute(order), dead)
-        flat = laid.flatten(1)
+        flat = laid.reshape(self.batch, -1)
         total = torch.mm(factors.to(flat.dtype).view(1, -1), flat).view(laid.shape[1:])
-        return self._placed(total.permute(sorted(range(total.dim()), key=lambda dim: order[dim + 1])))
+        return total.permute(sorted(range(total.dim()), key=lambda dim: order[dim + 1]))
 
-    def scaled(self, by: float) -> Entry:
-        return replace(self, gradients=self.gradients * by, bound=None if self.bound is None else self.bound * by)
+    def of_persons(self, persons: Persons) -> Entry:
+        return replace(self, gradients=persons.laid(self.gradients).unflatten(0, (-1, persons.most)).sum(1))
 
 
 @dataclass(frozen=True)
@@ -124,7 +157,7 @@ class Outer(Entry):
     a: Tensor
     b: Tensor
     shape: torch.Size
-    part: slice | None = None
+    factored: ClassVar[bool] = True
 
     @property
     def batch(self) -> int:
@@ -139,16 +172,10 @@ class Outer(Entry):
         """Both with a dimension of positions."""
         return (self.a.unsqueeze(1), self.b.unsqueeze(1)) if self.a.dim() == 2 else (self.a, self.b)
 
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Squared norms by pairs of positions, and the sums of the norms of terms, which stand on the diagonals."""
-        a, b = (torch.bmm(value, value.transpose(1, 2)) for value in self.positions)
-        least = (_diagonal(a, self.a.shape[-1]) * _diagonal(b, self.b.shape[-1])).sqrt().sum(1)
-        return (a * b).sum((1, 2)), least
-
     def squared_norms(self) -> Tensor:
         if self.a.dim() == 2:
             return squares(self.a) * squares(self.b)
-        return inner(self, self).clamp(min=0)
+        return at_least(inner(self, self), self.term_norms())
 
     def term_norms(self) -> Tensor:
         a, b = self.positions
@@ -156,9 +183,7 @@ class Outer(Entry):
 
     def per_record(self, rows: slice) -> Tensor:
         a, b = self.positions
-        product = torch.bmm(b[rows].transpose(1, 2), a[rows])
-        height = self.shape[0] if self.part is None else self.part.stop - self.part.start
-        return self._placed(product.view(-1, height, *self.shape[1:]))
+        return torch.bmm(b[rows].transpose(1, 2), a[rows]).view(-1, *self.shape)
 
     def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
         a, b = alive(self.a, dead), alive(self.b, dead)
@@ -166,12 +191,10 @@ class Outer(Entry):
             a = a * by_record(factors, a)
         else:
             b = b * by_record(factors, b)
-        product = b.flatten(0, -2).T @ a.flatten(0, -2)
-        height = self.shape[0] if self.part is None else self.part.stop - self.part.start
-        return self._placed(product.view(height, *self.shape[1:]))
+        return (b.flatten(0, -2).T @ a.flatten(0, -2)).view(self.shape)
 
-    def scaled(self, by: float) -> Entry:
-        return replace(self, b=self.b * by)
+    def of_persons(self, persons: Persons) -> Entry:
+        return replace(self, a=persons.joined(self.positions[0]), b=persons.joined(self.positions[1]))
 
 
 @dataclass(frozen=True)
@@ -181,7 +204,7 @@ class Rows(Entry):
     ids: Tensor  # (batch, positions)
     b: Tensor  # (batch, positions, width)
     shape: torch.Size
-    part: slice | None = None
+    factored: ClassVar[bool] = True
 
     @property
     def batch(self) -> int:
@@ -191,15 +214,8 @@ class Rows(Entry):
     def terms(self) -> int:
         return self.ids.shape[1]
 
-    def pairs(self) -> tuple[Tensor, Tensor]:
-        """Squared norms by pairs of positions, and the sums of the norms of terms, which stand on the diagonal."""
-        b = torch.bmm(self.b, self.b.transpose(1, 2))
-        least = _diagonal(b, self.b.shape[-1]).sqrt().sum(1)
-        same = self.ids.unsqueeze(2) == self.ids.unsqueeze(1)
-        return torch.where(same, b, 0).sum((1, 2)), least
-
     def squared_norms(self) -> Tensor:
-        return squares(self.b[:, 0]) if self.terms == 1 else inner(self, self).clamp(min=0)
+        return squares(self.b[:, 0]) if self.terms == 1 else at_least(inner(self, self), self.term_norms())
 
     def term_norms(self) -> Tensor:
         return squares(self.b).sqrt().sum(1)
@@ -215,8 +231,8 @@ class Rows(Entry):
         total: Tensor = torch.ops.aten.embedding_dense_backward(b, self.ids, self.shape[0], -1, False)
         return total
 
-    def scaled(self, by: float) -> Entry:
-        return replace(self, b=self.b * by)
+    def of_persons(self, persons: Persons) -> Entry:
+        return replace(self, ids=persons.joined(self.ids), b=persons.joined(self.b))
 
 
 def squares(values: Tensor) -> Tensor:
@@ -224,17 +240,18 @@ def squares(values: Tensor) -> Tensor:
     return torch.linalg.vecdot(values, values) + values.shape[-1] * torch.finfo(values.dtype).tiny
 
 
-def _diagonal(products: Tensor, width: int) -> Tensor:
-    """:func:`squares` of vectors of this width, from all their inner products."""
-    return products.diagonal(dim1=1, dim2=2) + width * torch.finfo(products.dtype).tiny
+def at_least(squared: Tensor, terms: Tensor) -> Tensor:
+    """Squared norms as far as rounding can tell, from the sums of the norms of their terms.
+
+    Terms that cancel leave a norm of which rounding may have taken everything, while the product that is summed keeps what
+    rounding left there. So no norm is taken to be smaller than sqrt(u) times the sum of the norms of its terms, which is
+    as far as inner products can tell.
+    """
+    return torch.maximum(squared, terms.square() * torch.finfo(terms.dtype).eps)
 
 
 def inner(one: Entry, other: Entry) -> Tensor:
     """Inner products of the two gradients of each record."""
-    if one.part != other.part:
-        if _apart(one.part, other.part):
-            return one_per_record(one).new_zeros(one.batch)
-        return multiplied_out([one], [other])
     if isinstance(one, Outer) and isinstance(other, Outer):
         (a, b), (c, d) = one.positions, other.positions
         return (torch.bmm(a, c.transpose(1, 2)) * torch.bmm(b, d.transpose(1, 2))).sum((1, 2))
@@ -247,21 +264,7 @@ def inner(one: Entry, other: Entry) -> Tensor:
         return (torch.gather(b, 2, places) * torch.bmm(a, other.b.transpose(1, 2))).sum((1, 2))
     if isinstance(one, Rows) and isinstance(other, Outer):
         return inner(other, one)
-    if isinstance(one, Direct) and isinstance(other, Direct):
-        return (one.gradients * other.gradients).flatten(1).sum(1)
     return multiplied_out([one], [other])
-
-
-def one_per_record(entry: Entry) -> Tensor:
-    """A tensor of the entry's kind and device."""
-    if isinstance(entry, Direct):
-        return entry.gradients
-    assert isinstance(entry, Outer | Rows)
-    return entry.b
-
-
-def _apart(one: slice | None, other: slice | None) -> bool:
-    return one is not None and other is not None and (one.stop <= other.start or other.stop <= one.start)
 
 
 def multiplied_out(one: Sequence[Entry], other: Sequence[Entry] | None = None) -> Tensor:
@@ -277,16 +280,13 @@ def added_up(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> 
     """The sum of factor times gradient, of the very numbers that :func:`multiplied_out` has found the norms of.
 
     A product over the whole batch rounds otherwise than one record's does; where terms cancel, what is left of a record would
-    be longer than its norm by any factor. Nor does a ``dead`` record go through a function again, in which zeros in its place
-    may be as bad (0 / 0).
+    be longer than its norm by any factor.
     """
-    total = None
+    parts = []
     for rows in _few(entries[0]):
         own = alive(_together(entries, rows), None if dead is None else dead[rows])
-        part = torch.mv(own.T, factors[rows].to(own.dtype))
-        total = part if total is None else total + part
-    assert total is not None
-    return total.view(entries[0].shape)
+        parts.append(torch.mv(own.T, factors[rows].to(own.dtype)))
+    return reduce(torch.add, parts).view(entries[0].shape)
 
 
 def _few(entry: Entry) -> Iterator[slice]:
@@ -297,46 +297,33 @@ def _few(entry: Entry) -> Iterator[slice]:
 
 
 def _together(entries: Sequence[Entry], rows: slice) -> Tensor:
-    first, *others = (entry.per_record(rows).flatten(1) for entry in entries)
-    for more in others:
-        first = first + more
-    return first
+    return reduce(torch.add, (entry.per_record(rows).flatten(1) for entry in entries))
+
+
+def together(entries: Sequence[Entry]) -> list[Entry]:
+    """The same uses, with those that are kept as gradients added up record by record."""
+    kept = [entry for entry in entries if isinstance(entry, Direct)]
+    if len(kept) < 2:
+        return [*entries]
+    total = reduce(torch.add, (entry.gradients for entry in kept))
+    return [Direct(total, kept[0].shape), *(entry for entry in entries if not isinstance(entry, Direct))]
 
 
 def squared_norms(entries: Sequence[Entry]) -> Tensor:
-    """Of the gradient that several uses of one parameter add up to.
-
-    Terms that cancel leave a norm of which rounding may have taken everything, while the product that is summed keeps what
-    rounding left there. So no norm is taken to be smaller than sqrt(u) times the sum of the norms of its terms, which is
-    as far as inner products can tell.
-    """
+    """Of the gradient that several uses of one parameter add up to."""
     if len(entries) == 1:
-        (entry,) = entries
-        if isinstance(entry, Outer | Rows) and entry.terms > 1:
-            return at_least(*entry.pairs())
-        return entry.squared_norms()
-    if not all(entry.terms_known for entry in entries):
+        return entries[0].squared_norms()
+    if not all(entry.factored for entry in entries):
         return multiplied_out(entries)
-    if not all(isinstance(entry, Direct | Outer | Rows) for entry in entries):
-        return at_least(multiplied_out(entries), torch.stack([entry.term_norms() for entry in entries]).sum(0))
-    total, least = entries[0].squared_norms(), entries[0].term_norms()
-    for at, entry in enumerate(entries[1:], 1):
-        total, least = total + entry.squared_norms(), least + entry.term_norms()
+    total = reduce(torch.add, (entry.squared_norms() for entry in entries))
+    for at, entry in enumerate(entries):
         for before in entries[:at]:
             total = total + 2 * inner(before, entry)
-    return at_least(total, least)
-
-
-def at_least(squared: Tensor, terms: Tensor) -> Tensor:
-    """Squared norms as far as rounding can tell, from the sums of the norms of their terms."""
-    return torch.maximum(squared, terms.square() * torch.finfo(terms.dtype).eps)
+    return at_least(total, reduce(torch.add, (entry.term_norms() for entry in entries)))
 
 
 def weighted(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> Tensor:
     """The sum over records of factor times the gradient that the entries add up to."""
-    if not all(entry.terms_known for entry in entries):
+    if len(entries) > 1 and not all(entry.factored for entry in entries):
         return added_up(entries, factors, dead)
-    first, *others = (entry.weighted(factors, dead) for entry in entries)
-    for other in others:
-        first = first + other
-    return first
+    return reduce(torch.add, (entry.weighted(factors, dead) for entry in entries))

@@ -1,348 +1,341 @@
-"""One forward and backward pass that keeps the books from which every record's gradient norm and the clipped sum come.
+"""The books of one pass in which every record is alone: a function mode under functorch's batch level.
 
-A function mode sees each torch function that is given a trainable parameter. In its place runs a rule: the same function, whose
-backward pass computes the gradient of the input alone and books what the parameter's gradient is made of (:mod:`.entries`). So
-one backward pass is enough, no gradient of a single record is stored where it is large, and the module is not wrapped:
-names in its state_dict stay, and parameters that are used by functions, tied, or used twice are seen as well.
+The module and its loss see one record, as a batch of one; under the level lies a tensor of all of them. The mode sees every
+torch function. It lets through those that were tested to keep records apart (:mod:`.allowed`), and where one is given a trainable
+parameter a rule runs in its place: the same function, whose backward pass computes the gradient of the input alone and books
+what the parameter's gradient is made of (:mod:`.entries`). What no rule knows gets the parameter repeated for every record
+(a view), whose gradient comes back record by record. Nothing runs twice, and the module is not wrapped.
 
-What a rule does not know runs as it is: a function of parameters alone (a transposed, masked or normalised weight) makes a tensor
-that is tracked in their place, and one of parameters and records is differentiated record by record (:mod:`.rules.other`).
+Tensors that hold records carry the mark of their pass: one that a module kept from an earlier pass is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
-from . import entries as books
-from .entries import ROOM, Entry
-from .layout import Call, Layout, Refused, Where
+from .allowed import FACTS, WITHHELD, functions
+from .books import Books, Tracked
+from .entries import Direct
+from .facts import Refused
+from .torch_names import add_level, below, current_level, is_batched, under_level
 
-RULES: dict[Any, Callable[..., Any]] = {}
-Rule = Callable[["Use"], Any]
+Rule = Callable[..., Any]
+RULES: dict[Any, Rule] = {}  # in place of functions that are given a parameter
+ALWAYS: dict[Any, Rule] = {}  # in place of functions that are given a record
+ALLOWED = functions()
+FACT = {getattr(Tensor, name).__get__ if isinstance(getattr(Tensor, name), types.GetSetDescriptorType | property) else getattr(Tensor, name) for name in FACTS if hasattr(Tensor, name)}  # fmt: skip
+MARK = "_noisewise_pass"
+HOOKS = {Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad, Tensor.grad_fn.__get__}  # type: ignore[union-attr]
+TRANSFORMED = "a transform of torch.func (grad, vmap, jvp) inside of the module or the loss; leave it out"
+CLEARED = {  # memory that was not cleared may hold other records
+    torch.empty: torch.zeros, torch.empty_like: torch.zeros_like, Tensor.new_empty: Tensor.new_zeros,
+}  # fmt: skip
+PARTED = {  # functions in Python whose parts have rules for parameters
+    F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.batch_norm,
+}  # fmt: skip
 
 
-def rule(*functions: Any) -> Callable[[Rule], Rule]:
-    """Register what runs in place of these torch functions."""
+def rule(*names: Any, always: bool = False, both: bool = False) -> Callable[[Rule], Rule]:
+    """Register what runs in place of these torch functions; a rule gives NotImplemented for what it does not know."""
 
     def registered(run: Rule) -> Rule:
-        for function in functions:
-            RULES[function] = run
+        for name in names:
+            for rules in (RULES, ALWAYS) if both else (ALWAYS,) if always else (RULES,):
+                rules[name] = run
         return run
 
     return registered
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """A parameter, or a tensor made of parameters alone, whose gradients of single records are booked."""
+class Tape(Books, TorchFunctionMode):
+    """The books of one pass over ``batch`` records; :mod:`.alone` runs it."""
 
-    value: Tensor
-    number: int
-
-
-@dataclass(frozen=True)
-class Through(Entry):
-    """Gradients of a parameter by way of a tensor that is made of it."""
-
-    made: Tensor
-    source: Tensor
-    entry: Entry
-    part: slice | None = None
-    terms_known: ClassVar[bool] = False  # what the made tensor's own gradient has may cancel on the way
-
-    @property
-    def shape(self) -> torch.Size:  # type: ignore[override]
-        return self.source.shape
-
-    @property
-    def batch(self) -> int:
-        return self.entry.batch
-
-    @property
-    def terms(self) -> int:
-        return self.entry.terms
-
-    def squared_norms(self) -> Tensor:
-        return books.multiplied_out([self])
-
-    def term_norms(self) -> Tensor:
-        return self.squared_norms().sqrt()
-
-    def per_record(self, rows: slice) -> Tensor:
-        given = self.entry.per_record(rows)
-        (gradients,) = torch.autograd.grad(
-            self.made, self.source, given, retain_graph=True, is_grads_batched=True, allow_unused=True
-        )
-        return torch.zeros(len(given), *self.shape).to(given) if gradients is None else gradients
-
-    def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
-        return books.added_up([self], factors, dead)
-
-    def scaled(self, by: float) -> Entry:
-        return Through(self.made, self.source, self.entry.scaled(by))
-
-
-class Use:
-    """One call of a function with parameters: its arguments, and the way to book what becomes of them."""
-
-    def __init__(self, tape: Tape, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call) -> None:
-        self.tape, self.function, self.args, self.kwargs, self.call = tape, function, args, kwargs, call
-
-    def tracked(self, value: Any) -> Tracked | None:
-        return self.tape.tracked.get(id(value)) if isinstance(value, Tensor) else None
-
-    def where(self, value: Tensor) -> Where | None:
-        """Where records lie in one of the arguments."""
-        for tensor, place in zip(tensors_in((self.args, self.kwargs)), self.call.tensors, strict=True):
-            if tensor is value:
-                return place
-        return None
-
-    def book(self, tracked: Tracked | None, entry: Callable[[], Entry]) -> None:
-        """Keep what a backward pass found; ``entry`` is made only for what trains."""
-        if tracked is not None:
-            self.tape.booked(tracked, entry())
-
-
-class Tape(TorchFunctionMode):
-    """The books of one pass over a batch: ``with tape: outputs = module(*inputs)``, then a backward pass to ``tape.token``."""
-
-    def __init__(
-        self,
-        module: nn.Module,
-        layout: Layout,
-        batch: int,
-        *,
-        seed: int | None = None,
-        parameters: Sequence[Tensor] | None = None,
-    ) -> None:
-        """``parameters``: what trains, in the layout's order, where the caller has checked that already."""
-        super().__init__()
-        self.layout, self.batch, self.seed = layout, batch, seed
-        self.parameters = layout.parameters(module) if parameters is None else parameters
-        device = self.parameters[0].device
-        self.token = torch.zeros((), device=device, requires_grad=True)
-        self.scale = 1.0
-        self.tracked = {id(value): Tracked(value, number) for number, value in enumerate(self.parameters)}
-        self.made: list[Tensor] = []
-        self.entries: list[list[Entry]] = [[] for _ in self.parameters]
-        self.of_made: list[tuple[Tensor, Entry]] = []
-        self.calls = 0
-        self._end: Callable[[Tape], None] | None = None
-        self._queued = False
-        self._joined: list[list[Entry]] | None = None
-        self._random: Any = None
+    def __init__(self, parameters: Sequence[Tensor], batch: int, *, channels_last: bool = False) -> None:
+        Books.__init__(self, parameters, batch)
+        TorchFunctionMode.__init__(self)
+        self.channels_last, self.mark, self.level = channels_last, object(), 0
+        self.failed: str | None = None  # the function that raised first, whatever the module made of that
+        self.spread = 0  # numbers a record of parameters without a rule
+        self.pooled = self.laid_out = False  # pictures were pooled; and nothing that leaves the module lies by pixel
+        self.tracked = {id(value): Tracked(value, number) for number, value in enumerate(parameters)}
+        self._kept: list[Tensor] = []
+        self._spread: dict[int, Tensor] = {}
 
     # --- the forward pass ---
 
-    def __enter__(self) -> Tape:
-        if coarse := too_coarse(self.token.device.type):
-            self.refuse(f"{coarse}, whose numbers are too coarse for norms that a promise rests on; switch it off")
-        if self.seed is not None:
-            devices = _accelerators(self.token.device)
-            self._random = torch.random.fork_rng(devices=devices, enabled=True)
-            self._random.__enter__()
-            torch.default_generator.manual_seed(self.seed)  # torch.manual_seed notes where it is called from, each time
-            for device in devices:
-                torch.cuda.default_generators[device].manual_seed(self.seed)
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        if self._random is not None:
-            self._random.__exit__(*error)
-            self._random = None
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        number = self.calls
-        self.calls += 1
-        if not self._concerned(args) and not (kwargs and self._concerned(kwargs.values())):
-            if func is Tensor.view and self.layout.channels_last and not args[0].is_contiguous():
-                return (
-                    args[0].contiguous().view(*args[1:], **kwargs)
-                )  # pictures may lie another way than the module thinks
+        if func in FACT:
             return func(*args, **kwargs)
-        if not torch.is_grad_enabled():
+        records = True  # as long as it is not known
+        try:
+            if current_level() != self.level:  # another level hides what is a record
+                self.refuse(TRANSFORMED)
+            records, tracked = self._look(func, args, kwargs)
+            if tracked and func in HOOKS:
+                self.refuse_function(func)
+            if not records and not tracked:
+                return self._marked(self._of_neither(func, args, kwargs))
+            if tracked and torch.is_grad_enabled():
+                return self._marked(self._used(func, args, kwargs, records))
+            return self._marked(self.let_through(func, args, kwargs) if records else func(*args, **kwargs))
+        except Exception as error:
+            if records or isinstance(error, Refused):
+                self.failed = self.failed or name_of(func)
+            raise
+
+    def _look(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[bool, bool]:
+        """Whether there are records among the arguments, and whether there are parameters."""
+        records = tracked = False
+        for value in tensors_in((args, kwargs)):
+            if is_batched(value):
+                records = self._fresh(func, value)
+            elif id(value) in self.tracked:
+                tracked = True
+        return records, tracked
+
+    def _fresh(self, func: Any, value: Tensor) -> bool:
+        if value.__dict__.get(MARK) is not self.mark:
+            self.refuse(
+                f"{name_of(func)} is given a tensor that was kept from another pass, or made by what cannot be seen (a script of torch.jit, "
+                "a class of tensors); keep nothing of a record in the module, in a global or in a closure, and use torch functions"
+            )
+        return True
+
+    def _of_neither(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        func = CLEARED.get(func, func)
+        if kwargs.get("generator") is not None:
+            self.refuse("a generator of the module's own; leave generator= out, random numbers come from a secret seed")
+        return func(*args, **kwargs)
+
+    def let_through(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A function of records: by a rule, as it is if it was tested, in its parts if torch wrote it in Python, or not at all."""
+        func = CLEARED.get(func, func)
+        run = ALWAYS.get(func)
+        if run is not None:
+            found = run(self, *args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        if func in ALLOWED:
+            if kwargs and (kwargs.get("generator") is not None or kwargs.get("out") is not None):
+                self.refuse(f"{name_of(func)} with generator= or out=; leave it out")
             return func(*args, **kwargs)
-        return self._used(number, func, args, kwargs)
+        if _of_functional(func):
+            with self:
+                return in_parts(func)(*args, **kwargs)
+        return self.refuse_function(func)
 
-    def _concerned(self, values: Any) -> bool:
-        tracked = self.tracked
-        for value in values:
-            if isinstance(value, Tensor):
-                if id(value) in tracked:
-                    return True
-            elif isinstance(value, list | tuple) and any(id(one) in tracked for one in value):
-                return True
-        return False
-
-    def _used(self, number: int, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _used(self, func: Any, args: Any, kwargs: dict[str, Any], records: bool) -> Any:
+        """A function that is given a parameter."""
         run = RULES.get(func)
-        if run is None and _tells_a_fact(func):
-            return func(*args, **kwargs)
-        calls = self.layout.calls
-        call = calls[number] if number < len(calls) else None
-        if call is None or call.function != func:
-            self.refuse("the module does not do what it did on made-up rows: its path must not depend on records")
-        use = Use(self, func, args, kwargs, call)
-        if any(place is not None for place in call.tensors):
-            return (run or RULES[None])(use)
-        if any(place is not None for place in call.results):
-            return RULES["repeated"](use)
-        return self._made_of_parameters(func(*args, **kwargs))
+        if run is not None:
+            found = run(self, *args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        elif _of_functional(func) and func not in ALWAYS and (func in PARTED or func not in ALLOWED):
+            with self:
+                return in_parts(func)(*args, **kwargs)
+        if not records:
+            found = func(*args, **kwargs)
+            if not any(map(is_batched, tensors_in(found))):
+                return self.made_of_parameters(found)
+        return self.let_through(func, *self._all_spread((args, kwargs)))  # records, or random numbers of each
 
-    def otherwise(self, use: Use) -> Any:
-        """What a rule does not know."""
-        return RULES[None](use)
+    def _marked(self, found: Any) -> Any:
+        for value in tensors_in(found):
+            if is_batched(value):
+                value.__dict__[MARK] = self.mark
+        return found
 
     def refuse(self, why: str) -> NoReturn:
         raise Refused(why)
 
-    def _made_of_parameters(self, result: Any) -> Any:
+    def refuse_function(self, func: Any) -> NoReturn:
+        name = name_of(func)
+        why = (
+            WITHHELD.get(name.removeprefix("linalg_")) or "it was not tested to keep records apart (docs/operations.md)"
+        )
+        raise Refused(f"{name} of a record is not allowed: {why}")
+
+    # --- under the level, for rules ---
+
+    def key(self, value: Any) -> Tracked | None:
+        return self.tracked.get(id(value)) if isinstance(value, Tensor) else None
+
+    def shared(self, *values: Tensor | None) -> bool:
+        """Whether all records share these, and what trains of them is a parameter as it is: no part of one, no transpose."""
+        keys = [self.key(value) for value in values]
+        return not any(value is not None and is_batched(value) for value in values) and not any(
+            key is not None and (key.part is not None or key.turned) for key in keys
+        )
+
+    def physical(self, value: Tensor) -> Tensor | None:
+        """The tensor of all records, which come first; None if it holds none."""
+        whole, at = under_level(value, self.level)
+        if at is None:
+            return None
+        return whole.movedim(at, 0) if at else whole
+
+    def wrapped(self, whole: Tensor) -> Tensor:
+        """One record's tensor again, of a tensor of all records."""
+        inside: Tensor = add_level(whole, 0, self.level)
+        inside.__dict__[MARK] = self.mark
+        return inside
+
+    def legal(self, ids: Tensor, low: int, high: int, also: int | None = None) -> Tensor:
+        """Places of all records (under the level): those outside of low .. high - 1 become ``low``.
+
+        One out of range would raise for the whole batch. Its record counts as zero instead; ``also`` is legal.
+        """
+        out = (ids < low) | (ids >= high)
+        if also is not None:
+            out &= ids != also
+        self.leave_out(out.reshape(len(out), -1).any(1))
+        return ids.masked_fill(out, max(low, 0))
+
+    def legal_of_one(self, ids: Tensor, low: int, high: int) -> Tensor:
+        """The same for one record's numbers (above the level); those that every record shares stay as they are."""
+        whole = None if ids.dtype == torch.bool or ids.is_floating_point() else self.physical(ids)
+        if whole is None:
+            return ids
+        with below():
+            checked = self.legal(whole, low, high)
+        return self.wrapped(checked)
+
+    def only_where(self, good: Tensor) -> None:
+        """Leave out records for which one of these truth values (above the level) is false."""
+        whole = self.physical(good)
+        if whole is not None:
+            with below():
+                self.leave_out(~whole.reshape(len(whole), -1).all(1))
+
+    def repeated(self, key: Tracked) -> Tensor:
+        """A parameter as every record's own, whose gradient is booked record by record."""
+        found = self._spread.get(id(key.value))
+        if found is None:
+            if key.again is not None:
+                source, view = key.again
+                found = self._marked(view(self.repeated(source)))
+            else:
+                with below():
+                    each = key.value.detach().expand(self.batch, *key.value.shape)
+                    each = self.booked(each, lambda b: self.book(key, lambda: Direct(b, key.value.shape)))
+                found = self.wrapped(each)
+                self.spread += key.value.numel()
+            self._spread[id(key.value)] = found
+        return found
+
+    def booked(self, result: Tensor, book: Callable[..., None], *given: Tensor) -> Tensor:
+        """A result (under the level) of ``given`` and detached parameters: ``book`` gets its gradient and what was given."""
+        booked: Tensor = _Booked.apply(self.token, result, book, *given)
+        return booked
+
+    def _all_spread(self, values: Any) -> Any:
+        def one(value: Tensor) -> Tensor:
+            key = self.tracked.get(id(value))
+            return value if key is None else self.repeated(key)
+
+        return map_tensors(one, values)
+
+    def made_of_parameters(self, found: Any) -> Any:
         """What parameters alone are turned into is tracked in their place, if it has a gradient."""
-        for value in tensors_in(result):
+        for value in tensors_in(found):
             if value.requires_grad and id(value) not in self.tracked:
-                self.tracked[id(value)] = Tracked(value, -1)
-                self.made.append(value)
-        return result
+                self.track(Tracked(value, -1))
+        return found
 
-    # --- the backward pass ---
-
-    def backward(self, total: Tensor) -> None:
-        """The backward pass from a sum of losses; no parameter's ``grad`` is touched."""
-        torch.autograd.grad(total, self.token, allow_unused=True)
-
-    def booked(self, tracked: Tracked, entry: Entry) -> None:
-        if tracked.number < 0:
-            self.of_made.append((tracked.value, entry))
-        else:
-            self.entries[tracked.number].append(entry)
-        if self._end is not None and not self._queued:
-            self._queued = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._ended)
-
-    def _ended(self) -> None:
-        self._queued = False
-        if self._end is not None:
-            self._end(self)
-
-    def on_end(self, call: Callable[[Tape], None]) -> None:
-        """Call this at the end of the backward pass."""
-        self._end = call
-
-    # --- what the books say ---
-
-    def uses(self) -> list[list[Entry]]:
-        """All entries of each parameter."""
-        if self._joined is None:
-            joined = [[*entries] for entries in self.entries]
-            for made, entry in self.of_made:
-                for number, source in enumerate(self.parameters):
-                    if _reaches(made, source):
-                        joined[number].append(Through(made, source, entry))
-            self._joined = joined
-        return self._joined
-
-    def squared_norms(self) -> Tensor:
-        """(parameters, batch): of every record's gradient; not finite where a gradient is not."""
-        with torch.no_grad():
-            found = [books.squared_norms(entries) if entries else None for entries in self.uses()]
-            some = next((value for value in found if value is not None), None)
-            empty = torch.zeros(self.batch, device=self.token.device, dtype=None if some is None else some.dtype)
-            return torch.stack([empty if value is None else value for value in found]) * self.scale**2
-
-    def term_norms(self) -> Tensor:
-        """(batch,): a bound on the sum of the norms of all terms of a record's gradient, which may cancel each other."""
-        with torch.no_grad():
-            parts = [entry.term_norms() for entries in self.uses() for entry in entries]
-            return (
-                torch.stack(parts).sum(0) * self.scale if parts else torch.zeros(self.batch, device=self.token.device)
-            )
-
-    def sums(self, factors: Tensor) -> list[Tensor]:
-        """The sum of factor times gradient for each parameter; a factor of 0 leaves the record out, whatever its numbers."""
-        with torch.no_grad():
-            each = factors if factors.dim() == 2 else factors.expand(len(self.parameters), -1)
-            zero = factors == 0
-            masked = factors.device.type == "meta" or bool(zero.any())
-            none = zero if factors.dim() == 2 else zero.expand(len(self.parameters), -1)
-            return [
-                books.weighted(entries, factor * self.scale, dead if masked else None)
-                if entries
-                else torch.zeros_like(parameter)
-                for entries, factor, dead, parameter in zip(self.uses(), each, none, self.parameters, strict=True)
-            ]
+    def track(self, key: Tracked) -> Tensor:
+        self.tracked[id(key.value)] = key
+        self._kept.append(key.value)
+        return key.value
 
     def free(self) -> None:
-        """Forget the books."""
-        self.entries, self.of_made, self._joined = [[] for _ in self.parameters], [], None
-        self.made.clear()
+        """Forget the books, and what was kept for them."""
+        super().free()
+        self._kept.clear()
+        self._spread.clear()
 
 
-def too_coarse(kind: str) -> str | None:
-    """What makes products on such a device rounder than their type says, if anything does."""
-    if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-        return "autocast is on"
-    if kind == "cuda" and torch.backends.cuda.matmul.allow_tf32:
-        return "torch.backends.cuda.matmul.allow_tf32 is on"
-    if kind == "cuda" and torch.backends.cudnn.allow_tf32:
-        return "torch.backends.cudnn.allow_tf32 is on, as it is by default"
-    return None
+class _Booked(torch.autograd.Function):
+    """The identity, which books the gradient that comes back through it."""
+
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, result: Tensor, book: Any, *given: Tensor) -> Tensor:
+        ctx.book = book
+        ctx.save_for_backward(*given)
+        if result._base is None:  # what is returned may be written to, as nn.ReLU(inplace=True) does
+            ctx.mark_dirty(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> Any:
+        (b,), given = outputs, ctx.saved_tensors
+        ctx.book(b, *[value.detach() for value in given])
+        return None, b, None, *[None] * len(given)
 
 
-def tensors_in(values: Any) -> Iterator[Tensor]:
+def tensors_in(values: Any) -> list[Tensor]:
     """Tensors in nested arguments or results, in order."""
     if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from tensors_in(value)
-    elif isinstance(values, dict):
-        yield from tensors_in([*values.values()])
+        return [values]
+    if isinstance(values, dict):
+        values = values.values()
+    elif not isinstance(values, list | tuple):
+        return []
+    return [one for value in values for one in ((value,) if isinstance(value, Tensor) else tensors_in(value))]
 
 
-def _tells_a_fact(func: Any) -> bool:
-    """Whether a function reads a shape or a type and the like: nothing that has a gradient."""
-    name = getattr(func, "__name__", "")
+def map_tensors(change: Callable[[Tensor], Any], values: Any) -> Any:
+    """The same nested values with every tensor changed; quick for what calls are made of, torch's own way for the rest."""
+    if isinstance(values, Tensor):
+        return change(values)
+    kind = type(values)
+    if kind is tuple or kind is list:
+        return kind([map_tensors(change, value) for value in values])
+    if kind is dict:
+        return {name: map_tensors(change, value) for name, value in values.items()}
+    if values is None or isinstance(values, int | float | str):
+        return values
+    return pytree.tree_map_only(Tensor, change, values)
+
+
+def name_of(func: Any) -> str:
+    """A function as one would look it up."""
     owner = getattr(func, "__self__", None)
-    if name == "__get__":
-        return getattr(owner, "__name__", "") not in ("T", "mT", "H", "mH", "real", "imag")
-    return name in _FACTS
+    name = getattr(func, "__name__", str(func))
+    return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
 
 
-_FACTS = {
-    "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "is_floating_point", "is_complex", "element_size",
-    "__len__", "__hash__", "__repr__", "detach", "data_ptr", "get_device", "__format__", "register_hook", "is_nonzero",
-    "storage_offset", "untyped_storage", "requires_grad_", "is_inference", "is_same_size", "tolist", "item", "__reduce_ex__",
-    "has_names", "is_shared", "type", "__deepcopy__", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor", "zeros_like",
-    "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
-}  # fmt: skip
+def _of_functional(func: Any) -> bool:
+    return isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
 
 
-def _reaches(made: Tensor, source: Tensor) -> bool:
-    """Whether a tensor is made of this parameter."""
-    todo, seen = [made.grad_fn], set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if getattr(node, "variable", None) is source:
-            return True
-        todo += [following for following, _ in node.next_functions]
-    return False
+_PARTS: dict[Any, Any] = {}
 
 
-def _accelerators(device: torch.device) -> Sequence[int]:
-    return [device.index or 0] if device.type == "cuda" else []
+def in_parts(func: Any) -> Any:
+    """A function of torch.nn.functional that does not hand itself over to a mode, though what it calls does."""
+    if func not in _PARTS:
 
+        def no(*_: Any) -> bool:
+            return False
 
-__all__ = ["ROOM", "RULES", "Refused", "Tape", "Tracked", "Use", "rule", "tensors_in"]
+        guards = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+        copy = types.FunctionType(
+            func.__code__,
+            {**func.__globals__, **dict.fromkeys(guards, no)},
+            func.__name__,
+            func.__defaults__,
+            func.__closure__,
+        )
+        copy.__kwdefaults__ = func.__kwdefaults__
+        _PARTS[func] = copy
+    return _PARTS[func]

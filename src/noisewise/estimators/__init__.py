@@ -17,7 +17,6 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 
 from .. import runs
-from ..budget.concerns import EPSILON
 from ..data.classes import classes_in, declared_classes
 from ..data.preprocess import interval
 from ..data.refusal import our_words
@@ -43,7 +42,9 @@ def _has_probabilities(estimator: Any) -> bool:
     if fitted is not None:
         return fitted.likely
     try:
-        loss = classifier_loss(estimator.loss, method_for(estimator.method, estimator.model, 1), BINARY)
+        loss = classifier_loss(
+            estimator.loss, method_for(estimator.method, estimator.model, 1, isolation=estimator.isolation), BINARY
+        )
     except ValueError:
         return False
     return classes_for(BINARY, loss).likely
@@ -55,12 +56,13 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     Parameters
     ----------
     epsilon
-        The budget of one ``fit``, with delta. Two fits on the same records spend it twice.
+        The budget of one ``fit``, with delta. Two fits on the same records spend it twice. None spends 1, with a warning.
     delta
         The rest of the budget: well below one over the number of records.
     method
         "auto" (effects of columns and pairs for a table, descent for other models), a name
-        (``noisewise.methods.registry()``), or a configured method object.
+        (``noisewise.methods.registry()``), a configured method object, or "package.module:Class", a method of another package,
+        which runs in a process of its own.
     loss
         "auto" (logistic for two classes, softmax for more), a name (``noisewise.losses.loss_names()``), or a loss.
     model
@@ -91,6 +93,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         is no feature. A :class:`Schema` can say this and the next.
     rows_per_unit
         How many rows of a person count.
+    isolation
+        Where a method of another package runs: "sandbox", or "process", which trusts it not to look at your files.
 
     Examples
     --------
@@ -106,7 +110,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def __init__(
         self,
-        epsilon: float = EPSILON,
+        epsilon: float | None = None,
         delta: float = 1e-6,
         *,
         method: str | Method = AUTO,
@@ -123,6 +127,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         unit: str | None = None,
         rows_per_unit: int | None = None,
         bounds_epsilon: float | None = None,
+        isolation: str = "sandbox",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -140,6 +145,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         self.unit = unit
         self.rows_per_unit = rows_per_unit
         self.bounds_epsilon = bounds_epsilon
+        self.isolation = isolation
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         values, whence = self._known_classes(prepared, y)
@@ -209,7 +215,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        epsilon: float = EPSILON,
+        epsilon: float | None = None,
         delta: float = 1e-6,
         *,
         method: str | Method = AUTO,
@@ -225,6 +231,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         unit: str | None = None,
         rows_per_unit: int | None = None,
         bounds_epsilon: float | None = None,
+        isolation: str = "sandbox",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -241,6 +248,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         self.unit = unit
         self.rows_per_unit = rows_per_unit
         self.bounds_epsilon = bounds_epsilon
+        self.isolation = isolation
 
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         if y is not None and y.dtype.kind not in "fiub":
@@ -295,7 +303,7 @@ def _held(fitted: Fitted) -> PrivateClassifier | PrivateRegressor:
     settings["method"] = settings.pop("chosen_by", settings["method"])
     settings.pop("federated", None)  # where records lay is the run's, not the model's
     if settings.pop("epsilon_by", None) == "default":
-        settings["epsilon"] = EPSILON
+        settings["epsilon"] = None
     if settings.get("class_weight") is not None:
         settings["class_weight"] = dict(settings["class_weight"])
     if fitted.encoder is not None:

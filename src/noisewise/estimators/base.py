@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..accounts import payer
 from ..budget import Budget
-from ..budget.account import Account, refuse_elsewhere, sent_from
+from ..budget.account import Account, Sent, refuse_elsewhere, sent_from
 from ..budget.concerns import EPSILON
 from ..budget.purse import Purse
 from ..data.checks import names_of, private_labels, private_rows, public_pair, with_label
@@ -36,7 +36,7 @@ from ..fitting.ready import Ready
 from ..fitting.settings import plain_settings
 from ..methods import Method, makes_a_promise
 from ..models import Model
-from ..records.unobserved import refuse_observers, unobserved
+from ..records.own_settings import own_settings
 from ..statement import Statement
 from ..train import Progress
 from .buying import bought_files, bought_ready, buys, refuse_to_buy
@@ -55,7 +55,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
     """What both faces share: validation at the data holder, then one private run."""
 
     _unit_rows: bool
-    _sent: tuple[str, int] | None = None  # the account inside of which it was pickled, if it was
+    _sent: Sent | None = None  # the account inside of which it was pickled, if it was
 
     def watch(self, progress: Progress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
@@ -94,7 +94,6 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
 
         ``counted``: which rows of persons count, where that was chosen before.
         """
-        refuse_observers()  # the method is somebody's object, made before this
         refuse_to_buy(self)
         self._budget()
         fresh = self._fresh()
@@ -119,7 +118,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
                 cells = encoder.table(public[0]) if prepared.scaling.cells else encoder(public[0])
                 public = (cells, public[1])
             known = public_pair(public, None if prepared.columns is None else list(prepared.columns), rows.shape[1])
-        with unobserved():
+        with own_settings():
             asked = fresh._asked(prepared, y if there is None else y[there])
             numbers = numbers_with(asked.labels, y, there)
             if counted is None:
@@ -272,10 +271,10 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         )
 
     def _budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, adjacency=self.adjacency)
+        return Budget(EPSILON if self.epsilon is None else self.epsilon, self.delta, adjacency=self.adjacency)
 
     def _method(self, columns: int) -> Method:
-        return method_for(self.method, self.model, columns, self.max_grad_norm)
+        return method_for(self.method, self.model, columns, self.max_grad_norm, self.isolation)
 
     def _checked(self, X: Any, y: Any, dropped: bool) -> tuple[Array, Array]:
         """X and y as arrays; missing labels are refused unless a schema drops their records, features never (a bad feature
@@ -297,16 +296,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
         state = {name: v for name, v in super().__getstate__().items() if name not in ("_progress", "_sent")}
         if not hasattr(self, "fitted_") and (sent := sent_from(self._sent)):
             state["_sent"] = sent
-        if self.epsilon is EPSILON:
-            state["_epsilon_by"] = "default"
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """An epsilon that nobody chose is the default itself again, not a number that happens to be the same."""
-        state = dict(state)
-        if state.pop("_epsilon_by", None) == "default":
-            state["epsilon"] = EPSILON
-        super().__setstate__(state)
 
     def __sklearn_clone__(self) -> Self:
         return super().__sklearn_clone__()._of(self)

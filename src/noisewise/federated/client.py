@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,42 +20,48 @@ from ..data.pieces import pieces_of, read_pieces
 from ..data.preprocess import Scaling
 from ..data.refusal import Refusal
 from ..data.schema import Schema
-from ..federation import Federated
+from ..federation import Declared, Federated
 from ..fitting.labels import Labels, numbers_of_files
 from ..late import torch
+from ..models import Model
 from ..records import scores as scores  # sums that are asked for by name
 from ..records import sums as sums
+from ..records.forms import packed
 from ..records.holder import Holder, Holding, Request
-from ..records.line import packed
-from ..records.totals import IntegerTotal
-from ..records.unobserved import unobserved
+from ..records.own_settings import own_settings
+from ..records.totals import Integers, IntegerTotal
+from .agreed import Agreed
 from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_question
 from .person import Together
+from .requests import Held, Made, check_change, check_model, check_total
 
-MAKER = "client"
-OTHERS = "the server's schema is another one than --schema; nothing was answered"
+MAKER, ANYTHING = "client", Agreed()
 
 
-def holder_of(path: Path | None) -> Holder:
+def holder_of(path: Path | None, agreed: Agreed = ANYTHING) -> Holder:
     """Who holds the rows of one file; of none, the zero of every sum."""
-    return Holder({MAKER: partial(_hold, path)}, said=(Refusal,))
+    return Holder({MAKER: partial(_hold, path, agreed)}, said=(Refusal,))
 
 
 def _hold(
     path: Path | None,
+    agreed: Agreed,
     schema: Schema,
     scaling: Scaling,
     labels: Labels,
     integers: bool,
     written: str | Dialect | None,
     federated: Federated,
+    declared: Declared,
 ) -> Holding:
-    """A client's file as rows that a curator takes, or as one record."""
+    """A client's file as rows that a curator takes, or as one record; refused before it is read, or before it is said how long it is."""
+    agreed.check_unit(schema, federated)
     encoder = Encoder(schema)
     pieces = [] if path is None else pieces_of(open_source(path, separator=written))
     rows, lengths = read_pieces(pieces, encoder, scaling, separator=written)
     assert rows.y is not None
-    with unobserved():
+    agreed.check_size(sum(lengths), federated, declared)
+    with own_settings():
         y = numbers_of_files(labels, encoder.classes, rows.y, rows.there)
         kind = torch.int64 if integers else torch.float32
         X, numbers = torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind)
@@ -68,12 +74,14 @@ def _hold(
 class Client:
     """One client: its file, and what it holds of it from one question to the next."""
 
-    def __init__(self, path: Path, wanted: Schema | None = None) -> None:
-        """``wanted``: the schema that it answers by; None for any."""
-        self._path, self._holder, self._wanted = path, holder_of(path), wanted
+    def __init__(self, path: Path, agreed: Agreed = ANYTHING) -> None:
+        """``agreed``: what it answers by, whatever a server says."""
+        self._path, self._holder, self._agreed = path, holder_of(path, agreed), agreed
+        self._asked = 0  # how many questions, by any server
         self.refusal = ""  # in our words, for whoever runs this client: why it answers nothing
         self._heard = b""  # of the history that is held
         self._made: dict[int | None, bytes] = {}  # by version of the records, None for the rows themselves
+        self._known: dict[int, Held] = {}  # by version
         self._length = 0
 
     def answer(self, history: bytes, question: bytes) -> bytes:
@@ -85,6 +93,8 @@ class Client:
             state = self._catch_up(history)
             if state == DONE:
                 return pack_answer(number, self._arrays(request))
+        except Refusal as refusal:  # of what was agreed, in our words
+            self.refusal, state = str(refusal), REFUSED
         except Exception:  # whatever it is, its words could be about rows
             state = FAILED
         return pack_answer(number, state=state)
@@ -93,7 +103,17 @@ class Client:
         """What is said to a question; only totals, and which rows there are, leave a client."""
         if request.act == "make":
             return [np.array([self._length])]
-        if request.act not in ("counted", "total"):
+        made = _made_by(told_by(self._heard)[0])
+        if request.act == "counted":
+            if made.federated.unit == "client" or made.schema.target_missing != "drop":
+                raise ValueError("which rows have a label is said only where the schema drops the others")
+        elif request.act == "total":
+            self._count()
+            self._agreed.check_clip(request)
+            check_total(request, self._length, self._known[request.arguments[0]], made)
+            if self._agreed.least_size > 0:
+                self._agreed.check_batch(made.declared, request.arguments[2].rows, self._there(made))
+        else:
             raise ValueError("this is nothing that a client answers")
         reply = self._holder.reply(request)
         if reply.trouble is not None:
@@ -102,6 +122,18 @@ class Client:
             return [np.ones(self._length, np.bool_) if reply.value is None else reply.value]
         return arrays_of(reply.value)
 
+    def _count(self) -> None:
+        """Count a question, also one that fails, and the making of rows: what fails, or does not fit, may depend on rows."""
+        self._asked += 1
+        self._agreed.check_count(self._asked)
+
+    def _there(self, made: Made) -> Integers:
+        """The rows that count: all, but for those without a label."""
+        if made.federated.unit == "client":
+            return np.arange(self._length)
+        mask = self._holder.reply(Request(0, "counted", (1 if made.integers else None,))).value
+        return np.arange(self._length) if mask is None else np.flatnonzero(mask)
+
     def _catch_up(self, history: bytes) -> int:
         """Hold what the history says, making only what is not held yet."""
         if history == self._heard:
@@ -109,8 +141,8 @@ class Client:
         self._heard = b""
         told, gone = told_by(history)
         if self._made.get(None) != told[None].digest:
-            self._holder, self._made = holder_of(self._path), {}
-            if (state := self._do(None, told[None])) != DONE:
+            self._holder, self._made = holder_of(self._path, self._agreed), {}
+            if (state := self._do(None, told)) != DONE:
                 return state
         for version in told.keys() - gone - {None}:
             if (state := self._ensure(version, told)) != DONE:
@@ -126,27 +158,42 @@ class Client:
             return DONE
         if one.request.act == "change" and (state := self._ensure(one.request.arguments[0], told)) != DONE:
             return state
-        return self._do(version, one)
+        return self._do(version, told)
 
-    def _do(self, version: int | None, told: Told) -> int:
-        if version is None and self._wanted is not None and told.request.arguments[1] != self._wanted:
-            self.refusal = OTHERS
-            return REFUSED
-        reply = self._holder.reply(told.request)
+    def _do(self, version: int | None, told: dict[int | None, Told]) -> int:
+        request, digest = told[version]
+        model = self._checked(request, _made_by(told))
+        if request.act == "make":
+            self._count()
+        reply = self._holder.reply(request)
         if reply.trouble is not None:
             refused = isinstance(self._holder.error, Refusal)
             self.refusal = str(self._holder.error) if refused else ""
             return REFUSED if refused else FAILED
-        if told.request.act == "make":
+        if request.act == "make":
             (self._length,) = reply.value
-        self._made[version] = told.digest
+        if version is not None and model is not None:
+            self._known[version] = Held(model, reply.value[1])
+        self._made[version] = digest
         return DONE
+
+    def _checked(self, request: Request, made: Made) -> Model | None:
+        """The model of records that are made next, where they fit the rows and the table; refused before anything is made."""
+        if request.act == "hold":
+            check_model(request.arguments[1], made)
+            return cast(Model, request.arguments[1])
+        if request.act == "change":
+            version, _, name, arguments = request.arguments
+            check_change(name, arguments, self._known[version], made)
+            return self._known[version].model
+        return None
 
     def _drop(self, versions: set[Any]) -> None:
         if versions:
             self._holder.reply(Request(0, "forget", (tuple(versions),)))
             for version in versions:
                 self._made.pop(version, None)
+                self._known.pop(version, None)
 
 
 class Told(NamedTuple):
@@ -154,6 +201,11 @@ class Told(NamedTuple):
 
     request: Request
     digest: bytes
+
+
+def _made_by(told: dict[int | None, Told]) -> Made:
+    """What the rows are made by."""
+    return Made(*told[None].request.arguments[1:])
 
 
 @lru_cache(maxsize=4)

@@ -58,7 +58,12 @@ class Crowd(Lead):
 
     @property
     def ranks(self) -> int:
-        return self._carrier.clients + 1
+        return self.clients + 1
+
+    @property
+    def clients(self) -> int:
+        """How many there are."""
+        return self._carrier.clients
 
     def places(self, maker: str, *arguments: Any, unlabelled: bool) -> Places:
         """Where records lie, once every client has made its rows; ``unlabelled``: some may have no label."""
@@ -115,8 +120,8 @@ class Crowd(Lead):
         for client, body in self._carrier.ask(self._packed, self._questions(requests, clients)):
             if refused(body, self._number) and not (lenient and together):  # by its records: no accident of a network
                 raise ValueError(
-                    f"{self._carrier.name(client)}: does not fit the schema; `noisewise schema check` on it says why. "
-                    "Nothing was spent"
+                    f"{self._carrier.name(client)}: does not fit the schema, or has not agreed to this run; `noisewise schema check` "
+                    "on it, or the client itself, says why. Nothing was spent"
                 )
             answer = read_answer(body, self._number, [(1,)])
             if answer is not None and 0 <= int(answer[0][0]) <= MOST:

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..data.files import Dialect, Paths, Share
-from ..federation import Federated
+from ..events import FULL
+from ..federation import Declared, Federated
 from ..fitting.fit import Fit, Labelled
 from ..fitting.of_files import public_rows
 from ..fitting.ready import Ready
-from ..methods import makes_a_promise
+from ..methods import Method, makes_a_promise
+from ..methods.growing_batch import GrowingBatch
 from ..records.ranks import Part, Spread
 from .client import MAKER
 from .crowd import Crowd
@@ -32,6 +34,31 @@ def fit_of_clients(asked: Fit, federated: Federated) -> Fit:
     return replace(asked, federated=federated, settings={**asked.settings, "federated": federated.to_dict()})
 
 
+def least_rate(method: Method) -> float | None:
+    """The least share of the records that a method asks about, in expectation; None where that is not known beforehand.
+
+    >>> from noisewise.methods import method_named
+    >>> least_rate(method_named("descent")), least_rate(method_named("dpsgd").with_settings(sampling=("poisson", 0.2)))
+    (1.0, 0.2)
+    """
+    if isinstance(method, GrowingBatch):
+        return min(method.rates())
+    if not type(method).__module__.startswith("noisewise."):
+        return None
+    match getattr(method, "sampling", FULL):
+        case ("full",):
+            return 1.0
+        case (_, float() as rate):
+            return rate
+    return None
+
+
+def _public(asked: Fit) -> bool:
+    """Whether the number of clients is public: it was declared so, or fixed beforehand."""
+    assert asked.federated is not None
+    return asked.federated.unit == "client" and (asked.size_is_public or asked.federated.wait is not None)
+
+
 def ready_clients(
     asked: Fit,
     crowd: Crowd,
@@ -43,7 +70,8 @@ def ready_clients(
     """What ``asked`` runs on clients: each has read its file and found it fit, with nothing paid."""
     assert asked.encoder is not None and asked.federated is not None
     schema, integers = asked.encoder.schema, asked.model.loss.task == "classes"
-    arguments: tuple[Any, ...] = (schema, asked.scaling, asked.labels, integers, separator, asked.federated)
+    declared = Declared(least_rate(asked.method), crowd.clients if _public(asked) else None)
+    arguments: tuple[Any, ...] = (schema, asked.scaling, asked.labels, integers, separator, asked.federated, declared)
     places = crowd.places(MAKER, *arguments, unlabelled=schema.target_missing == "drop")
     if places.records == 0:
         raise ValueError("no client has rows; pass files with records")

@@ -1,8 +1,8 @@
 """What goes between the server and its clients, as bytes.
 
-*To a client*: plain data of noisewise, packed as between ranks and read by a reader of its own (:mod:`.reading`), which neither
-calls nor changes anything. *From a client*: nothing is unpickled, since a client may be hostile. An answer is whole numbers
-of 64 bits: which question it answers, whether it could, how many arrays follow and how long each is, then their entries. What
+*To a client*: plain data, and objects of a short list that are made of their fields (:mod:`noisewise.records.forms`), none of which
+names a file. Reading costs no more than what is there, calls nothing that a message names and changes nothing; what is asked is
+checked by its shape and type (:mod:`.requests`). *From a client*: whole numbers of 64 bits: which question it answers, whether it could, how many arrays follow and how long each is, then their entries. What
 these stand for, and of which shape they are, the server knows; an answer that is a byte shorter or longer than that is none.
 """
 
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..messages import BadMessage
+from ..records.forms import ELSEWHERE, packed, unpacked
 from ..records.holder import Request
-from ..records.line import packed
 from ..records.totals import Integers
-from .reading import read_plainly
+from .requests import check_request
 
 DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was asked; anything else
 WHOLE = np.dtype("<i8")
-MOST_REQUESTS = 1 << 16  # that a history can have
+MOST_REQUESTS = 1 << 9  # that a history can have: each may lay all rows out anew
 
 
 def pack_history(history: Sequence[Request]) -> bytes:
@@ -31,10 +32,10 @@ def pack_history(history: Sequence[Request]) -> bytes:
 
 def read_history(body: bytes) -> tuple[Request, ...]:
     """What :func:`pack_history` packed, at a client."""
-    history = read_plainly(body)
-    if type(history) is not tuple or len(history) > MOST_REQUESTS or any(type(each) is not Request for each in history):
-        raise ValueError("this is not a history of requests")
-    return history
+    history = unpacked(body, without=ELSEWHERE)
+    if type(history) is not tuple or len(history) > MOST_REQUESTS:
+        raise BadMessage
+    return tuple(map(_checked, history))
 
 
 def pack_question(request: Request) -> bytes:
@@ -44,9 +45,13 @@ def pack_question(request: Request) -> bytes:
 
 def read_question(body: bytes) -> Request:
     """What :func:`pack_question` packed, at a client."""
-    request = read_plainly(body)
+    return _checked(unpacked(body, without=ELSEWHERE))
+
+
+def _checked(request: object) -> Request:
     if type(request) is not Request:
-        raise ValueError("this is not a question")
+        raise BadMessage
+    check_request(request)
     return request
 
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from ..budget import Budget
-from ..methods import RECOMMENDED, Method, method_named
+from ..guest import method_named
+from ..methods import RECOMMENDED, Method
 from ..methods.additive import AdditiveDescent
 from ..prepare.choices import Outline
 from ..prepare.columns import TableColumn
 from .why import AUTO, MOST_COLUMNS, TABLES, Choice
 
 
-def method_for(method: str | Method, model: Any, columns: int | None, max_grad_norm: float | None = None) -> Method:
+def method_for(
+    method: str | Method,
+    model: Any,
+    columns: int | None,
+    max_grad_norm: float | None = None,
+    isolation: str = "sandbox",
+) -> Method:
     """The method asked for; "auto" takes effects of columns and pairs where the model is left open, else descent.
 
-    ``max_grad_norm``: instead of the method's own.
+    ``max_grad_norm``: instead of the method's own. ``isolation``: where a method of another package runs.
     """
-    chosen = method_named(_auto(model, columns) if isinstance(method, str) and method == AUTO else method)
+    named = _auto(model, columns) if isinstance(method, str) and method == AUTO else method
+    chosen = method_named(named, isolation)
     return chosen if max_grad_norm is None else chosen.with_settings(max_grad_norm=max_grad_norm)
 
 

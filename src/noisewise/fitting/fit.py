@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..budget import Budget, Terms, open_meter
 from ..budget.account import Account, account_of
-from ..budget.concerns import warn_of
+from ..budget.concerns import chosen, warn_of
 from ..budget.purse import Purse
 from ..curator import PublicCurator
 from ..curator.question import bare
@@ -27,12 +27,12 @@ from ..federation import Federated
 from ..journal import Journal
 from ..late import torch
 from ..losses import USUAL, ClassWeighted, Loss, loss_named
-from ..methods import Method, makes_a_promise
+from ..methods import Method, isolation_of, makes_a_promise
 from ..models import MLP, Additive, Linear, Model
 from ..prepare.features import Features
 from ..records.grid import Store, in_memory
+from ..records.own_settings import own_settings
 from ..records.protocol import Elsewhere
-from ..records.unobserved import unobserved
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
 from ..tape import Tape
@@ -150,7 +150,7 @@ class Fit:
         table = len(private.y) if private.table is None or not self.size_is_public else private.table
         size, assumed = self.size(table), list(self.assumed)
         if makes_a_promise(self.method) and self.seed is None:
-            warn_of(self.budget.epsilon, self.budget.delta, size=size)
+            warn_of(self.budget.epsilon, self.budget.delta, size=size, chosen=chosen(self.settings))
         if size is not None:
             assumed.append(self._known_number())
         if self.persons is not None:
@@ -159,7 +159,7 @@ class Fit:
             assumed.append("each client is one person of the account")
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
-        with unobserved():
+        with own_settings():
             records = Records(
                 *self._tensors(private), size, row_bound=1.0, store=store, rows_per_unit=self.rows_per_unit
             )
@@ -227,6 +227,7 @@ class Fit:
             arithmetic=run.arithmetic,
             account=None if account is None else account.describe(),
             federated=self.federated,
+            isolation=isolation_of(self.method),
         )
 
     def training_budget(self) -> Budget:

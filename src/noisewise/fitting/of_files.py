@@ -12,7 +12,7 @@ from typing import Any
 
 from ..budget import Budget
 from ..data.encode import Encoder
-from ..data.files import Dialect, Paths, Share, open_source
+from ..data.files import Dialect, Paths, Share, find_files, open_source
 from ..data.persons import Mask
 from ..data.pieces import Pinned
 from ..data.preprocess import Cells, Scaling, interval
@@ -22,8 +22,8 @@ from ..data.tables import columns_of
 from ..losses import Loss
 from ..methods import Method
 from ..records.grid import Store, in_memory
+from ..records.own_settings import own_settings
 from ..records.ranks import Lead
-from ..records.unobserved import refuse_observers, unobserved
 from .auto import method_for
 from .fit import Fit, Labelled, for_classes, for_numbers
 from .labels import Array, Labels, numbers_of_files
@@ -65,19 +65,20 @@ def fit_of_files(
     seed: int | None,
     max_grad_norm: float | None = None,
     origin: Origin | None = None,
+    isolation: str = "sandbox",
 ) -> Fit:
     """A fit of classes where the target is a category, else of a number; ``schema`` is complete.
 
     What estimators take beyond that (classes, weights, bounds of a target) a schema says, or nobody.
     """
     encoder, origin = Encoder(schema), origin or Origin()
-    chosen = method_for(method, model, len(schema.features), max_grad_norm)
+    chosen = method_for(method, model, len(schema.features), max_grad_norm, isolation)
     classes = encoder.classes
     scaling = scaling_of(encoder, chosen, unit_rows=classes is not None)
     asked: dict[str, Any] = {
         "adjacency": budget.adjacency, "delta": budget.delta, "epsilon": budget.epsilon, "loss": loss,
         "max_grad_norm": max_grad_norm, "method": method, "model": model, "random_state": seed,
-        "size_is_public": size_is_public,
+        "size_is_public": size_is_public, "isolation": isolation,
     }  # fmt: skip
     assumed = origin.assumed
     labels: Labels
@@ -110,8 +111,9 @@ def ready_files(
     mapped into memory, so that they need not fit into it. ``counted``: which rows of persons count, where that was
     chosen before. ``lead``: the ranks that read the files, each its pieces, where there are several; this is then rank 0.
     """
-    refuse_observers()  # the method is somebody's object, made before this
     assert asked.encoder is not None
+    if isinstance(asked.method, Method):
+        asked.method.refuse_readable(place for place in find_files(paths) if isinstance(place, Path))
     given = public_rows(asked, public, separator=separator)
     pinned = None
     if asked.persons is not None and counted is None:
@@ -125,7 +127,7 @@ def ready_files(
     else:
         rows = read_rows(paths, asked.encoder, asked.scaling, **how)
         store = store_for(rows.X.nbytes, cells=asked.scaling.cells, cache=cache)
-        with unobserved():
+        with own_settings():
             private = Labelled(rows.X, _numbers(asked, rows.y, rows.there), None if counted is None else len(counted))
     if pinned is not None:
         pinned.check()

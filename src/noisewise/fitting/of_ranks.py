@@ -28,8 +28,8 @@ from ..methods import makes_a_promise
 from ..records.grid import Mapped, Store, in_memory
 from ..records.holder import Holder, Holding, serve
 from ..records.line import Line
+from ..records.own_settings import own_settings
 from ..records.ranks import Lead, Part, Places, Spread
-from ..records.unobserved import unobserved
 from .fit import Fit, Labelled
 from .fitted import Fitted
 from .labels import Classes, Labels, numbers_of_files
@@ -142,7 +142,7 @@ def spread_rows(
     lengths = lead.each(
         "make",
         [
-            ("files", numbers, [pieces[number] for number in numbers], made, separator, cache,
+            ("files", numbers, [pieces[number] for number in numbers], tuple(made), separator, cache,
              None if masks is None else [masks[number] for number in numbers], lead.holds)
             for numbers in dealt
         ],
@@ -172,17 +172,18 @@ def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, coun
 def _hold_files(
     numbers: tuple[int, ...],
     pieces: list[FilePiece],
-    made: _Made,
+    how: tuple[Schema, Scaling, Labels, bool],
     separator: str | Dialect | None,
     cache: str | Path | None,
     counted: list[Mask] | None,
     mapped: bool = True,
 ) -> Holding:
     """A rank's pieces of files as rows that a curator takes; ``mapped``: many are laid out in a file, not in memory."""
+    made = _Made(*how)
     encoder, scaling = Encoder(made.schema), made.scaling
     rows, lengths = read_pieces(pieces, encoder, scaling, separator=separator, cache=cache, counted=counted)
     assert rows.y is not None
-    with unobserved():
+    with own_settings():
         y = numbers_of_files(made.labels, encoder.classes, rows.y, rows.there)
         kind = torch.int64 if made.integers else torch.float32
         large = mapped or cache is not None

@@ -24,8 +24,10 @@ def plain_settings(asked: Mapping[str, Any], method: Method) -> dict[str, Any]:
     settings["method"] = method.name
     if isinstance(asked["method"], str) and asked["method"] == AUTO:
         settings["chosen_by"] = AUTO
-    if asked["epsilon"] is EPSILON:
-        settings["epsilon_by"] = "default"
+    if asked["epsilon"] is None:
+        settings |= {"epsilon": EPSILON, "epsilon_by": "default"}
+    if not getattr(method, "elsewhere", False):
+        settings.pop("isolation", None)
     for name in ("unit", "rows_per_unit"):
         if settings.get(name) is None:
             settings.pop(name, None)

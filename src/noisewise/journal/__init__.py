@@ -11,6 +11,9 @@ step waits for no disk. Whatever of a block has no line when the run is taken up
 failed, or another process has a copy of the folder), so the rest of the last block is given up: a crash costs at most one
 block. A run that ends in good order, by an exception too, gives back what it claimed and did not use.
 
+*A chain*. Every line has the hash of the one before, so a line that was taken out or changed is found. What a run claimed and did
+not use comes back to the account that pays only with the end of a finished journal (:meth:`~noisewise.budget.purse.Purse.settled`).
+
 *Guarantee*: whatever happens between two lines, every noise that was drawn is charged for, and no answer is given for other
 noise than it was drawn with: a block is on the disk, and claimed in the purse that pays for the run, before any of it is
 drawn, and what has an answer is not asked again. A claim says which one it follows, so of two copies of a folder that are
@@ -20,6 +23,18 @@ holds released answers and settings alone.
 """
 
 from .asking import WHAT, Journalled, paid
+from .chain import LINES, closed_journal
 from .folder import BLOCK, NOBODY, Journal, Running, settings_in
 
-__all__ = ["BLOCK", "NOBODY", "WHAT", "Journal", "Journalled", "Running", "paid", "settings_in"]
+__all__ = [
+    "BLOCK",
+    "LINES",
+    "NOBODY",
+    "WHAT",
+    "Journal",
+    "Journalled",
+    "Running",
+    "closed_journal",
+    "paid",
+    "settings_in",
+]

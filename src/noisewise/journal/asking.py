@@ -167,8 +167,7 @@ def _claiming(part: Part, journal: Journal) -> Iterator[Meter]:
         if not given_back:
             journal.stopped(used(part.meter))
         raise
-    journal.finish()
-    part.settle()
+    part.settle(journal=journal.finish())
 
 
 def used(meter: Meter | MeterView) -> float:

@@ -18,15 +18,18 @@ import numpy as np
 from ..atomic import force_to_disk, read_plain, write_atomically
 from ..budget import BudgetExhausted
 from ..budget.purse import Part
+from ..budget.store import BLOCK as BLOCK
+from ..budget.store import UNUSED, Closed
 from ..curator import Answer
 from ..events import Event, from_dict, to_dict
 from ..late import torch
+from ..process import this_process
+from .chain import LINES, Chain
 
 SETTINGS = "settings.json"
-FORMAT = "noisewise-journal/2"
+FORMAT = "noisewise-journal/3"
 NOBODY = -1  # instead of the number of a part
 KINDS = ("float32", "float64", "int64")
-BLOCK = 1 / 16  # of the budget: what a crash can cost
 DURABLE = ("part", "block", "forfeited", "closed", "finished")  # lines that are on the disk before anything goes on
 
 
@@ -67,12 +70,13 @@ class Journal:
         except OSError:
             os.close(self._lock)
             raise Running(f"{self._place}: another process is running this run; wait for it") from None
-        self._process, self._files, self._torn = os.getpid(), dict[str, int](), False
+        self._process, self._files, self._torn = this_process(), dict[str, int](), False
         self._part: Part | None = None  # that pays for the run
         self.past, self.finished = deque[Kept | Forfeited](), False
         self.claim: int | None = None  # the number of that part
         self.digest = ""  # of the settings: each part is reserved for them alone
         self._claimed, self._closed, self._fresh, self.touched = 0.0, True, True, False
+        self._chain = Chain()
         try:
             self._agree({"format": FORMAT, **settings})
             self._read()
@@ -82,7 +86,7 @@ class Journal:
 
     def stopped(self, spent: float) -> None:
         """The run ends here in good order, with this share of the budget used: what it claimed beyond is given back."""
-        if self._lock < 0 or os.getpid() != self._process or self._part is None or self.finished or self._fresh:
+        if self._lock < 0 or this_process() != self._process or self._part is None or self.finished or self._fresh:
             return
         with suppress(OSError, ValueError, RuntimeError):  # it stays open, then: what it claimed is given up
             self._sync()
@@ -92,7 +96,7 @@ class Journal:
 
     def close(self) -> None:
         """Let another process have it."""
-        if self._lock >= 0 and os.getpid() == self._process:  # a forked copy knows nothing of what the run does
+        if self._lock >= 0 and this_process() == self._process:  # a forked copy knows nothing of what the run does
             self._let_go()
 
     def _let_go(self) -> None:
@@ -104,7 +108,7 @@ class Journal:
         own, there = json.loads(json.dumps(settings, default=str)), settings_in(self._place)
         self.digest = sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
         if there is None:
-            if (self._place / "journal.jsonl").exists():
+            if (self._place / LINES).exists():
                 raise ValueError(f"{self._place}: holds answers without settings; pass another folder")
             write_atomically(self._place / SETTINGS, json.dumps(own, indent=1).encode(), durable=True, private=True)
             return
@@ -117,24 +121,26 @@ class Journal:
 
     def _read(self) -> None:
         """What is there. After the last line that was forced to the disk, one that is torn ends it: it never happened."""
-        path = self._place / "journal.jsonl"
+        path = self._place / LINES
         if not os.path.lexists(path):
             return
-        content, good = self._content("journal.jsonl"), 0
+        content, good = self._content(LINES), 0
         lines = content.split(b"\n")[:-1]
         sure = max((i + 1 for i, line in enumerate(lines) if self._forced(line)), default=0)
         if content and not sure:
             raise ValueError(f"{self._place}: its journal was changed; pass another folder")
         for i, line in enumerate(lines):
             try:
-                self._take(json.loads(line))
+                told, head = self._chain.read(line)
+                self._take(told)
+                self._chain.move(told, head)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, OSError):
                 if i < sure:
                     raise ValueError(f"{self._place}: its journal was changed; pass another folder") from None
                 break
             good += len(line) + 1
         if good < len(content):
-            self._cut("journal.jsonl", good)
+            self._cut(LINES, good)
 
     @staticmethod
     def _forced(line: bytes) -> bool:
@@ -218,7 +224,7 @@ class Journal:
 
         After half a line there is no other: what came next would be part of it, and a block that nobody reads.
         """
-        if self._torn or os.getpid() != self._process:
+        if self._torn or this_process() != self._process:
             raise OSError("the journal cannot be written by this process any more; stop, and go on from it")
         descriptor, at = self._file(name), self._length(name)
         done, self._torn = 0, True
@@ -228,12 +234,12 @@ class Journal:
         return at
 
     def _append(self, line: Mapping[str, Any], *, durable: bool = False) -> None:
-        self._write("journal.jsonl", json.dumps(line).encode() + b"\n")
+        self._write(LINES, self._chain.written(line))
         if durable:
             self._sync()
 
     def _sync(self) -> None:
-        for name in ("answers.bin", "journal.jsonl"):  # in this order: an answer is there before the line that names it
+        for name in ("answers.bin", LINES):  # in this order: an answer is there before the line that names it
             if name in self._files:
                 os.fsync(self._files[name])
 
@@ -247,7 +253,7 @@ class Journal:
         part = self._part
         if part is None or part.meter.used or self.touched or part.claimed:
             return False
-        part.claim(math.ulp(0.0))  # nobody else goes on with it
+        part.claim(UNUSED)  # nobody else goes on with it
         part.settle("failed")
         self.adopt(NOBODY)
         return True
@@ -307,11 +313,12 @@ class Journal:
             }
         )
 
-    def finish(self) -> None:
-        """All questions are asked."""
+    def finish(self) -> Closed | None:
+        """All questions are asked: what was charged for them, as the journal has it."""
         if not self.finished:
             self._append({"finished": True}, durable=True)
             self.finished = True
+        return self._chain.closed
 
 
 def settings_in(folder: str | os.PathLike[str]) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, QueuePool
 
+from ..process import Process, this_process
 from .tables import VERSION
 
 WAIT = 5.0  # seconds that a transaction waits for others before it gives up
@@ -78,7 +79,7 @@ class Database:
         self.url, self.name = url, shown(url)
         self.server = url.drivername != "sqlite"
         self._engine: Any = None
-        self._process = os.getpid()
+        self._process = this_process()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -110,8 +111,8 @@ class Database:
             connection.invalidate()  # the server is gone, and the transaction with it
 
     def _opened(self) -> Any:
-        if self._engine is None or self._process != os.getpid():
-            self._engine, self._process = self._made(), os.getpid()
+        if self._engine is None or self._process != this_process():
+            self._engine, self._process = self._made(), this_process()
             weakref.finalize(self, _closed, self._engine, self._process)
         return self._engine
 
@@ -191,5 +192,5 @@ def _prepared(connection: Any, _: Any) -> None:
     cursor.close()
 
 
-def _closed(engine: Any, process: int) -> None:
-    engine.dispose(close=process == os.getpid())
+def _closed(engine: Any, process: Process) -> None:
+    engine.dispose(close=process == this_process())

@@ -179,7 +179,8 @@ class Ledger:
                     f"{self.name}: {role} may create things in the ledger's schema, and could bring operators that others would "
                     f"use; first REVOKE CREATE ON SCHEMA {_schema(connection)} FROM PUBLIC, {role}"
                 )
-            for statement in rights(role, _schema(connection)):
+            schema = _schema(connection)
+            for statement in (*_server(schema), *rights(role, schema)):  # functions of an earlier version are replaced
                 connection.exec_driver_sql(statement)
 
     def _alone(self, connection: Connection) -> None:
@@ -294,6 +295,7 @@ def rights(role: str, schema: str) -> list[str]:
         "noisewise_reserve(text, text, text, bigint, bigint)",
         "noisewise_claim(text, bigint, double precision, double precision)",
         "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text)",
+        "noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text)",
     )
     return [
         f'GRANT USAGE ON SCHEMA {schema} TO "{role}"',

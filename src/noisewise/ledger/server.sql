@@ -3,7 +3,7 @@
 -- Names of the ledger are written in full and its schema is not on the path: who may create there could bring operators that
 -- match closer than the server's own, and they would run with the rights of who keeps the ledger.
 
-CREATE FUNCTION noisewise_add(of_account text, of_number bigint, of_kind text, of_body text) RETURNS void
+CREATE OR REPLACE FUNCTION noisewise_add(of_account text, of_number bigint, of_kind text, of_body text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   last {schema}.noisewise_ledger%ROWTYPE;
@@ -19,7 +19,7 @@ BEGIN
 END $$;
 
 -- The number of the run, or null where it does not fit.
-CREATE FUNCTION noisewise_reserve(of_account text, of_key text, of_terms text, cost bigint, cost_delta bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION noisewise_reserve(of_account text, of_key text, of_terms text, cost bigint, cost_delta bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   held {schema}.noisewise_accounts%ROWTYPE;
@@ -40,7 +40,7 @@ BEGIN
 END $$;
 
 -- The run of this number, if it is this user's own and not settled.
-CREATE FUNCTION noisewise_own(of_account text, of_number bigint) RETURNS {schema}.noisewise_runs
+CREATE OR REPLACE FUNCTION noisewise_own(of_account text, of_number bigint) RETURNS {schema}.noisewise_runs
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE;
@@ -53,7 +53,7 @@ BEGIN
 END $$;
 
 -- Whether the run was at `before`, and is at `after` now.
-CREATE FUNCTION noisewise_claim(of_account text, of_number bigint, before double precision, after double precision)
+CREATE OR REPLACE FUNCTION noisewise_claim(of_account text, of_number bigint, before double precision, after double precision)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE := {schema}.noisewise_own(of_account, of_number);
@@ -65,11 +65,14 @@ BEGIN
   RETURN true;
 END $$;
 
-CREATE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
-  of_delta bigint, of_state text, of_events text) RETURNS void
+-- A run takes no less than it ever claimed, and by a sixteenth of its part less only if costs add up in its meter and it has the end of a closed journal (a text
+-- like {"charged": 12, "head": "..."}), which goes into the history. A cast to numeric keeps 15 digits, hence the factor.
+CREATE OR REPLACE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
+  of_delta bigint, of_state text, of_events text, of_journal text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   run {schema}.noisewise_runs%ROWTYPE := {schema}.noisewise_own(of_account, of_number);
+  most double precision;
 BEGIN
   IF run.state IS DISTINCT FROM 'reserved' OR run.claimed IS DISTINCT FROM of_claimed
     THEN RAISE EXCEPTION 'the run is not reserved as it should be; it may have been settled before'; END IF;
@@ -77,21 +80,39 @@ BEGIN
     OR of_delta > run.reserved_delta THEN RAISE EXCEPTION 'a run spends at most what it reserved'; END IF;
   IF of_state IS NULL OR of_state NOT IN ('spent', 'failed') OR of_events IS NULL
     THEN RAISE EXCEPTION 'a run ends as spent or failed'; END IF;
+  SELECT max((body::json ->> 'after')::double precision) INTO most FROM {schema}.noisewise_history
+    WHERE account = of_account AND number = of_number AND kind = 'claimed';
+  IF most > 1e-300 AND (of_spent::numeric < most::numeric * run.reserved * (1 - 1e-12) OR of_delta < run.reserved_delta)
+    AND ((run.terms::json -> 'meter' ->> 'meter') IS DISTINCT FROM 'additive'
+      OR coalesce((of_journal::json ->> 'head') !~ '^[0-9a-f]{64}$', true)
+      OR of_spent::numeric < (most::numeric - 0.0626) * run.reserved)
+    THEN RAISE EXCEPTION 'a run without a closed journal settles no less than it claimed'; END IF;
   UPDATE {schema}.noisewise_runs SET spent = of_spent, spent_delta = of_delta, state = of_state, events = of_events
     WHERE account = of_account AND number = of_number;
   UPDATE {schema}.noisewise_accounts SET taken = taken - (run.reserved - of_spent),
     taken_delta = taken_delta - (run.reserved_delta - of_delta) WHERE name = of_account;
-  PERFORM {schema}.noisewise_add(of_account, of_number, 'settled', json_build_object('spent', of_spent, 'spent_delta', of_delta,
-    'state', of_state, 'events', of_events)::text);
+  PERFORM {schema}.noisewise_add(of_account, of_number, 'settled', CASE WHEN of_journal IS NULL
+    THEN json_build_object('spent', of_spent, 'spent_delta', of_delta, 'state', of_state, 'events', of_events)
+    ELSE json_build_object('spent', of_spent, 'spent_delta', of_delta, 'state', of_state, 'events', of_events,
+      'journal', of_journal::json) END::text);
 END $$;
 
-CREATE FUNCTION noisewise_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+-- For software of an earlier version, which keeps no journals.
+CREATE OR REPLACE FUNCTION noisewise_settle(of_account text, of_number bigint, of_claimed double precision, of_spent bigint,
+  of_delta bigint, of_state text, of_events text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT {schema}.noisewise_settle(of_account, of_number, of_claimed, of_spent, of_delta, of_state, of_events, NULL);
+$$;
+
+CREATE OR REPLACE FUNCTION noisewise_kept() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'a history is only ever added to'; END $$;
 
+DROP TRIGGER IF EXISTS noisewise_history_kept ON {schema}.noisewise_history;
 CREATE TRIGGER noisewise_history_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON {schema}.noisewise_history
 FOR EACH STATEMENT EXECUTE FUNCTION noisewise_kept();
 
 REVOKE ALL ON FUNCTION noisewise_add(text, bigint, text, text), noisewise_own(text, bigint),
   noisewise_reserve(text, text, text, bigint, bigint), noisewise_kept(),
   noisewise_claim(text, bigint, double precision, double precision),
-  noisewise_settle(text, bigint, double precision, bigint, bigint, text, text) FROM PUBLIC;
+  noisewise_settle(text, bigint, double precision, bigint, bigint, text, text),
+  noisewise_settle(text, bigint, double precision, bigint, bigint, text, text, text) FROM PUBLIC;

@@ -22,10 +22,10 @@ from ..accounting.base import currencies
 from ..accounting.terms import Budget
 from ..budget.account import UNITS
 from ..budget.counts import BudgetExhausted, up
-from ..budget.store import TAKEN_UP, Amount, Claimed, Entries, Entry, check_terms
+from ..budget.store import TAKEN_UP, UNUSED, Amount, Claimed, Closed, Entries, Entry, check_terms
 from ..events import from_dict, to_dict
 from .database import Database
-from .tables import ACCOUNTS, RUNS, hashed
+from .tables import ACCOUNTS, HISTORY, RUNS, hashed
 
 FINE = 52  # bits of what was granted: its cap is a whole number of units, exactly
 MOST = 1 << 62  # units: no cap has as many
@@ -112,12 +112,33 @@ class DatasetStore:
                 in_units(settled.spent.cost, account.unit_cost),
                 in_units(settled.spent.delta, account.unit_delta),
             )
-            given = {"account": self.name, "number": number, "spent": cost, "delta": delta, "state": settled.state}
+            given: dict[str, Any] = {
+                "account": self.name,
+                "number": number,
+                "spent": cost,
+                "delta": delta,
+                "state": settled.state,
+            }
+            journal = None if settled.journal is None else journal_to_dict(settled.journal)
+            most = most_claimed(connection, self.name, number)
+            if most > UNUSED and (journal is None or not self._keeps_journals(connection)):
+                given |= {"spent": max(cost, least_units(there.reserved, most)), "delta": there.reserved_delta}
             if self._database.server:
-                query = text("SELECT noisewise_settle(:account, :number, :claimed, :spent, :delta, :state, :events)")
-                connection.execute(query.bindparams(**given, claimed=there.claimed, events=events))
+                self._settle_there(connection, {**given, "events": events, "claimed": there.claimed}, journal)
             else:
-                _settle(connection, there, given, events)
+                _settle(connection, there, given, events, journal)
+
+    def _keeps_journals(self, connection: Connection) -> bool:
+        """Whether it is a file, or a server whose functions are of this version; elsewhere the claim counts."""
+        return not self._database.server or bool(connection.execute(_KEEPS_JOURNALS).scalar_one())
+
+    def _settle_there(self, connection: Connection, given: Mapping[str, Any], journal: Any) -> None:
+        query = "SELECT noisewise_settle(:account, :number, :claimed, :spent, :delta, :state, :events"
+        if self._keeps_journals(connection):
+            said = None if journal is None else canonical(journal)
+            connection.execute(text(f"{query}, :journal)").bindparams(**given, journal=said))
+        else:
+            connection.execute(text(f"{query})").bindparams(**given))
 
     def _shortage(self, entry: Entry, account: Any) -> str:
         cost = float((account.cap - account.taken) * Fraction(account.unit_cost))
@@ -169,6 +190,23 @@ def entry_of(row: Any, account: Any) -> Entry:
 def canonical(data: Any) -> str:
     """Plain data as one line of text, always the same."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def journal_to_dict(journal: Closed) -> dict[str, Any]:
+    """The end of a journal as the history has it."""
+    return {"head": journal.head, "charged": journal.events.total()}
+
+
+def least_units(reserved: int, claimed: float) -> int:
+    """What a run takes at least that claimed this share of the units that it reserved."""
+    return math.ceil(Fraction(claimed) * reserved)
+
+
+def most_claimed(connection: Connection, account: str, number: int) -> float:
+    """The largest share that a run ever claimed: it may have drawn so much, whatever it claimed later."""
+    query = select(HISTORY.c.body).where(HISTORY.c.account == account, HISTORY.c.number == number)
+    bodies = connection.execute(query.where(HISTORY.c.kind == "claimed")).scalars()
+    return max((float(json.loads(body)["after"]) for body in bodies), default=0.0)
 
 
 # --- rows: on SQLite; PostgreSQL does the same in its own functions (server.sql), which is all that an analyst may call ----
@@ -231,6 +269,9 @@ def add(connection: Connection, account: str, number: int | None, kind: str, bod
 
 
 # made once: making a statement takes longer than SQLite does to carry it out
+_KEEPS_JOURNALS = text(
+    "SELECT to_regprocedure('noisewise_settle(text,bigint,double precision,bigint,bigint,text,text,text)') IS NOT NULL"
+)
 _LEDGER = text("SELECT seq, head FROM noisewise_ledger")
 _ADD = text(
     "INSERT INTO noisewise_history (seq, at, account, number, kind, body, previous, hash) "
@@ -268,16 +309,23 @@ def _claim(connection: Connection, account: str, number: int, before: float, aft
     return True
 
 
-def _settle(connection: Connection, there: Any, given: Mapping[str, Any], events: str) -> None:
+def _settle(
+    connection: Connection, there: Any, given: Mapping[str, Any], events: str, journal: Mapping[str, Any] | None = None
+) -> None:
     if given["spent"] > there.reserved or given["delta"] > there.reserved_delta:
         raise ValueError("a run spent more than it reserved")
+    most = most_claimed(connection, there.account, there.number)
+    less = given["spent"] < least_units(there.reserved, most) or given["delta"] < there.reserved_delta
+    if journal is None and most > UNUSED and less:
+        raise ValueError("a run without a closed journal settles no less than it claimed")
     of = (RUNS.c.account == there.account) & (RUNS.c.number == there.number)
     spent = {"spent": given["spent"], "spent_delta": given["delta"], "state": given["state"]}
     connection.execute(update(RUNS).where(of).values(**spent, events=events))
     back = {"taken": there.reserved - given["spent"], "taken_delta": there.reserved_delta - given["delta"]}
     values = {getattr(ACCOUNTS.c, name): getattr(ACCOUNTS.c, name) - amount for name, amount in back.items()}
     connection.execute(update(ACCOUNTS).where(ACCOUNTS.c.name == there.account).values(values))
-    add(connection, there.account, there.number, "settled", {**spent, "events": events})
+    kept = {} if journal is None else {"journal": journal}
+    add(connection, there.account, there.number, "settled", {**spent, "events": events, **kept})
 
 
 @cache

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..accounting.terms import Budget, Terms
 from ..budget.account import PERSONS
 from ..budget.meters import meter_from
 from ..budget.purse import Purse
-from ..budget.store import Amount, Entry
+from ..budget.store import Amount, Closed, Entry
+from ..events import leaves
 from .ledger import Ledger
 from .store import canonical, entry_of, in_units
 from .tables import START, VERSION, Row
 
+HEAD = re.compile("[0-9a-f]{64}")
 BAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -47,14 +51,29 @@ class _Replayed:
     runs: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
 
-def verified(ledger: Ledger | Mapping[str, Any], known: Iterable[tuple[int, str]] = ()) -> Findings:
+@dataclass(frozen=True)
+class _Claim:
+    """The largest share that a run ever claimed, and the end of the journal that it was settled with."""
+
+    most: float = 0.0
+    journal: Mapping[str, Any] | None = None
+
+
+def verified(
+    ledger: Ledger | Mapping[str, Any],
+    known: Iterable[tuple[int, str]] = (),
+    journals: Iterable[Closed] | None = None,
+) -> Findings:
     """Check a ledger, or an export of one. ``known``: heads (number, hash) that were kept elsewhere.
+
+    ``journals``: closed journals of its runs; given any, every run that took less than it claimed must have its own among them.
 
     Found are rows of the history that were edited, removed, reordered or added by hand, and a history that was cut off, if
     the later hashes and the table that names its end were left alone, or a head was kept elsewhere: who may write everything
     can make a chain anew, or bring back an old copy, and only such a head tells. Found are tables that differ from the
     history; sums above a cap; runs of another relation or unit than the account, that reserved less than their terms cost, or
-    that returned more than their events leave.
+    that returned more than their events leave; and runs that took less than they ever claimed, unless costs add up in their
+    meter and the history has the end of a closed journal, with no more events charged than were settled.
     """
     document = ledger.export() if isinstance(ledger, Ledger) else dict(ledger)
     try:
@@ -64,7 +83,10 @@ def verified(ledger: Ledger | Mapping[str, Any], known: Iterable[tuple[int, str]
         rows = sorted((Row(**row) for row in document["history"]), key=lambda row: row.seq)
         wrong = [*_chain(rows, document, tuple(known))]
         wrong += _tables(rows, document)
-        wrong += [text for account in document["accounts"] for text in _prices(_Named(account), document["runs"])]
+        claims = _claims(rows)
+        shown = None if journals is None else {journal.head: journal for journal in journals}
+        for account in document["accounts"]:
+            wrong += _prices(_Named(account), document["runs"], claims, shown)
         return Findings(int(document["seq"]), str(document["head"]), len(document["runs"]), tuple(wrong))
     except BAD as error:
         raise ValueError(f"this is no ledger that can be read ({type(error).__name__})") from None
@@ -157,7 +179,26 @@ def _possible(holds: bool) -> None:
         raise ValueError("it cannot have happened")
 
 
-def _prices(account: Any, runs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _claims(rows: Iterable[Row]) -> dict[tuple[str, int | None], _Claim]:
+    """What each run claimed at most, by the history, and the journal that it was settled with."""
+    claims: dict[tuple[str, int | None], _Claim] = {}
+    for row in rows:
+        before = claims.get(where := (row.account, row.number), _Claim())
+        with suppress(*BAD):  # a row that makes no sense was found by now
+            body = json.loads(row.body)
+            if row.kind == "claimed":
+                claims[where] = replace(before, most=max(before.most, float(body["after"])))
+            elif row.kind == "settled":
+                claims[where] = replace(before, journal=body.get("journal"))
+    return claims
+
+
+def _prices(
+    account: Any,
+    runs: Iterable[Mapping[str, Any]],
+    claims: Mapping[tuple[str, int | None], _Claim],
+    shown: Mapping[str, Closed] | None,
+) -> Iterator[str]:
     """Every price of an account computed anew, from the terms and events that are written down."""
     said = json.loads(account.terms)
     kept = said["filter"]
@@ -171,8 +212,38 @@ def _prices(account: Any, runs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"the account {account.name!r} has a larger cap than its budget gives"
     persons = account.unit == "person"
     for run in runs:
-        if run["account"] == account.name and (text := _price(purse, entry_of(_Named(run), account), persons=persons)):
+        if run["account"] != account.name:
+            continue
+        claim, entry = claims.get((account.name, run["number"]), _Claim()), entry_of(_Named(run), account)
+        if text := _price(purse, entry, persons=persons) or _below_claim(purse, entry, claim, shown):
             yield f"run {run['number']} of the account {account.name!r} {text}"
+
+
+def _below_claim(purse: Purse, entry: Entry, claim: _Claim, shown: Mapping[str, Closed] | None) -> str:
+    """Why a run cannot have taken less than it claimed; nothing, where it can or did not. Its price was found right."""
+    if entry.spent is None:
+        return ""
+    meter = meter_from(
+        Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"]), entry.terms["meter"]
+    )
+    for event in entry.events:
+        meter.spend(event)
+    if purse.settled(meter, entry.reserved, claim.most).within(entry.spent):
+        return ""
+    journal, paid = claim.journal, leaves(list(entry.events)).total()
+    if not _ends_a_journal(journal) or not 1 <= journal["charged"] <= paid:  # type: ignore[index]
+        return "took less than it claimed, without a closed journal that shows why"
+    there = Closed(journal["head"], meter.events) if shown is None else shown.get(journal["head"])  # type: ignore[index]
+    if there is None:
+        return "took less than it claimed, and its journal is not among those that were shown"
+    if not purse.settled(meter, entry.reserved, claim.most, there).within(entry.spent):
+        return "took less than it claimed, which its journal or its meter does not allow"
+    return ""
+
+
+def _ends_a_journal(journal: Any) -> bool:
+    whole = isinstance(journal, Mapping) and set(journal) == {"head", "charged"}
+    return whole and bool(HEAD.fullmatch(str(journal["head"]))) and type(journal["charged"]) is int
 
 
 def _price(purse: Purse, entry: Entry, *, persons: bool) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
+from ..curator.oneshot import Whole
 from ..late import Tensor
 from ..losses import loss_names
 
@@ -38,6 +42,8 @@ class Method(ABC):
     adaptive: ClassVar[bool] = False
     private: ClassVar[bool] = True
     table: ClassVar[bool] = False  # whether it makes features of a table's columns
+    elsewhere: ClassVar[bool] = False  # whether it runs in a process of its own, where its state stays
+    whole: ClassVar[type[Whole] | None] = None  # the whole run in the room that it asks for, and is proved as
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -81,10 +87,21 @@ class Method(ABC):
         """A protector that the run has trained on its private records, from released answers."""
         return None
 
+    @contextmanager
+    def opened(self, *, simulation: bool = False) -> Iterator[Method]:
+        """The method that runs inside of this block: itself, or what speaks to the process in which it runs.
+
+        ``simulation``: its answers have noise that a seed tells, which no process may remember in a private run.
+        """
+        yield self
+
+    def refuse_readable(self, files: Iterable[Path]) -> None:  # noqa: B027 (most methods have nothing to refuse)
+        """Refuse private files that the method's process could open; a method of this process has none."""
+
     @property
     def walks(self) -> bool:
         """Whether it goes over rows one by one in the room, which then have to be in one place."""
-        return False
+        return self.whole is not None
 
     def settings(self) -> dict[str, Any]:
         """The public settings, for a statement."""

@@ -23,6 +23,7 @@ from ..accounting.gdp import epsilon_of
 from ..budget import Terms
 from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
 from ..curator.objective import terms_of
+from ..curator.oneshot import Whole
 from ..events import ApproximateDP
 from ..late import Tensor
 from ..protect.signal import signal_to_noise
@@ -49,6 +50,7 @@ class ObjectivePerturbation(Method):
     name: ClassVar[str] = "objective_perturbation"
     summary: ClassVar[str] = "the minimiser of a randomly perturbed objective"
     paper: ClassVar[str] = "Kifer et al. 2012, Iyengar et al. 2019"
+    whole: ClassVar[type[Whole] | None] = PerturbedObjective
     losses: ClassVar[tuple[str, ...]] = ("logistic", "huber_hinge")
 
     def __post_init__(self) -> None:
@@ -65,10 +67,6 @@ class ObjectivePerturbation(Method):
         while epsilon((*size, event), delta=budget.delta, adjacency=budget.adjacency) > budget.epsilon:
             event = ApproximateDP(event.epsilon * 0.999, event.delta)  # what rounding took
         return event
-
-    @property
-    def walks(self) -> bool:
-        return True
 
     def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)

@@ -23,7 +23,7 @@ from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Descent, Facts, PublicCurator
-from ..curator.oneshot import loss_constants
+from ..curator.oneshot import Whole, loss_constants
 from ..events import Gaussian
 from ..late import Tensor
 from ..protect.signal import signal_to_noise
@@ -52,6 +52,7 @@ class OutputPerturbation(Method):
     name: ClassVar[str] = "output_perturbation"
     summary: ClassVar[str] = "plain descent, Gaussian noise on the last iterate"
     paper: ClassVar[str] = "Zhang et al. 2017"
+    whole: ClassVar[type[Whole] | None] = Descent
     losses: ClassVar[tuple[str, ...]] = ("logistic", "huber_hinge", "squared", "softmax")
 
     def __post_init__(self) -> None:
@@ -61,10 +62,6 @@ class OutputPerturbation(Method):
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1, also=size_noise(facts)))
-
-    @property
-    def walks(self) -> bool:
-        return True
 
     def terms(self, facts: Facts) -> Terms:
         loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover

@@ -22,7 +22,7 @@ from .. import _validate
 from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
-from ..curator.oneshot import loss_constants
+from ..curator.oneshot import Whole, loss_constants
 from ..events import Gaussian
 from ..late import Tensor
 from ..protect.signal import signal_to_noise
@@ -43,6 +43,7 @@ class Pnsgd(Method):
     name: ClassVar[str] = "pnsgd"
     summary: ClassVar[str] = "one noisy pass, private records first, public ones last, the end released"
     paper: ClassVar[str] = "Feldman et al. 2018"
+    whole: ClassVar[type[Whole] | None] = OnePass
     losses: ClassVar[tuple[str, ...]] = ("logistic", "huber_hinge", "squared", "softmax")
     needs_public: ClassVar[bool] = True
 
@@ -54,10 +55,6 @@ class Pnsgd(Method):
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""
         return float(calibrate(facts.budget, steps=1))
-
-    @property
-    def walks(self) -> bool:
-        return True
 
     def terms(self, facts: Facts) -> Terms:
         if facts.budget.adjacency != "replace_one":

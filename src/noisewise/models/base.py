@@ -32,6 +32,7 @@ class Model(ABC):
     table: ClassVar[bool] = False
     tensors: ClassVar[bool] = False
     records: ClassVar[str]
+    grade: ClassVar[str] = "bounded"  # the best that sums over its records can have: see arithmetic
 
     if TYPE_CHECKING:  # fields here, properties there
 

@@ -34,6 +34,7 @@ class Linear(Model):
     linear: ClassVar[bool] = True
     coordinates: ClassVar[bool] = True
     records: ClassVar[str] = "linear"
+    grade: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
         self.check()

@@ -1,12 +1,13 @@
 """Any torch module as a model: theta is what trains of it, flat, and gradients come from the module engine.
 
-One pass books what enters and leaves every layer; norms and clipped sums of per-record gradients follow without a
-per-record gradient (:mod:`noisewise.engine`). Frozen parameters are no part of theta: they cost nothing.
+Module and loss see each record alone, as a batch of one, in one pass over many; norms and clipped sums of gradients follow from
+what that pass has booked (:mod:`noisewise.engine`). Frozen parameters are no part of theta: they cost nothing.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,7 +15,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ..engine import Layout, Refused, Spec, Tape, clip_factors, per_record_losses, probed
+from ..engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed, values
+from ..engine.alone import LossOfOne
+from ..engine.entries import ROOM
+from ..engine.torch_names import no_other_modes
 from ..late import Tensor, torch
 from .base import Model, soft_count
 from .module_loss import ModuleLoss, as_module, path_of
@@ -57,7 +61,7 @@ class TensorRows:
 
 
 class ModuleModel(Model):
-    """A module of somebody else with a loss, both copied here, and probed on made-up rows before any other.
+    """A module of somebody else with a loss, both copied here, and rehearsed on made-up rows before any other.
 
     ``inputs`` and ``targets`` say what is public of one record's tensors. ``chunk``: rows of one pass, which bounds memory.
     ``arithmetic``: "assumed", "bounded" (:mod:`noisewise.records.modules`), or None for the better one that is not slow:
@@ -82,24 +86,27 @@ class ModuleModel(Model):
         chunk: int = CHUNK,
         arithmetic: str | None = None,
     ) -> None:
-        loss = as_module(loss)
+        module, loss = uncompiled(module), as_module(loss)
         self.device = torch.device(device if device is not None else _device_of(module))
         self.inputs, self.targets, self.chunk = tuple(inputs), tuple(targets), int(chunk)
         self.path, how = path_of(module), str(reduction or getattr(loss, "reduction", "mean"))
         self._hold(module, loss, how)
         with _on_made_up_rows(self):
-            self.layout: Layout = probed(self.module, self.inputs, self.targets, self.loss.call, loss_reduction=how)
+            self.layout: Layout = rehearsed(self.module, self.inputs, self.targets, self.loss.call)
+        self.chunk = self.within(self.chunk)
         self.bounded = arithmetic == "bounded" or (arithmetic is None and self.layout.plain_linear)
         self._hold(module, loss, how, double=self.double)
         self._rehearse()
         self._refuse_unsteady(arithmetic)
         self._hold(module, loss, how, double=self.double)  # anew: a module may keep something of what it was given
+        self._given: Module = _copied(module).to(self.device, torch.float64 if self.double else None)
 
     def _hold(self, module: Module, loss: Callable[..., Tensor], how: str, *, double: bool = False) -> None:
         kind = torch.float64 if double else None
         self.module: Module = _copied(module).train().to(self.device, kind)
         call = _copied(loss)
         self.loss = ModuleLoss(call.to(self.device, kind) if isinstance(call, torch.nn.Module) else call, how)
+        self._loss = LossOfOne(self.loss.call)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleModel:
         """A copy with a module and a loss of its own; what was found out about them is public, frozen, and shared."""
@@ -107,7 +114,12 @@ class ModuleModel(Model):
         own.__dict__.update(self.__dict__)
         own.module = deepcopy(self.module, memo)
         own.loss = ModuleLoss(deepcopy(self.loss.call, memo), self.loss.reduction)
+        own._loss = LossOfOne(own.loss.call)
         return own
+
+    def within(self, rows: int) -> int:
+        """So many rows of a pass, or fewer where a parameter without a rule is repeated for every one of them."""
+        return max(1, min(rows, ROOM // self.layout.spread)) if self.layout.spread else rows
 
     @property
     def double(self) -> bool:
@@ -179,28 +191,30 @@ class ModuleModel(Model):
         parts, specs = (*X, *y), (*self.inputs, *self.targets)
         fits = len(parts) == len(specs) and len({len(part) for part in parts}) == 1
         if not fits or any(tuple(part.shape[1:]) != tuple(spec.shape) for part, spec in zip(parts, specs, strict=True)):
-            raise ValueError("records must be tensors of the shapes that the module was probed with; pass such tensors")
+            raise ValueError(
+                "records must be tensors of the shapes that the module was rehearsed with; pass such tensors"
+            )
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
     def booked(self, rows: TensorRows, seed: int | None = None) -> tuple[Tape, Tensor]:
         """One pass forwards and backwards: books of every layer, and the loss of each record."""
         rows = rows.to(self.device, self.floats)
-        tape = Tape(self.module, self.layout, len(rows), seed=seed)
-        with tape:
-            outputs = self.module(*rows.inputs)
-        losses = per_record_losses(self.loss.call, outputs, rows.targets, len(rows), self.loss.reduction)
-        torch.autograd.grad(losses.sum(), tape.token, allow_unused=True)
-        return tape, losses.detach()
+        return passed(self.module, self._loss, rows.inputs, rows.targets, self.layout, seed=seed)
 
     def values(self, rows: TensorRows) -> Tensor:
-        """The loss of each record of one pass, in eval mode."""
+        """The loss of each record of one pass, in eval mode; not a number for a label or a place that is out of range."""
+        return self._valued(rows)[0]
+
+    def takes(self, rows: TensorRows) -> bool:
+        """Whether all labels and places of these rows are within what the module and the loss know."""
+        return not bool(self._valued(rows)[1].any())
+
+    def _valued(self, rows: TensorRows) -> tuple[Tensor, Tensor]:
         rows = rows.to(self.device, self.floats)
         self.module.eval()
         try:
-            with torch.no_grad():
-                outputs = self.module(*rows.inputs)
-                return per_record_losses(self.loss.call, outputs, rows.targets, len(rows), self.loss.reduction)
+            return values(self.module, self._loss, rows.inputs, rows.targets, self.layout)
         finally:
             self.module.train()
 
@@ -277,8 +291,12 @@ class ModuleModel(Model):
 
     def trained(self, theta: Tensor) -> Module:
         """A copy of the module with these parameters, as it was handed over otherwise."""
-        self.put(theta)
-        return deepcopy(self.module)
+        made = deepcopy(self._given).train()
+        with torch.no_grad():
+            known = dict(made.named_parameters())
+            for name, part in zip(self.layout.names, theta.split(list(self.groups)), strict=True):
+                known[name].copy_(part.view(known[name].shape))
+        return made
 
     def _rows_alone(self, *_: object, **__: object) -> NoReturn:
         raise ValueError("a module's records are tensors, not rows of numbers; take a method that asks for gradients")
@@ -307,16 +325,13 @@ def flat(parts: Sequence[Tensor]) -> Tensor:
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Passes run in here: gradients on, no mode of torch functions but our own, no search for anomalies (a record's NaN)."""
-    left = []
-    while torch._C._len_torch_function_stack():
-        left.append(torch._C._pop_torch_function_stack())
-    try:
-        unsearched = torch.autograd.set_detect_anomaly(False)
-        with unsearched, torch._C._EnableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
-            yield
-    finally:
-        for mode in reversed(left):
-            torch._C._push_on_torch_function_stack(mode)
+    with (
+        no_other_modes(),
+        torch.autograd.set_detect_anomaly(False),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
 
 
 @contextmanager
@@ -344,6 +359,15 @@ def _copied(thing: Any) -> Any:
             f"{path_of(thing)} cannot be copied ({type(error).__name__}), and only a copy that nobody else holds sees private "
             "records; pass one that copy.deepcopy takes"
         ) from None
+
+
+def uncompiled(module: Module) -> Module:
+    """The module that ``torch.compile`` was given, if it is compiled: passes run function by function."""
+    inside = getattr(module, "_orig_mod", None)
+    if inside is None:
+        return module
+    warnings.warn("the module is compiled; it is trained as it was before torch.compile", stacklevel=4)
+    return inside
 
 
 def _device_of(module: Module) -> torch.device:

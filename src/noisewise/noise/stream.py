@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ..events import PoissonRepetitions, Repetitions
 from ..late import Tensor, torch
+from ..process import this_process
 from . import discrete
 from .normal import Sampler, grid
 from .secret_words import Words
@@ -36,22 +37,18 @@ ONE_TO_TWO = 0x3FF0000000000000  # sign and exponent of a double in [1, 2)
 MINUS_TWO_TO_MINUS_ONE = ONE_TO_TWO - 2**63  # the same with the sign bit set
 
 
-_forks = [0]  # how often this process was forked off: noise of a parent must never be drawn again in a child
-os.register_at_fork(after_in_child=lambda: _forks.__setitem__(0, _forks[0] + 1))
-
-
 class Stream:
     """A source of secret randomness that exists once."""
 
     __slots__ = (
         "_bytes",
-        "_fork",
         "_fresh",
         "_halves",
         "_joined",
         "_lock",
         "_normal_halves",
         "_normals",
+        "_process",
         "_sampler",
         "_secret",
         "_uniform_halves",
@@ -64,7 +61,7 @@ class Stream:
         """``use``: what draws are for, when it is not noise: the same seed gives them a key of their own."""
         self.simulation = seed is not None
         key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {use}{seed}".encode()).digest()
-        self._secret, self._fork = Words(key), _forks[0]
+        self._secret, self._process = Words(key), this_process()
         self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
         self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
@@ -76,8 +73,8 @@ class Stream:
         self._fresh = 0  # how many draws at the end of the pool are unused
 
     def _never_forked(self) -> None:
-        if self._fork != _forks[0] and not self.simulation:  # a child must not repeat its parent's noise
-            self._secret, self._fork = Words(os.urandom(32)), _forks[0]
+        if self._process != this_process() and not self.simulation:  # a child must not repeat its parent's noise
+            self._secret, self._process = Words(os.urandom(32)), this_process()
             self._fresh = 0
 
     def _refill(self) -> None:

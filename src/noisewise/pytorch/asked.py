@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from .. import _validate
 from ..budget import Budget
 from ..events import FULL, Sampling
-from ..methods import Method, makes_a_promise, method_named
+from ..guest import method_named
+from ..methods import Method, makes_a_promise
 from ..methods.l2p import L2P
 
 METHODS = (
@@ -55,16 +56,16 @@ def size_of(records: int, budget: Budget, *, size_is_public: bool, expected_size
     return Size(float(records), None)
 
 
-def chosen(method: str | Method | None, protector: str | None) -> Method:
+def chosen(method: str | Method | None, protector: str | None, isolation: str = "sandbox") -> Method:
     """The method that is asked for by name, by a protector, or as an object."""
     if protector is not None:
         if method not in (None, L2P.name):
             raise ValueError(f"protector is given, which {L2P.name} runs, and method too; pass one of them")
         return L2P(protector=protector)
-    named = method_named("dpsgd" if method is None else method)
+    named = method_named("dpsgd" if method is None else method, isolation)
     if not makes_a_promise(named):
         raise ValueError("nonprivate makes no promise; train the module with torch.optim instead")
-    if isinstance(method, str | None) and named.name not in METHODS:
+    if isinstance(method, str | None) and not named.elsewhere and named.name not in METHODS:
         raise ValueError(
             f"method is {named.name!r}, which asks about rows of numbers; pass one of {', '.join(METHODS)}"
         )
@@ -124,4 +125,4 @@ def digest_of(theta: Any) -> str:
 
 
 def _settings(method: Method) -> set[str]:
-    return {field.name for field in fields(method)}  # type: ignore[arg-type]
+    return {*method.settings()}

@@ -24,9 +24,8 @@ from ..fitting.fit import seed_of
 from ..fitting.settings import plain_values
 from ..journal import Journal, settings_in
 from ..late import Tensor
-from ..methods import Method
+from ..methods import Method, isolation_of
 from ..models.module import CHUNK, ModuleModel, TensorRows
-from ..records.unobserved import refuse_observers
 from ..show.progress import bar
 from ..statement import Statement, make_statement
 from ..tape import Trained
@@ -75,22 +74,24 @@ def fit(
     resume: str | os.PathLike[str] | None = None,
     random_state: Any = None,
     progress: Progress | bool | None = None,
+    isolation: str = "sandbox",
 ) -> FittedModule:
     """Train a copy of ``module`` on private records under ``budget``; what trains is what requires a gradient.
 
     Parameters
     ----------
     module
-        Copied. Trusted code, tried on made-up rows first: what mixes records is refused.
+        Copied. Trusted code; it sees each record alone, as a batch of one, and is rehearsed on made-up rows first.
     loss
-        Copied, trusted and tried like the module; takes (outputs, target) and gives the mean or sum over records
+        Copied, and run like the module; takes (outputs, target) and gives the mean or sum over records
         (``loss_reduction``), or a number for each.
     dataset
         A TensorDataset, a tuple of tensors (inputs..., target) or a map-style data set, private; read once, now.
     budget
         What the run may spend.
     method
-        "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", or a Method.
+        "dpsgd" (default), "adaptive_clip", "descent", "dynamic", "l2p", "ppsgd", a Method, or "package.module:Class", a method
+        of another package, which runs in a process of its own.
     protector
         A learned protector: its name or file, or "auto".
     public
@@ -137,13 +138,14 @@ def fit(
         Makes the run a simulation, which is not private.
     progress
         False for no bar, or progress(step, steps, spent).
+    isolation
+        Where a method of another package runs: "sandbox", or "process", which trusts it not to look at your files.
     """
-    refuse_observers()
     purse = payer(purse, ledger, dataset_name)
     checkpoint = _folder(checkpoint, resume)
     _checked(budget, arithmetic, checkpoint, random_state)
     _validate.whole(max_physical_batch_size=max_physical_batch_size)
-    seed, asked = seed_of(random_state), chosen(method, protector)
+    seed, asked = seed_of(random_state), chosen(method, protector, isolation)
     given = {"optimizer": optimizer, "learning_rate": learning_rate, **(settings or {})}
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
 
@@ -156,7 +158,7 @@ def fit(
             chunk=chunk_for(how, size, max_physical_batch_size, padded=arithmetic != "assumed"), arithmetic=arithmetic
         )
         if not model.bounded:
-            model.chunk = max_physical_batch_size
+            model.chunk = model.within(max_physical_batch_size)
         how = with_clip(how, max_grad_norm, clipping, len(model.groups))
         refuse_ranges(model, rows)
         said = _settings(budget, how, model, size, random_state=seed, batch_size=batch_size, epochs=epochs)
@@ -310,6 +312,7 @@ def _stated(
         assumed=assumed,
         arithmetic=run.arithmetic,
         account=None if account is None else account.describe(),
+        isolation=isolation_of(method),
     )
 
 

@@ -43,15 +43,14 @@ def refuse_ranges(model: ModuleModel, rows: TensorRows, name: str = "dataset") -
     """
     if len(rows) == 0 or not any(not part.is_floating_point() for part in (*rows.inputs, *rows.targets)):
         return
-    ends = rows._each(_ends)
-    with (
-        our_words(
-            f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "
-            "module has outputs, and words below the size of the embedding"
-        ),
-        own_settings(),
-    ):
-        deepcopy(model).values(ends)  # a module may keep what it was given, and the one at hand is given back
+    ends, wrong = (
+        rows._each(_ends),
+        f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "
+        "module has outputs, and words below the size of the embedding",
+    )
+    with our_words(wrong), own_settings():
+        if not deepcopy(model).takes(ends):  # a module may keep what it was given
+            raise Refusal(wrong)
 
 
 def _ends(part: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ record independently with probability q, so its size varies, and it may be empty
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
@@ -28,6 +29,8 @@ from torch.utils.data import (
 from .. import _validate
 from ..events import FULL, Sampling
 from ..late import Tensor, torch
+from ..process import hide_memory
+from .handed_out import unmarked, with_mark
 from .run import Run
 
 Rows = NDArray[np.int64]
@@ -83,7 +86,8 @@ class DPDataLoader(DataLoader[Any]):
             parts = np.split(rows, list(cuts))
             for place, part in enumerate(parts, 1):
                 piece = self.records(part)
-                self.run.hand_out(batch, len(part), last=place == len(parts))
+                piece = with_mark(piece, self.run.hand_out(batch, len(part), last=place == len(parts)))
+                self.run.marks = bool(unmarked(piece)[1])
                 yield piece
 
     def records(self, rows: Rows) -> Any:
@@ -109,13 +113,20 @@ class DPDataLoader(DataLoader[Any]):
                 num_workers=self.num_workers,
                 collate_fn=_as_they_are,
                 timeout=self.timeout,
-                worker_init_fn=self.worker_init_fn,
+                worker_init_fn=partial(_begin, self.worker_init_fn),
                 multiprocessing_context=self.multiprocessing_context,
                 persistent_workers=True,
             )
         share = -(-len(rows) // self.num_workers)
         self._feed.parts = [rows[start : start + share] for start in range(0, len(rows), share)]
         return [record for part in self._workers for record in part]
+
+
+def _begin(then: Callable[[int], None] | None, worker: int) -> None:
+    """What a worker does first, which will hold records: a spawned one has not inherited that its memory is hidden."""
+    hide_memory()
+    if then is not None:
+        then(worker)
 
 
 class _Feed(Sampler[list[int]]):

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..late import Tensor, torch
 from .run import Clip, Run
 
 OWN = "noisewise"  # the field of a state_dict that holds noise and clip
+_TRAINED: dict[int, tuple[Any, Any]] = {}  # by id, a parameter and the private run that trains it, as long as both live
+
+
+def _trained_by(parameter: Any) -> Run | None:
+    own, run = _TRAINED.get(id(parameter), (None, None))
+    return run() if own is not None and own() is parameter else None
+
+
+def _claim(parameters: Sequence[Tensor], run: Run) -> None:
+    for parameter in parameters:
+        gone = partial(_TRAINED.pop, id(parameter), None)
+        _TRAINED[id(parameter)] = weakref.ref(parameter, lambda _, gone=gone: gone()), weakref.ref(run)  # type: ignore[misc]
+
+
+def refuse_other_steps(optimizer: Optimizer, *_: object) -> None:
+    """A hook on every step of every optimizer: parameters of a private run move by its noisy gradients alone."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            run = _trained_by(parameter)
+            if run is not None and run.stepping is not optimizer:
+                raise RuntimeError(
+                    "this optimizer would move parameters of a private run without its noise; step with the optimizer that "
+                    "make_private returned, or train a copy of the module (copy.deepcopy)"
+                )
+
+
+register_optimizer_step_pre_hook(refuse_other_steps)
 
 
 class DPOptimizer(Optimizer):
@@ -24,6 +54,7 @@ class DPOptimizer(Optimizer):
 
     def __init__(self, optimizer: Optimizer, run: Run) -> None:  # no super().__init__: everything is the given one's
         self.original_optimizer, self.run = optimizer, run
+        _claim(run.parameters, run)
         self.step_hook: Callable[[DPOptimizer], None] | None = None
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -123,7 +154,11 @@ class DPOptimizer(Optimizer):
             parameter.grad = part
         if self.step_hook is not None:
             self.step_hook(self)
-        self.original_optimizer.step()
+        self.run.stepping = self.original_optimizer
+        try:
+            self.original_optimizer.step()
+        finally:
+            self.run.stepping = None
         return loss
 
     def state_dict(self) -> dict[str, Any]:

@@ -23,17 +23,19 @@ from ..accounts import payer
 from ..budget.account import Account, BudgetWarning
 from ..budget.purse import Purse
 from ..curator.sampling import expected_size
+from ..engine import layout_of
 from ..events import ADJACENCIES, Adjacency
 from ..late import torch
+from ..models.module import uncompiled
 from ..noise import Stream
 from ..statement import Statement
 from ..torchrun import started_by_torchrun
-from .criterion import AsCalled, PerRecord
-from .hooks import Hooks, take_off
+from .calls import Forward, take_off
+from .criterion import Criterion
 from .ledger import Ledger, Spent
 from .loader import DPDataLoader, check_loader, draws_of, empty_batch, explain_loader
 from .optimizer import DPOptimizer, check_optimizer
-from .probing import Probe, plain_layout, trainable
+from .rehearsals import Rehearsals
 from .run import Run, checked_clip
 from .stated import statement_of
 from .validator import ModuleValidator
@@ -51,6 +53,10 @@ PARTS = (
 SHUFFLED = (
     "poisson_sampling=False has no price under add_remove, and shuffling is not Poisson sampling; leave it out, or pass "
     "PrivacyEngine(adjacency='replace_one') for batches of a fixed size, drawn at random"
+)
+OWN_LOSS = (
+    "the loop's own loss is trusted to be a mean or sum of each record's own; pass criterion= to make_private, and train with the "
+    "criterion that it returns, which makes sure of it"
 )
 
 if TYPE_CHECKING:
@@ -71,9 +77,10 @@ class PrivacyEngine:
     >>> module = torch.nn.Linear(4, 1)
     >>> data = torch.utils.data.TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
     >>> engine = PrivacyEngine()
-    >>> module, optimizer, loader = engine.make_private_with_epsilon(
+    >>> module, optimizer, criterion, loader = engine.make_private_with_epsilon(
     ...     module=module,
     ...     optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+    ...     criterion=torch.nn.MSELoss(),
     ...     data_loader=torch.utils.data.DataLoader(data, batch_size=30),
     ...     target_epsilon=1.0,
     ...     target_delta=1e-5,
@@ -83,7 +90,7 @@ class PrivacyEngine:
     >>> for _ in range(2):
     ...     for x, y in loader:
     ...         optimizer.zero_grad()
-    ...         torch.nn.functional.mse_loss(module(x), y).backward()
+    ...         criterion(module(x), y).backward()
     ...         optimizer.step()
     >>> round(engine.get_epsilon(delta=1e-5), 3)
     1.0
@@ -134,16 +141,20 @@ class PrivacyEngine:
         public_size: int | None = None,
         purse: Purse | Account | None = None,
     ) -> Any:
-        """(module, optimizer, data_loader) to train with; with ``grad_sample_mode="ghost"`` the criterion comes third.
+        """(module, optimizer, criterion, data_loader) to train with; without a ``criterion`` the three others.
 
         ``epochs`` fixes the length beforehand: all batches are priced together, and more than those are not drawn.
         ``budget`` is a cap: with ``epochs`` the plan must fit it, without a filter ends the run there. With neither,
         batches are only counted. ``public_size``: a public number of records to compute the rate from, instead of
-        ``len(dataset)``, which is otherwise assumed to be public. ``criterion`` lets the loss be probed with the module.
+        ``len(dataset)``, which is otherwise assumed to be public.
+        ``criterion``: the loss. It comes back as one that computes each record's loss alone, and is then the only way from the
+        module's outputs, which have no graph, to its parameters. Without it the loop's own loss is trusted to be a mean (or
+        sum) of each record's own, and the statement says so.
         ``wrap_model`` and ``rand_on_empty`` have no effect: no module is wrapped, and empty batches need no made-up values.
         """
         _check(batch_first, loss_reduction, clipping, noise_generator, grad_sample_mode)
-        ghost = grad_sample_mode == "ghost"
+        if criterion is None and grad_sample_mode == "ghost":
+            criterion = nn.CrossEntropyLoss(reduction=loss_reduction)
         adjacency = self._adjacency if budget is None else budget.adjacency
         if not poisson_sampling and adjacency == "add_remove":
             raise ValueError(SHUFFLED)
@@ -154,15 +165,21 @@ class PrivacyEngine:
             )
         if self._run is not None:
             raise RuntimeError("this engine has a run; make another engine, and let nw.spending(...) pay for both")
+        module = uncompiled(module)
+        take_off(module)
+        own = {id(parameter) for parameter in module.parameters()}
+        if isinstance(criterion, nn.Module) and any(
+            p.requires_grad and id(p) not in own for p in criterion.parameters()
+        ):
+            raise ValueError(
+                "criterion has parameters of its own, which nothing would protect; put them into the module"
+            )
         self.validate(module=module, optimizer=optimizer, data_loader=data_loader)
         explain_loader(data_loader)
         draws = draws_of(data_loader, size=public_size, poisson=poisson_sampling)
-        loss: nn.Module | None = None if criterion is None else AsCalled(criterion)
-        if ghost:
-            loss = PerRecord(criterion or nn.CrossEntropyLoss(reduction=loss_reduction), loss_reduction)
-        empty, probe = empty_batch(data_loader), Probe(module, loss, loss_reduction)
-        layout = probe.of_batch(empty) or plain_layout(module)
-        parameters = trainable(module, layout)
+        empty, rehearsals = empty_batch(data_loader), Rehearsals(module, criterion)
+        layout = rehearsals.of_batch(empty) or layout_of(module)
+        parameters = layout.parameters(module)
         clip = checked_clip(max_grad_norm, len(parameters), clipping == "per_layer")
         noise = float(noise_multiplier)
         ledger = Ledger(
@@ -175,6 +192,8 @@ class PrivacyEngine:
             purse=self._paid_by(purse),
         )
         self._warn(ledger)
+        if criterion is None:
+            warnings.warn(OWN_LOSS, stacklevel=2)
         expected = expected_size(draws.sampling, draws.size)
         run = Run(
             ledger,
@@ -186,13 +205,12 @@ class PrivacyEngine:
             expected=expected,
             mean=loss_reduction == "mean",
         )
-        self._run, self._probe = run, probe
+        self._run, self._own_loss = run, criterion is None
         self._words = _words(module, criterion, run, declared=public_size is not None)
-        take_off(module)
-        Hooks(module, run, probe)
+        Forward(module, run, rehearsals, attached=criterion is None)
         private = DPOptimizer(optimizer, run)
         loader = DPDataLoader(data_loader, run, batches=draws.batches, empty=empty)
-        return (module, private, loss, loader) if ghost else (module, private, loader)
+        return (module, private, loader) if criterion is None else (module, private, Criterion(criterion, run), loader)
 
     def make_private_with_epsilon(
         self,
@@ -266,7 +284,7 @@ class PrivacyEngine:
 
     def statement(self, delta: float | None = None) -> Statement:
         """What the parameters promise, with every event and everything that is assumed."""
-        return statement_of(self._own(), self._words, loss_probed=self._probe.loss_probed, delta=delta)
+        return statement_of(self._own(), self._words, own_loss=self._own_loss, delta=delta)
 
     def _own(self) -> Run:
         if self._run is None:

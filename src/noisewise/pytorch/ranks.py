@@ -7,6 +7,7 @@ Rank 0 trains; the others sum over their records for it, and get what it release
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from ..curator.question import bare
 from ..data.refusal import Refusal, our_words
 from ..engine import Refused
+from ..events import from_dict, to_dict
 from ..late import Tensor, torch
 from ..methods import Method
 from ..models.module import ModuleModel, TensorRows
@@ -24,6 +26,7 @@ from ..records.modules import MOST
 from ..records.ranks import Lead, cut, spread_tensors
 from ..statement import Statement
 from ..torchrun import restarts
+from ..trace import Released
 from .asked import Size
 from .fitted import FittedModule
 from .handed_over import PASS, handed_over, specs_of
@@ -80,7 +83,7 @@ def among_ranks(
         released = serve(line, holder)
         if released is None:
             raise RankLost("rank 0 stopped before there was a model; it says why")
-        return fitted_module(made[-1], module, *released)
+        return fitted_module(made[-1], module, *_heard(*released))
     lead = Lead(line, holder)
     try:
         _refuse_restart(may_restart)
@@ -102,10 +105,17 @@ def _refuse_restart(may_restart: bool) -> None:
 
 
 def _released(fitted: FittedModule, model: ModuleModel) -> tuple[Any, ...]:
-    """What a fit leaves, as plain data: the weights, statement and trace that were released."""
+    """What a fit leaves, as plain data: the weights, statement and trace that were released, the last two as JSON."""
     known = dict(fitted.module.named_parameters())
     theta = torch.cat([known[name].detach().reshape(-1).float().cpu() for name in model.layout.names])
-    return bare(theta), fitted.statement, fitted.trace, fitted.steps, fitted.size
+    trace = json.dumps([{**line._asdict(), "event": to_dict(line.event)} for line in fitted.trace])
+    return bare(theta), fitted.statement.to_json(), trace, fitted.steps, fitted.size
+
+
+def _heard(theta: Any, statement: str, trace: str, steps: int, size: float | None) -> tuple[Any, ...]:
+    """The same at another rank."""
+    lines = tuple(Released(**{**line, "event": from_dict(line["event"])}) for line in json.loads(trace))
+    return theta, Statement(json.loads(statement)), lines, steps, size
 
 
 def _shapes(model: ModuleModel) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:

@@ -27,6 +27,7 @@ from ..curator.sampling import draw
 from ..engine import Layout, Refused, Tape, clip_factors, in_units
 from ..late import Tensor, torch
 from ..noise import Stream
+from ..process import hide_memory
 from .ledger import Ledger
 
 ONES = 1 << 40  # the clip in whole units: sums become integers, and noise is drawn exactly for those
@@ -49,7 +50,9 @@ class Batch:
     fresh: list[Tensor] = field(default_factory=list)  # the clipped sums of the piece at hand
     sums: list[Tensor] = field(default_factory=list)  # those of pieces before it
     any: bool = False  # whether a piece went through the module
-    ticket: object = None  # of the piece at hand: a pass counts for the piece that it began with
+    ticket: object = (
+        None  # of the piece at hand: a pass counts for the piece that it began with, whose rows carry it as a mark
+    )
 
 
 class Run(NotCopied):
@@ -68,6 +71,7 @@ class Run(NotCopied):
         mean: bool,
     ) -> None:
         super().__init__()
+        hide_memory()
         self.ledger, self.layout, self.sampling = ledger, layout, ledger.sampling
         self._stream, self.parameters = stream, tuple(parameters)
         self._noise, self._clip = noise, clip
@@ -75,6 +79,8 @@ class Run(NotCopied):
         self._batch: Batch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
         self._waits = 0  # how many they are
+        self.marks = False  # whether rows that were handed out carry marks
+        self.stepping: object = None  # the optimizer that makes a step with a released gradient right now
         self._groups = _together(self.parameters)
         self._room = np.empty(max(_numbers(self.parameters[some]) for some in self._groups), np.int64)
         self.steps = 0
@@ -128,16 +134,21 @@ class Run(NotCopied):
             rows = draw(self.sampling, records, self._stream)
             return batch, np.arange(len(records)) if rows is None else rows
 
-    def hand_out(self, batch: Batch, rows: int, *, last: bool) -> None:
-        """A piece of the batch goes to the loop; records of another batch would count twice in this one."""
+    def hand_out(self, batch: Batch, rows: int, *, last: bool) -> object:
+        """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
         if batch is not self._batch:
             raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
         self._take(batch)
         batch.rows, batch.last, batch.stage, batch.ticket = rows, last, "handed", object()
+        return batch.ticket
 
     def ticket(self) -> object | None:
         """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
         return None if self._batch is None or self._batch.stage == "stepped" else self._batch.ticket
+
+    def waits_for_nothing(self) -> bool:
+        """Whether the piece at hand is empty."""
+        return self._batch is not None and not self._batch.rows
 
     def passed_nothing(self) -> None:
         """An empty piece went through the module."""

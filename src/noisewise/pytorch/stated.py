@@ -7,7 +7,9 @@ from typing import Any
 
 from .._version import __version__
 from ..arithmetic import Arithmetic
+from ..engine.torch_names import untested
 from ..events import Repeated, to_dict
+from ..records.modules import APART
 from ..statement import FORMAT, HYPER_PARAMETERS, Statement, promised
 from ..statement_words import derived_words
 from .run import Run
@@ -16,6 +18,7 @@ ARITHMETIC = Arithmetic(
     "assumed",
     (
         "sums of gradients, norms and clips in floats are as on real numbers, as every engine for modules takes them",
+        APART,
         "AES is pseudo-random",
     ),
 )
@@ -25,17 +28,15 @@ LOOP = (
     "covered",
     "the data set and its collate_fn: a row of a batch depends on its record alone, not on its company",
 )
-UNPROBED = (
-    "the loss: it is a mean (or sum) of one loss for each record; it was not probed (pass criterion= to make_private)"
-)
+OWN_LOSS = "the loop's loss is a mean or sum of each record's own (pass criterion= to make_private, and it is so by construction)"
 NO_CAP = "the number of steps: nothing capped it, and stopping by looking at results is not covered"
 RESUMED = "the run was resumed: what was trained after the checkpoint it continues was thrown away unseen"
 
 
-def statement_of(run: Run, words: Mapping[str, Any], *, loss_probed: bool, delta: float | None) -> Statement:
+def statement_of(run: Run, words: Mapping[str, Any], *, own_loss: bool, delta: float | None) -> Statement:
     """What the parameters promise at this moment; nothing when no batch was drawn, or without noise."""
     stated = run.ledger.stated(delta)
-    assumed = [words["size"], *LOOP, *([] if loss_probed else [UNPROBED])]
+    assumed = [words["size"], *LOOP, *([OWN_LOSS] if own_loss else [])]
     if run.layout.frozen:
         assumed.append("parameters that do not train: " + ", ".join(run.layout.frozen[:20]))
     if run.ledger.kind == "counter":
@@ -56,8 +57,10 @@ def statement_of(run: Run, words: Mapping[str, Any], *, loss_probed: bool, delta
         "hyper_parameters": HYPER_PARAMETERS,
         "assumed": assumed,
         "software": {"noisewise": __version__},
-        "arithmetic": ARITHMETIC.to_dict(),
+        "arithmetic": (ARITHMETIC if (news := untested()) is None else ARITHMETIC.assumed(news)).to_dict(),
     }
+    if stated is not None:
+        data["isolation"] = "caller's own code"
     if run.ledger.account is not None and stated is not None:
         data["account"] = run.ledger.account.describe()
     return Statement(data | derived_words(data))

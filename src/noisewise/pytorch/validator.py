@@ -1,4 +1,4 @@
-"""Which modules can be trained privately, by their layers; the probe of ``make_private`` decides about the rest."""
+"""Which modules can be trained privately, by their layers; the rehearsal of ``make_private`` decides about the rest."""
 
 from __future__ import annotations
 

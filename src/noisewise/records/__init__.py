@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..late import Tensor
 from ..models import Model, RowSource
+from ..process import hide_memory
 from .grid import Store, in_memory, labelled, lay_out
 from .protocol import Elsewhere
 from .totals import Integers
@@ -27,6 +28,7 @@ def records_of(
     """
     if isinstance(X, Elsewhere):
         return X.held(model, store, coins)
+    hide_memory()
     module = import_module(f"{__name__}.{model.records}")
     if model.tensors:
         return module.held_tensors(X, y, model, coins)

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models import Model
+from ..process import hide_memory
 from . import records_of
 from .grid import Store, in_memory, labelled
 from .line import Line
+from .own_settings import own_settings
 from .protocol import SUMS
 from .totals import Drawn, Integers, IntegerTotal
-from .unobserved import unobserved
 
 TOTALS = frozenset(
     {"gradients", "layered", "vectors", "short", "losses", "row_sum", "levels"}
@@ -77,6 +78,7 @@ class Holder:
         said: tuple[type[Exception], ...] = (),
     ) -> None:
         """``makers``: what may be asked to make a holding, by name; ``said``: errors whose words are ours to pass on."""
+        hide_memory()  # before rows are read
         self._makers, self._holding, self._said = dict(makers or {}), holding, said
         self._held: dict[int, Any] = {}
         self.error: Exception | None = None  # what the last request failed by, for whoever asks in this process
@@ -115,7 +117,7 @@ class Holder:
         assert holding is not None
         own = holding.model if model is None else model
         assert own is not None
-        with unobserved():
+        with own_settings():
             records = records_of(own, holding.X, holding.y, holding.store, self._coins)
         self._held[version] = records
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
@@ -123,12 +125,12 @@ class Holder:
     def _counted(self, classes: int | None) -> NDArray[np.bool_] | None:
         """Which of its rows have a label; None where all have one."""
         assert self._holding is not None
-        with unobserved():
+        with own_settings():
             return labelled(self._holding.y, classes)
 
     def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> tuple[int, int, bool, Any]:
         assert name in CHANGES and self._holding is not None
-        with unobserved():
+        with own_settings():
             records = getattr(self._held[version], name)(*arguments, self._holding.store)
         self._held[new] = records
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
@@ -144,7 +146,7 @@ class Holder:
     ) -> IntegerTotal | Integers:
         records = self._held[version]
         self._seed, self._drawn = b"" if seed is None else seed.to_bytes(8, "little"), 0
-        with unobserved():
+        with own_settings():
             if name in SUMS:
                 return SUMS[name](records, drawn, *arguments, **options)
             assert name in TOTALS
@@ -160,7 +162,7 @@ class Holder:
         return np.array(words, np.int64)
 
     def _rows(self, version: int) -> tuple[Any, Any]:
-        with unobserved():
+        with own_settings():
             rows, labels = self._held[version].float_rows()
             return rows.numpy(), labels.numpy()
 

@@ -1,16 +1,13 @@
 """The line between the processes (ranks) of one run: whole messages, from rank 0 and to it, through torch.distributed.
 
-Messages are plain data of ours: numbers, texts, arrays of numpy and frozen objects of noisewise. Nothing else is read from the
-line. They go through a gloo group of their own, also where the run has a group on GPUs: what is sent is made of integers in
+Messages are plain data and a short list of noisewise's own frozen objects (:mod:`.forms`); nothing else is read from the line. They go through a gloo group of their own, also where the run has a group on GPUs: what is sent is made of integers in
 main memory. All ranks are the data holder's, and so is the network: nothing is encrypted here.
 """
 
 from __future__ import annotations
 
 import atexit
-import io
 import os
-import pickle
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
@@ -18,17 +15,13 @@ import numpy as np
 
 from .._version import __version__
 from ..late import torch
+from ..messages import BadMessage
 from ..torchrun import restarts
+from .forms import packed, unpacked
 
 PATIENCE = 1800.0  # seconds that a rank waits for another
 ASKED = "NOISEWISE_RANK_TIMEOUT"
-PLAIN = {
-    *(("numpy", name) for name in ("ndarray", "dtype")),
-    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
-    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
-    *(("builtins", name) for name in ("slice", "set", "frozenset", "complex")),
-    *((module, name) for module in ("pathlib", "pathlib._local") for name in ("PosixPath", "WindowsPath", "Path")),
-}
+MAX_BYTES = 1 << 36  # of a message between ranks, which may be all rows of one
 
 
 class RankLost(ConnectionError):
@@ -97,11 +90,16 @@ class GlooLine:
         self._check(of)
         try:
             torch.distributed.recv(length, src=of, group=self._group)
+            if not 0 < int(length) <= MAX_BYTES:
+                _gone(of)
             body = torch.empty(int(length), dtype=torch.uint8)
             torch.distributed.recv(body, src=of, group=self._group)
         except RuntimeError:
             _gone(of)
-        return unpacked(body.numpy().data)
+        try:
+            return unpacked(body.numpy().data, MAX_BYTES)
+        except BadMessage:
+            _gone(of)
 
     def close(self) -> None:
         """Leave the group, which was made here unless the program had one; whoever waits for this rank sees it gone."""
@@ -119,29 +117,6 @@ def common_line() -> GlooLine:
         _lines.append(GlooLine())
         atexit.register(_lines[0].close)
     return _lines[0]
-
-
-def packed(message: Any) -> bytes:
-    """A message as bytes."""
-    return pickle.dumps(message, protocol=5)
-
-
-def unpacked(body: bytes | memoryview) -> Any:
-    """The message that bytes of somebody trusted stand for; whatever is not plain data in them is refused."""
-    return _Plain(io.BytesIO(body)).load()
-
-
-class _Plain(pickle.Unpickler):
-    """Reads what messages are made of and refuses everything else by name."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in PLAIN:
-            return super().find_class(module, name)
-        if module.startswith("noisewise.") and "." not in name:
-            found = super().find_class(module, name)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in a message between ranks")
 
 
 def patience() -> float:

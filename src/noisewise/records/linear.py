@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
-from ..arithmetic import Arithmetic
+from ..arithmetic import PSEUDO_RANDOM, Arithmetic
 from ..late import torch
 from ..models import Model
 from . import reference
@@ -43,7 +43,7 @@ PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
 NONE = np.empty(0, np.int64)
 TINY = 1e-100
 AT_ONCE = 1 << 21  # numbers
-EXACT = Arithmetic("exact", ("AES is pseudo-random",))
+EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

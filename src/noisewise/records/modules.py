@@ -1,24 +1,31 @@
 """Private records of a torch module: clipped sums of float passes, put into integers, under the core's exact noise.
 
-Records are tensors of any shape. Passes run over chunks of at most ``model.chunk`` rows. No record can raise, stop or steer
-anything: a gradient that is not finite counts as zero, a loss that is not finite as its bound, and where a pass fails its
-rows are tried in halves, until the one that makes it fail is left out alone.
+Records are tensors of any shape. Passes run over chunks of at most ``model.chunk`` rows, each record alone in its own. No record can
+raise, stop or steer anything: a gradient that is not finite counts as zero, a loss that is not finite as its bound, and where a
+function raises in a pass, whatever the module made of that, its rows are tried in halves, until the one that it raises for is left out
+alone. (A half in which nothing raised gives each of its records what a pass of its own would.)
 
 *Grades.* "assumed": a record's part of a sum has norm at most the clip if floats are taken for real numbers, which float32
 products are not; every engine does so. What is certain: factors leave a margin for the rounding of one record's own part
 (``MARGIN``), chunks are added in double precision, and the one rounding to whole numbers is charged in full.
 
 "bounded" charges the rounding itself. Chunks have one height h, from public facts, and are padded with rows that count as nothing.
-Dense layers without a sequence run in single precision, and what is summed are products of the booked float32 numbers in
-double precision (u = 2^-53): a record's gradient of a layer is one such product. Everything else runs in double precision
-throughout, and a record's factor f also keeps f sum_t |a_t||b_t| <= K C over the terms of its gradient, K = ``CAP``, so that
-terms that cancel cannot hide (for dense layers K = 1). Each chunk's sum is put into integers, which add up exactly. A chunk
-sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
-chunks by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in clip norms. At several ranks (``ranks``) each has a
-last chunk of its own, which counts as one more, and where floats are taken for reals each rounds its sum to whole numbers. Squared norms err by no more than
-(d + T^2 + 16) u K^2, four times which is added, and whole numbers by sqrt(d) in each chunk. All of it is taken off the clip
-beforehand, for n_max = ``MOST`` records. That a row's own pass has the same bits in every place of a chunk is an assumption; a
-self-test before the records are handed over looks for the contrary.
+One pass books every record's factors, and both its norm and its part of the sum are made of those numbers; what rounds otherwise
+in the two is charged. Three kinds of books (:mod:`noisewise.engine.entries`):
+
+* gradients themselves (``Direct``): norm and sum are of the same numbers, one term a record;
+* dense layers without a sequence (``Outer``, one position): run in single precision, and what is normed and summed are products of
+  the booked float32 numbers in double precision (u = 2^-53): one term a record;
+* anything with positions (``Outer``, ``Rows``, ``Windowed``): all runs in double precision, the norm comes from pairs of positions and
+  the sum from one product over all of them. Terms may cancel, so a record's factor f also keeps f sum_t |a_t||b_t| <= K C, K = ``CAP``
+  (for one position K = 1), summed over all entries of all parameters, tied and reused ones too.
+
+A chunk sums at most h T terms of norm at most h K C in all (T positions in a record): it errs by at most u h T h K C, and n_max / h
+chunks, whose sums are put into integers and add up exactly, by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in
+clip norms. At several ranks (``ranks``) each has a last chunk of its own, which counts as one more, and where floats are taken for
+reals each rounds its sum to whole numbers. Squared norms err by no more than (d + T^2 + 16) u K^2, four times which is added, and whole
+numbers by sqrt(d) in each chunk. All of it is taken off the clip beforehand, for n_max = ``MOST`` records. That a row's own pass has the
+same bits in every place of a chunk is an assumption; a self-test before the records are handed over looks for the contrary.
 """
 
 from __future__ import annotations
@@ -38,6 +45,7 @@ from numpy.typing import NDArray
 from ..arithmetic import Arithmetic
 from ..engine import Tape, clip_factors
 from ..engine.entries import Outer, squared_norms, weighted
+from ..engine.torch_names import untested
 from ..late import Tensor, torch
 from ..models.module import ModuleModel, TensorRows, flat, own_settings
 from .linear import cut_losses, ramp
@@ -51,18 +59,23 @@ CAP = 8.0  # K
 UNIT = 2.0**-53
 ENDLESS = np.array([math.inf])  # the norm of a record that a pass fails with
 NO_BITS = "AES is pseudo-random"
+APART = (
+    "torch's batching rules compute each record by itself: module and loss run on each record alone, with functions that were tested "
+    "for it (docs/operations.md)"
+)
 ASSUMED = Arithmetic(
     "assumed",
     (
         NO_BITS,
-        "sums of a torch module's clipped gradients in floating point are those of real numbers, and a record's gradient does "
-        "not depend on the others of its batch (the module was tested on made-up rows); pass arithmetic='bounded' for more",
+        "sums of a torch module's clipped gradients in floating point are those of real numbers; pass arithmetic='bounded' for more",
+        APART,
     ),
 )
 BOUNDED = Arithmetic(
     "bounded",
     (
         NO_BITS,
+        APART,
         "a torch module's passes give a row the same bits in every place of a chunk of constant height, as a self-test with "
         "made-up rows found before the records were handed over",
         f"there are at most {MOST:,} records, for which the rounding of sums is charged",
@@ -86,7 +99,8 @@ class ModuleRecords:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        return BOUNDED if self._model.bounded else ASSUMED
+        own = BOUNDED if self._model.bounded else ASSUMED
+        return own if (news := untested()) is None else own.assumed(news)
 
     @property
     def columns(self) -> int:

@@ -11,16 +11,15 @@ What is said is sealed (:class:`Sealed`): an engine that keeps messages on disk 
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from .._version import __version__
+from .forms import packed, unpacked
 from .history import History
 from .holder import Holder, Reply, Request
-from .line import RankLost, _Plain, patience
+from .line import MAX_BYTES, RankLost, patience
 
 STAYS = "; this run stops, and what was reserved stays charged"
 START = 300.0  # seconds that a cluster has to find room for a worker
@@ -53,10 +52,10 @@ class Sealed:
 
     def seal(self, message: Any, way: bytes) -> bytes:
         nonce = os.urandom(12)
-        return nonce + self._cipher.encrypt(nonce, pickle.dumps(message, protocol=5), way)
+        return nonce + self._cipher.encrypt(nonce, packed(message), way)
 
     def open(self, sealed: bytes, way: bytes) -> Any:
-        return _Plain(io.BytesIO(self._cipher.decrypt(sealed[:12], sealed[12:], way))).load()
+        return unpacked(self._cipher.decrypt(sealed[:12], sealed[12:], way), MAX_BYTES)
 
 
 class Worker:

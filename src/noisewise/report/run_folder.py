@@ -14,8 +14,9 @@ from ..fitting.effects import Effects
 from ..fitting.fitted import Fitted
 from ..runs import checked_contents, fitted_in
 from ..runs.agreement import ROW
+from ..runs.rules import verify_statement
 from ..shapes import SHAPE, Nullable, Optional, check_shape
-from ..statement import Verdict, verify_data
+from ..statement import Verdict
 
 RUN = {
     "estimator": str,
@@ -121,7 +122,7 @@ def read_run(path: Path) -> RunFolder:
     _check_rows(run["coefficients"] or [], COEFFICIENT, f"{path / 'run.json'}: coefficients")
     statement = _document(path, contents, "statement.json", dict)
     _check(statement, SHAPE, f"{path / 'statement.json'}: the statement")
-    verdict = verify_data(statement)
+    verdict = verify_statement(statement)
     if statement["promise"] is not None and verdict.epsilon is None:
         raise ValueError(
             f"{path / 'statement.json'} does not hold: {verdict.reason}; a report would repeat its promise"

@@ -10,34 +10,20 @@ from typing import Any
 
 from ..accounting import special
 from ..accounting.gdp import mu_of
-from ..runs.agreement import registered
+from ..curator import KINDS
 from ..statement import shown
+from ..trace import LOST
 from .markup import clean
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-KINDS = {
+MECHANISMS = {
     "Gaussian": "Gaussian noise",
     "BoundedRange": "a noisy choice",
     "ApproximateDP": "a one-shot mechanism",
     "AtOrder": "answers under a Renyi filter",
 }
 MODELS = {"Additive": "additive model of columns and pairs", "Linear": "linear model", "MLP": "perceptron"}
-QUESTIONS = {
-    "gradient": "the mean gradient",
-    "gradient_norm": "the norm of the mean gradient",
-    "choose": "the best of several candidates",
-    "Count": "the number of records",
-    "FirstMoment": "the sum of the rows",
-    "SecondMoment": "the sum of squares and products of the columns",
-    "SquaredLength": "the sum of the squared lengths of the rows",
-    "CrossMoment": "the sum of rows times labels",
-    "MinEigenvalue": "the smallest eigenvalue of the second moment",
-    "NormAtMost": "how many gradients are short",
-    "OnePass": "one pass over the records",
-    "PerturbedObjective": "the minimum of a perturbed objective",
-    "lost": "an answer that was paid for and lost when the run was interrupted",
-    **{name: name for name in ("Correct", "Descent", "SquaredError", "histograms")},
-}
+LOST_WORDS = "an answer that was paid for and lost when the run was interrupted"
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -190,8 +176,8 @@ def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def question_text(name: str) -> str:
-    """What was asked, in words: of the table, or the question's own; a name without words stays as it is."""
-    return QUESTIONS.get(name) or str(getattr(registered(name), "words", name))
+    """What was asked, in words: the question's own; a name without a question stays as it is."""
+    return LOST_WORDS if name == LOST else KINDS[name].words if name in KINDS else name
 
 
 def mechanism(event: Mapping[str, Any]) -> str:
@@ -209,7 +195,7 @@ def mechanism(event: Mapping[str, Any]) -> str:
     if kind == "Selection":
         return "the best of a secret number of runs, each priced as the statement lists it"
     fields = ", ".join(f"{key} {number(value)}" for key, value in event.items() if key != "kind")
-    return f"{KINDS.get(str(kind), str(kind))} ({fields})"
+    return f"{MECHANISMS.get(str(kind), str(kind))} ({fields})"
 
 
 def when(stamp: Any) -> str:

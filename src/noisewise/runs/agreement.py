@@ -15,20 +15,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..accounting.common import unsampled
-from ..events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Leaf, Poisson, from_dict, leaves
-from ..prepare.choices import LEVELS
+from ..events import Leaf, from_dict, leaves
 from ..prepare.features import Features
 from ..prepare.parts import parts_of
-from ..prepare.ranks import Ranks
 from ..shapes import Nullable, check_shape
-from ..statement import Statement, Verdict, text, training_meter, verify_data
+from ..statement import Statement, Verdict, text, training_meter
 from ..trace import Released
 from ..tuning import traced
-from ..units import CLIENT, rows_of_unit, unit_of
+from ..units import CLIENT, unit_of
+from .rules import odd_answers, verify_statement
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 
-CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
 SETTINGS = {
     "epsilon": float,
     "delta": float,
@@ -46,24 +43,6 @@ ROW = {
     "spent": float,
 }
 SEEDS = ("random_state", "seed")
-MECHANISMS = {
-    "gradient": Gaussian,
-    "gradient_norm": Gaussian,
-    "choose": BoundedRange,
-    "PerturbedObjective": ApproximateDP,
-}
-ITS_OWN = (  # questions whose unit depends on what only they know
-    *("Correct", "CrossMoment", "NormAtMost", "SquaredError", "histograms", "Descent", "OnePass", "PerturbedObjective"),
-    "lost",  # an answer that was charged and never written down
-)
-RANKS, MOST_LEVELS = Ranks.questions[0], 20
-UNITS = {  # of statistics whose unit is a number: added or removed, and half of what a replaced record moves
-    "Count": (1.0, 0.5),
-    "FirstMoment": (1.0, 1.0),
-    "SquaredLength": (1.0, 0.5),
-    "SecondMoment": (1.0, math.sqrt(0.5)),
-    "MinEigenvalue": (1.0, 0.5),
-}
 
 
 class Unreadable(ValueError):
@@ -85,7 +64,7 @@ def verify(statement: Statement | Mapping[str, Any] | str | os.PathLike[str]) ->
             return verify_path(Path(statement))
         except Unreadable as error:
             return Verdict(False, f"this is no statement: {error}")
-    return verify_data(statement.data if isinstance(statement, Statement) else statement)
+    return verify_statement(statement.data if isinstance(statement, Statement) else statement)
 
 
 def verify_path(path: Path) -> Verdict:
@@ -96,7 +75,7 @@ def verify_path(path: Path) -> Verdict:
         data = parsed(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise Unreadable(f"{path}: {_unreadable(error)}; pass a statement.json written by noisewise") from None
-    return verify_data(data)
+    return verify_statement(data)
 
 
 def verify_folder(place: Path) -> Verdict:
@@ -119,7 +98,7 @@ def verify_contents(place: Path, contents: Mapping[str, bytes]) -> Verdict:
     """The verdict on files whose seal holds."""
     try:
         statement = json_of(place, contents, "statement.json")
-        verdict = verify_data(statement)
+        verdict = verify_statement(statement)
         if verdict.epsilon is not None:
             _check_text(statement, contents["statement.txt"])
             run = formatted(place, contents, "run.json", FORMAT)
@@ -205,15 +184,8 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]
     rising = all(low <= high for low, high in pairwise(shares))
     if not rising or not _same(shares[-1], _spent(statement, len(rows))):
         raise _Contradiction("what trace.json says was spent is not what its events cost")
-    count_share = statement["method"]["settings"].get("count_share")
-    persons = rows_of_unit(statement["promise"]["unit"]) or 1
-    for number, (row, event) in enumerate(zip(rows, events, strict=True), 1):
-        if row["question"] == RANKS:
-            fits = _levels_fit(row, event, statement, run, persons)
-        else:
-            fits = _noise_fits(row, event, statement["promise"]["adjacency"], size, count_share, persons)
-        if not fits:
-            raise _Contradiction(f"question {number} of trace.json has another noise or clip than its event")
+    if reason := odd_answers(statement, rows, run):
+        raise _Contradiction(reason)
 
 
 def _check_prepared(statement: Mapping[str, Any], rows: list[Mapping[str, Any]], run: Mapping[str, Any]) -> None:
@@ -236,85 +208,6 @@ def _spent(statement: Mapping[str, Any], answers: int) -> float:
     return training_meter(statement).spent_fraction
 
 
-def _noise_fits(
-    row: Mapping[str, Any], event: Any, adjacency: str, size: float | None, count_share: Any, persons: int
-) -> bool:
-    """Whether the standard deviation of the noise follows from event, clip and size, as the curator computes it.
-
-    ``persons``: how many rows of one count; the noise of a question is for so many.
-    """
-    mechanism, question, clip, std = unsampled(event), row["question"], row["clip"], float(row["noise_std"])
-    if not (0 <= std < math.inf and (clip is None or 0 < clip < math.inf) and math.isfinite(row["norm"] or 0.0)):
-        return False
-    if question in MECHANISMS and not (isinstance(mechanism, MECHANISMS[question])):
-        return False
-    if question in UNITS:
-        added, replaced = UNITS[question]
-        poisson = isinstance(event, Poisson)
-        unit = added if adjacency == "add_remove" else max(added, replaced) if poisson else replaced
-        return isinstance(mechanism, Gaussian) and _close(std, mechanism.noise_multiplier * unit * persons)
-    if question in ITS_OWN:
-        return True
-    if question not in ("gradient", "gradient_norm", "choose"):
-        return registered(question) is not None  # its unit is its own
-    if clip is None:
-        return False
-    if isinstance(mechanism, BoundedRange):
-        return _close(std, persons * clip / mechanism.epsilon * (2 if adjacency == "replace_one" else 1))
-    if size is None or not isinstance(mechanism, Gaussian):
-        return size is None  # an older folder does not say what sums were divided by
-    plain = mechanism.noise_multiplier * clip / _batch(event, size)
-    if question == "gradient_norm":
-        return _close(std, plain) or _close(std, 2 * clip * plain / persons)  # the norm, or its square
-    # A count of short gradients from the same batch is part of the event; it may take a share of the price.
-    share = max(0.5, float(count_share)) if isinstance(count_share, float) and count_share < 1 else 0.5
-    return plain * (1 - CLOSE) <= std <= plain / math.sqrt(1 - share) * (1 + CLOSE)
-
-
-def _levels_fit(
-    row: Mapping[str, Any], event: Any, statement: Mapping[str, Any], run: Mapping[str, Any], persons: int
-) -> bool:
-    """Whether the noise on counts of columns is for as many columns and levels as there can be.
-
-    A record is in one part of each of K columns on each of L levels, so the unit is sqrt(K L); half of what a replaced
-    one moves is sqrt(K L / 2). The library's own method asks about every number without declared knots, on 16 levels.
-    """
-    mechanism, std = unsampled(event), float(row["noise_std"])
-    if not isinstance(mechanism, Gaussian) or not 0 < std < math.inf:
-        return False
-    halved = statement["promise"]["adjacency"] == "replace_one" and not isinstance(event, Poisson)
-    cells = (std / (mechanism.noise_multiplier * persons)) ** 2 * (2 if halved else 1)
-    declared, open_ones = _number_columns(run)
-    own = statement["method"]["name"] == "additive"
-    known = {open_ones * LEVELS} if own else {k * n for k in range(1, declared + 1) for n in range(1, MOST_LEVELS + 1)}
-    return any(math.isclose(cells, product, rel_tol=2 * CLOSE) for product in known)
-
-
-def _number_columns(run: Mapping[str, Any]) -> tuple[int, int]:
-    """How many number columns the table of a run has, and how many of them declare no knots."""
-    prepared = run.get("preprocessing") or {}
-    schema = prepared.get("schema")
-    if schema is None:
-        return len(prepared["low"]), len(prepared["low"])
-    numbers = [
-        column for column in schema["columns"] if column["kind"] == "number" and column["name"] != schema["target"]
-    ]
-    return len(numbers), sum(not column.get("knots") for column in numbers)
-
-
-def _batch(event: Any, size: float) -> float:
-    """The expected number of records in a batch, which sums are divided by."""
-    if isinstance(event, Poisson):
-        return max(event.rate * size, 1.0)
-    if isinstance(event, FixedBatch):
-        return max(float(min(round(size), int(event.rate * round(size) * (1 + 1e-12)))), 1.0)
-    return max(size, 1.0)
-
-
-def _close(value: float, expected: float) -> bool:
-    return math.isclose(value, expected, rel_tol=CLOSE)
-
-
 def _same(one: Any, other: Any) -> bool:
     """Equal; numbers up to rounding, since a total of two budgets is rounded up."""
     if isinstance(one, float | int) and isinstance(other, float | int) and not isinstance(one, bool):
@@ -333,10 +226,3 @@ def _unreadable(error: Exception) -> str:
         case OSError():
             return error.strerror or str(error)
     return "not a JSON document"
-
-
-def registered(name: str) -> Any:
-    """The question of that name in the curator's room, or None. The room needs torch: ask for what no table has."""
-    from .. import curator
-
-    return next((kind for kind in curator.QUESTIONS.values() if kind.name == name), None)

@@ -16,7 +16,7 @@ from ..accounting.common import Unpriceable, unsampled
 from ..accounting.selection import whole_of
 from ..budget import Budget, Terms
 from ..budget.account import Account, account_of, paying, private_fit_begins
-from ..budget.concerns import warn_of
+from ..budget.concerns import chosen, warn_of
 from ..budget.opening import rebuilt_terms
 from ..budget.purse import Part, Purse
 from ..events import ApproximateDP, Composed, Event, leaves
@@ -79,7 +79,7 @@ def opened(
     source, promise = paying(budget, purse, simulation=simulation, persons=fit.persons is not None)
     if not simulation:
         private_fit_begins(purse)
-        warn_of(budget.epsilon, budget.delta)
+        warn_of(budget.epsilon, budget.delta, chosen=chosen(fit.settings))
     return source, promise, None if account is None else account.describe()
 
 

@@ -9,7 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..methods import Method, method_named
+from ..guest import method_named
+from ..methods import Method
 
 MOST = 10_000
 FIXED = {

@@ -18,7 +18,6 @@ from .candidates import Candidate
 from .price import Agreed
 
 LISTED = "the list of candidate settings, written down without the private rows"
-WALKS = ("output_perturbation", "pnsgd", "objective_perturbation")  # whole walks in the room
 CHOSEN = {
     "selection": "chosen among candidates by private selection on the private records, whose price is part of the promise",
     "exponential": "chosen among candidates by the exponential mechanism on the private records, all runs charged",
@@ -91,7 +90,7 @@ def _arithmetic(own: Mapping[str, Any], candidates: Sequence[Candidate]) -> dict
     """The grade of the winner, or a worse one that a run of another candidate may have had: by the list, which is public."""
     arithmetic = Arithmetic(own["grade"], tuple(own["assumptions"]))
     for fit in (candidate.fit for candidate in candidates):
-        if not (fit.model.linear or fit.model.table) or fit.method.name in WALKS:
+        if not (fit.model.linear or fit.model.table) or fit.method.whole is not None:
             arithmetic = arithmetic.bounded(
                 "runs of other candidates, not released, had parts in floats, with a margin"
             )

@@ -59,10 +59,11 @@ class Correct(AtTheta, Sum):
     theta: tuple[float, ...]
     words: ClassVar[str] = "the number of right answers"
 
-    def check(self, facts: Facts) -> None:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
         if facts.task == "regression":
             raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
-        super().check(facts)
+        super().of_model(facts)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(right_less_wrong(records, drawn, np.array(self.theta)), 1, 0.5)
@@ -81,10 +82,11 @@ class SquaredError(AtTheta, Sum):
     theta: tuple[float, ...]
     words: ClassVar[str] = "the sum of squared errors"
 
-    def check(self, facts: Facts) -> None:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
         if facts.outputs > 1:
             raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
-        super().check(facts)
+        super().of_model(facts)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(squared_errors(records, drawn, np.array(self.theta)), FINE, 0.5)

@@ -15,6 +15,7 @@ from ...late import torch
 from ...noise import Stream
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
 
@@ -35,6 +36,7 @@ class Choice(Sum):
     clip: float
     name: ClassVar[str] = "choose"
     words: ClassVar[str] = "the best of several candidates"
+    mechanism: ClassVar[type[Mechanism]] = BoundedRange
     of_tensors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -67,6 +69,10 @@ class Choice(Sum):
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         return Answer(torch.tensor(int(noisy[0][0])), self.noise_std(terms))
+
+    @classmethod
+    def like(cls, line: Line) -> list[Choice]:
+        return [] if line.clip is None else [cls((np.zeros(1),), line.clip)]
 
     @classmethod
     def cases(cls, dimension: int) -> list[Choice]:

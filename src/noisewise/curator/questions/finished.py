@@ -13,6 +13,7 @@ from ...records.linear import FINE
 from ...records.protocol import HeldRecords
 from ...records.scores import MOMENTS, error_moments, score_counts
 from ...records.totals import Drawn, IntegerTotal
+from ..proved import Line
 from ..question import HowAsked, Sum, always, between, question, vector
 
 
@@ -39,6 +40,10 @@ class ScoreHistogram(Sum):
         between("ScoreHistogram.classes", self.classes, 2, 1 << 12)
         if not self.edges or not (np.diff(self.edges) > 0).all() or self.classes != int(self.classes):
             raise ValueError("ScoreHistogram needs growing edges and a whole number of classes; pass them so")
+
+    @classmethod
+    def like(cls, line: Line) -> list[ScoreHistogram]:
+        return [cls((0.0,), (0.0,), float(max(line.facts.outputs, 2)))]
 
     def check(self, facts: Facts) -> None:
         if facts.task == "regression" or self.classes != max(facts.outputs, 2):
@@ -74,10 +79,11 @@ class ErrorMoments(Sum):
     def __post_init__(self) -> None:
         vector("ErrorMoments.theta", self.theta)
 
-    def check(self, facts: Facts) -> None:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
         if facts.outputs > 1:
             raise ValueError("ErrorMoments needs a model with one output; ask ScoreHistogram of a classifier")
-        super().check(facts)
+        super().of_model(facts)
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         sums, ones = error_moments(records, drawn, np.array(self.theta)), math.isqrt(MOMENTS * FINE * FINE) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,6 +16,7 @@ from ...late import Tensor, torch
 from ...noise import Stream
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, between, flat, plain, question, released
 
 LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
@@ -104,6 +106,17 @@ class Gradient(Sum):
 
     def noise_std(self, terms: HowAsked) -> float:
         return terms.noise * self.clip / terms.size
+
+    @classmethod
+    def like(cls, line: Line) -> list[Gradient]:
+        return [] if line.clip is None else [cls(np.zeros(1), line.clip)]
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """A count from the same batch is part of the event, and takes a share of its price, half if nobody says more."""
+        share = line.settings.get("count_share")
+        most = max(0.5, share) if isinstance(share, float) and share < 1 else 0.5
+        return [(low, low / math.sqrt(1 - most)) for low, _ in super().ranges(how, line)]
 
     def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
         basis, clip = self.basis if records.coordinates else None, terms.row(self.clip)

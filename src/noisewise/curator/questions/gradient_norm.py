@@ -14,6 +14,7 @@ from ...facts import Answer, Facts
 from ...late import torch
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
 
@@ -72,6 +73,10 @@ class GradientNorm(Sum):
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
         return np.array([float(answer.value) * (terms.size**2 if self.squared else terms.size)])
+
+    @classmethod
+    def like(cls, line: Line) -> list[GradientNorm]:
+        return [] if line.clip is None else [cls(np.zeros(1), line.clip, squared) for squared in (False, True)]
 
     @classmethod
     def cases(cls, dimension: int) -> list[GradientNorm]:

@@ -28,6 +28,8 @@ class Histograms(Sum):
     edges: Floats
     name: ClassVar[str] = "histograms"
     words: ClassVar[str] = "histograms of columns"
+    samplings: ClassVar[tuple[str, ...]] = ("full",)
+    in_one_place: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         table = isinstance(self.edges, np.ndarray) and self.edges.ndim == 2 and self.edges.shape[1] > 1
@@ -36,7 +38,8 @@ class Histograms(Sum):
         if not growing:
             raise ValueError("edges must be a row of at least two finite, growing numbers for each column")
 
-    def check(self, facts: Facts) -> None:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
         raise TypeError("histograms are of columns as they came; ask a ColumnCurator for them")
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:

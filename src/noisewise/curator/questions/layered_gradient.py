@@ -15,6 +15,7 @@ from ...late import torch
 from ...noise import Stream
 from ...records.protocol import HeldRecords
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import CLIPS, HowAsked, Sum, between, flat, plain, question, released
 
 MOST_LAYERS, LEAST_SHARE = 100_000, 1e-9
@@ -63,14 +64,17 @@ class LayeredGradient(Sum):
         if sum(map(Fraction, self.shares)) > 1:
             raise ValueError("shares add up to more than 1; pass shares of the whole price")
 
-    def check(self, facts: Facts) -> None:
-        super().check(facts)
-        if len(self.clips) != len(facts.groups):
-            raise ValueError(f"clips has {len(self.clips)} norms; pass one for each of {len(facts.groups)} layers")
-        if len(self.clips) > 1 and not facts.tensors:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        if len(facts.groups) > 1 and not facts.tensors:
             raise ValueError(
                 "clips has several norms, which needs a torch module; ask for a gradient with one clip norm"
             )
+
+    def check(self, facts: Facts) -> None:
+        if len(self.clips) != len(facts.groups):
+            raise ValueError(f"clips has {len(self.clips)} norms; pass one for each of {len(facts.groups)} layers")
+        super().check(facts)
 
     @property
     def clip(self) -> float:
@@ -123,6 +127,14 @@ class LayeredGradient(Sum):
         """Layers in units in which all of them have the noise sigma |C|."""
         even = terms.noise * self.unit(terms)
         return [part * (even / std) for part, std in zip(parts, self.stds(terms), strict=True)]
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """That of all layers; where they have shares, the noise of one of them, which may be any that a layer can have."""
+        if line.clip is None:
+            return []
+        same = cls(np.zeros(1), (min(line.clip, CLIPS[1]),)).noise_std(how)
+        return [(same, same), (same * CLIPS[0] / line.clip, same / math.sqrt(LEAST_SHARE))]
 
     @classmethod
     def cases(cls, dimension: int) -> list[LayeredGradient]:

@@ -9,9 +9,16 @@ from typing import Any, ClassVar
 from ...facts import Facts
 from ...prepare.scale import check_scale
 from ...records.totals import Drawn, IntegerTotal
+from ..proved import Line
 from ..question import HowAsked, Sum, between, question
 
+MOST_LEVELS = 20
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
+
+
+def moved(cells: float) -> tuple[float, float]:
+    """What a record that is in so many parts moves all counts by, added and replaced."""
+    return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
 
 
 @question
@@ -31,7 +38,7 @@ class ColumnLevels(Sum):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("levels", self.levels, 1, 20)
+        between("levels", self.levels, 1, MOST_LEVELS)
         for column, points, ranks in self.scales:
             between("the column of a scale", column, 0, 1e6)
             check_scale(points, ranks)
@@ -39,13 +46,25 @@ class ColumnLevels(Sum):
         if len(whole) < 2 or any(number != int(number) for number in whole):
             raise ValueError("scales are missing, or levels or a column is no whole number; pass at least one scale")
 
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        if not facts.table:
+            raise ValueError("there is no table whose columns could be counted; ask about a table")
+
     def check(self, facts: Facts) -> None:
+        self.of_model(facts)
         if any(column >= len(facts.table) or not facts.table[int(column)].number for column, _, _ in self.scales):
             raise ValueError("scales name a column that is no number column of a table; ask about those alone")
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
-        cells = len(self.scales) * self.levels
-        return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
+        return moved(len(self.scales) * self.levels)
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """For as many columns and levels as there can be."""
+        numbers = sum(column.number for column in line.facts.table)
+        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MOST_LEVELS + 1)}
+        return [(std, std) for std in (how.noise * how.unit(*moved(count)) for count in cells)]
 
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...facts import Facts
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
 FARTHEST = 1e4  # norm of the weights
@@ -57,6 +58,9 @@ class MetaGradient(Sum):
     words: ClassVar[str] = "private meta-gradients of a protector"
     shape: ClassVar[tuple[int, ...]] = (-1,)
     sharded: ClassVar[bool] = True
+    samplings: ClassVar[tuple[str, ...]] = ("full",)
+    persons: ClassVar[int] = 0
+    in_one_place: ClassVar[bool] = True
     assumed: ClassVar[str] = "training inside a shard gives a vector that depends on no other shard, in floats too"
 
     def __post_init__(self) -> None:
@@ -73,11 +77,17 @@ class MetaGradient(Sum):
             raise ValueError(f"weights have a norm above {FARTHEST:g}; pass those of a protector")
         units_of(len(self.weights))
 
-    def check(self, facts: Facts) -> None:
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
         if not facts.linear or facts.table:
             raise ValueError("private meta-gradients need a linear model of rows; take a protector of the package")
-        if facts.rows_per_unit is not None:
-            raise ValueError("private meta-gradients are proved for records, not for persons; take another protector")
+
+    @classmethod
+    def like(cls, line: Line) -> list[MetaGradient]:
+        return [] if line.clip is None else [cls(np.zeros(length_of(1)), line.clip, 1.0, 2.0, 1.0)]
+
+    def check(self, facts: Facts) -> None:
+        self.of_model(facts)
         if facts.size is None:
             raise ValueError("the size of the data is private, and shards are cut by it; buy it first")
 

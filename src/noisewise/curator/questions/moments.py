@@ -15,6 +15,7 @@ from ...records.linear import LABEL, ROW
 from ...records.protocol import HeldRecords
 from ...records.sums import cross_moment_sum, second_moment_sum, squared_length_sum
 from ...records.totals import Drawn, Floats, IntegerTotal
+from ..proved import Line
 from ..question import HowAsked, Sum, always, between, itself, question
 
 
@@ -85,6 +86,9 @@ class SecondMoment(Sum):
         return np.asarray(answer.value.numpy()[np.triu_indices(facts.features)])
 
 
+BOUNDS = 1e-12, 1e12  # from, to: of a label
+
+
 @question
 @dataclass(frozen=True)
 class CrossMoment(Sum):
@@ -95,7 +99,13 @@ class CrossMoment(Sum):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("CrossMoment.bound", self.bound, 1e-12, 1e12)
+        between("CrossMoment.bound", self.bound, *BOUNDS)
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """A trace does not tell the bound."""
+        low, high = (cls(bound).noise_std(how) for bound in BOUNDS)
+        return [(low, high)]
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
         return self.bound, 2 * self.bound

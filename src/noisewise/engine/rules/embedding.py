@@ -8,95 +8,74 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..books import Tracked
 from ..entries import Rows
-from ..layout import to_front
-from ..tape import Tracked, Use, rule
+from ..tape import Tape, rule
+from ..torch_names import below, is_batched
 
 
-class _Embedding(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, token: Tensor, ids: Tensor, weight: Tensor, book: Any) -> Tensor:
-        ctx.save_for_backward(ids)
-        ctx.book = book
-        return F.embedding(ids, weight)
-
-    @staticmethod
-    def backward(ctx: Any, *outputs: Tensor) -> Any:
-        ctx.book(ctx.saved_tensors[0], outputs[0])
-        return None, None, None, None
-
-
-def _found(use: Use, ids: Tensor, weight: Tensor, padding_idx: int | None) -> Any:
-    key, where = use.tracked(weight), use.where(ids)
-    if key is None or where is None:
-        return use.tape.otherwise(use)
-    skipped = None if padding_idx is None else padding_idx % len(weight)
-
-    def front(value: Tensor) -> Tensor:
-        return to_front(value, where, use.tape.batch)
-
-    def book(ids: Tensor, b: Tensor) -> None:
-        use.book(key, lambda: _entry(front(ids), front(b), key, skipped))
-
-    return _Embedding.apply(use.tape.token, ids, weight.detach(), book)
-
-
-def _entry(ids: Tensor, b: Tensor, of: Tracked, skipped: int | None) -> Rows:
+def _entry(ids: Tensor, b: Tensor, key: Tracked, skipped: int | None, by_count: bool) -> Rows:
     flat, slopes = ids.reshape(len(ids), -1).long(), b.reshape(len(ids), -1, b.shape[-1])
     if skipped is not None:
         slopes = slopes.masked_fill((flat == skipped).unsqueeze(2), 0)
-    return Rows(flat, slopes, of.value.shape)
+    if by_count:
+        slopes = slopes / (flat.unsqueeze(2) == flat.unsqueeze(1)).sum(2, keepdim=True)
+    return Rows(flat, slopes, key.shape)
 
 
-@rule(F.embedding)
-def embedding(use: Use) -> Any:
-    return _embedding(use, *use.args, **use.kwargs)
-
-
-def _embedding(
-    use: Use,
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Any:
+@rule(F.embedding, both=True)
+def embedding(
+    tape: Tape, input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Any:  # fmt: skip
     if max_norm is not None:
-        use.tape.refuse("an embedding with max_norm rewrites the rows that records look up; leave max_norm out")
+        tape.refuse("an embedding with max_norm rewrites the rows that records look up; leave max_norm out")
+    skipped = None if padding_idx is None else padding_idx % len(weight)
+    key = tape.key(weight)
+    if key is not None and torch.is_grad_enabled():
+        return _trained(tape, input, weight, key, skipped, scale_grad_by_freq)
+    input = tape.legal_of_one(input, 0, len(weight))
+    if not is_batched(weight):
+        return F.embedding(input, weight, padding_idx, None, norm_type, scale_grad_by_freq, sparse)
     if scale_grad_by_freq:
-        use.tape.refuse("an embedding with scale_grad_by_freq counts ids over the whole batch; leave it out")
-    return _found(use, input, weight, padding_idx)
-
-
-@rule(F.embedding_bag)
-def embedding_bag(use: Use) -> Any:
-    return _bag(use, *use.args, **use.kwargs)
-
-
-def _bag(use: Use, input: Tensor, weight: Tensor, offsets: Tensor | None = None, *rest: Any, **options: Any) -> Any:
-    names = (
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "mode",
-        "sparse",
-        "per_sample_weights",
-        "include_last_offset",
-        "padding_idx",
-    )
-    asked = dict(zip(names, rest, strict=False)) | options
-    mode = asked.get("mode", "mean")
-    usual = offsets is None and input.dim() == 2 and mode in ("mean", "sum")
-    odd = [
-        name
-        for name in ("max_norm", "scale_grad_by_freq", "per_sample_weights", "padding_idx")
-        if asked.get(name) not in (None, False)
-    ]
-    if not usual or odd:
-        use.tape.refuse(
-            "an embedding bag is trained with ids of shape (batch, length), mode 'mean' or 'sum', and no other options"
+        tape.refuse(
+            "an embedding with scale_grad_by_freq and a table of each record's own; leave scale_grad_by_freq out"
         )
-    found = _found(use, input, weight, None)
-    return found.mean(1) if mode == "mean" else found.sum(1)
+    found = weight[input]  # torch's rule lays tables of single records end to end
+    return found if skipped is None else torch.where((input == skipped).unsqueeze(-1), found.detach(), found)
+
+
+def _trained(tape: Tape, input: Tensor, weight: Tensor, key: Tracked, skipped: int | None, by_count: bool) -> Any:
+    if not tape.shared(weight):
+        return NotImplemented
+
+    def book(b: Tensor, ids: Tensor) -> None:
+        tape.book(key, lambda: _entry(ids, b, key, skipped, by_count))
+
+    ids = tape.physical(input)
+    with below():
+        # ids that every record shares are positions: the same for each
+        own = input.expand(tape.batch, *input.shape) if ids is None else tape.legal(ids, 0, len(weight))
+        found = tape.booked(F.embedding(own, weight.detach()), book, own)
+    return tape.wrapped(found)
+
+
+@rule(F.embedding_bag, both=True)
+def embedding_bag(
+    tape: Tape, input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Any:  # fmt: skip
+    if offsets is not None or input.dim() != 2:
+        tape.refuse("an embedding bag with offsets lays records end to end; pass ids of shape (batch, length)")
+    with tape:
+        found = F.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+        if per_sample_weights is not None:
+            found = found * per_sample_weights.unsqueeze(-1)
+        gone = None if padding_idx is None else (input == padding_idx % len(weight)).unsqueeze(-1)
+        if mode == "max":
+            return (found if gone is None else found.masked_fill(gone, -torch.inf)).amax(1)
+        total = (found if gone is None else found.masked_fill(gone, 0)).sum(1)
+        if mode == "sum":
+            return total
+        return total / (input.shape[1] if gone is None else (~gone).sum(1).clamp(min=1))

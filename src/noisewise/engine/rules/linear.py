@@ -1,4 +1,4 @@
-"""Dense layers, with or without a sequence: x W^T + bias, and products x @ W.
+"""Dense layers, with or without a sequence: x W^T + bias, products x @ W, and bilinear forms.
 
 A record's gradient of W is the sum over its positions of b_t a_t^T, of its bias the sum of b_t, with inputs a_t and output
 gradients b_t. Without a sequence its squared norm is ||a||^2 ||b||^2; with one it is a sum over pairs of positions, or, where
@@ -13,109 +13,100 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..books import Tracked
 from ..entries import Direct, Entry, Outer
-from ..layout import Where, to_front
-from ..tape import Tracked, Use, rule
+from ..tape import Tape, rule
+from ..torch_names import below, is_batched
 
 DIRECT = 1.0  # a product may take so many times the room of what it is made of
 
 
-class _Linear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, token: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, book: Any) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.book = book
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *outputs: Tensor) -> Any:
-        (b,) = outputs
-        x, weight = ctx.saved_tensors
-        ctx.book(x, b)
-        return None, b @ weight if ctx.needs_input_grad[1] else None, None, None, None
-
-
-def booked_linear(
-    use: Use,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    keys: tuple[Tracked | None, Tracked | None],
-    where: Where,
-    part: slice | None = None,
-    turned: bool = False,
-) -> Tensor:
-    """x weight^T + bias. ``part``: the weight is these rows of what is tracked; ``turned``: it is its transpose."""
-
-    def flat(value: Tensor) -> Tensor:
-        front = to_front(value, where, use.tape.batch)
-        return front if front.dim() <= 3 else front.flatten(1, -2)
-
-    def book(x: Tensor, b: Tensor) -> None:
-        if keys[0] is not None:
-            use.book(keys[0], lambda: product_entry(flat(x), flat(b), keys[0], part, turned))  # type: ignore[arg-type]
-        if keys[1] is not None:
-            use.book(keys[1], lambda: bias_entry(flat(b), keys[1], part))  # type: ignore[arg-type]
-
-    plain = (weight.detach(), None if bias is None else bias.detach())
-    result: Tensor = _Linear.apply(use.tape.token, x, *plain, book)
-    return result
-
-
-def product_entry(a: Tensor, b: Tensor, of: Tracked, part: slice | None, turned: bool) -> Entry:
-    """The entry of a weight from its inputs and output gradients."""
-    shape = of.value.shape
-    entry = Outer(b, a, shape, part) if turned else Outer(a, b, shape, part)
+def product_entry(a: Tensor, b: Tensor, key: Tracked) -> Entry:
+    """The entry of a weight from its inputs and output gradients, (batch, width) or (batch, positions, width)."""
+    a, b, shape = (b, a, key.shape) if key.turned else (a, b, key.shape)
+    b = in_whole(b, key)
     if a.dim() == 2 or a.shape[2] * b.shape[2] > DIRECT * a.shape[1] * (a.shape[2] + b.shape[2]):
-        return entry
-    left, right = entry.b, entry.a
-    product = torch.bmm(left.transpose(1, 2), right)
-    return Direct(product, shape, part, a.shape[1], entry.term_norms() if a.dtype == torch.float64 else None)
+        return Outer(a, b, shape)
+    return Direct(torch.bmm(b.transpose(1, 2), a).view(len(a), *shape), shape, a.shape[1])
 
 
-def bias_entry(b: Tensor, of: Tracked, part: slice | None) -> Entry:
+def bias_entry(b: Tensor, key: Tracked) -> Entry:
     """The entry of what is added at every position."""
     if b.dim() == 2:
-        return Direct(b, of.value.shape, part)
-    bound = torch.linalg.vector_norm(b, dim=-1).sum(1) if b.dtype == torch.float64 else None
-    return Direct(b.sum(1), of.value.shape, part, b.shape[1], bound)
+        return Direct(in_whole(b, key), key.shape)
+    return Direct(in_whole(b.sum(1), key), key.shape, b.shape[1])
+
+
+def in_whole(b: Tensor, key: Tracked) -> Tensor:
+    """Output gradients of some rows of a parameter as those of all, zeros for the others."""
+    return b if key.part is None else F.pad(b, (key.part.start, key.shape[0] - key.part.stop))
+
+
+def dense(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, key: Tracked | None) -> Any:
+    """x weight^T + bias of all records (under the level); the key says what the weight is of."""
+    shape, positions, of_bias = x.shape[:-1], x.shape[1:-1].numel(), tape.key(bias)
+
+    def book(b: Tensor, a: Tensor) -> None:
+        if positions != 1:
+            a, b = (value.reshape(shape[0], positions, value.shape[-1]) for value in (a, b))
+        tape.book(key, lambda: product_entry(a, b, key))  # type: ignore[arg-type]
+        tape.book(of_bias, lambda: bias_entry(b, of_bias))  # type: ignore[arg-type]
+
+    flat = x.flatten(0, -2)
+    found = tape.booked(F.linear(flat, weight.detach(), None if bias is None else bias.detach()), book, flat)
+    # no view: nn.ReLU(inplace=True) may write to it
+    return found if x.dim() == 2 else torch.ops.aten._unsafe_view(found, (*shape, len(weight)))
 
 
 @rule(F.linear)
-def linear(use: Use) -> Any:
-    x, weight, bias = _linear_arguments(*use.args, **use.kwargs)
-    where, keys = use.where(x), (use.tracked(weight), use.tracked(bias))
-    if where is None or use.where(weight) is not None or where.dim == x.dim() - 1 or weight.dim() != 2:
-        return use.tape.otherwise(use)
-    return booked_linear(use, x, weight, bias, keys=keys, where=where)
-
-
-def _linear_arguments(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    return input, weight, bias
+def linear(tape: Tape, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    x = tape.physical(input)
+    if x is None or x.dim() < 2 or weight.dim() != 2 or is_batched(weight) or (bias is not None and is_batched(bias)):
+        return NotImplemented
+    with below():
+        found = dense(tape, x, weight, bias, tape.key(weight))
+    return tape.wrapped(found)
 
 
 @rule(torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
-def matmul(use: Use) -> Any:
-    if len(use.args) != 2 or use.kwargs:
-        return use.tape.otherwise(use)
-    x, weight = use.args
-    where, key = use.where(x), use.tracked(weight)
-    if key is None or where is None or weight.dim() != 2 or x.dim() < 2 or where.dim == x.dim() - 1:
-        return use.tape.otherwise(use)
-    return booked_linear(use, x, weight.T, None, keys=(key, None), where=where, turned=True)
+def matmul(tape: Tape, input: Tensor, other: Tensor) -> Any:
+    if isinstance(other, Tensor) and is_batched(other) and tape.key(input) is not None and other.dim() > 1:
+        found = linear(tape, other.mT, input) if input.dim() == 2 else NotImplemented
+        return found if found is NotImplemented else found.mT
+    return _times(tape, None, input, other)
 
 
 @rule(torch.addmm, Tensor.addmm)
-def addmm(use: Use) -> Any:
+def addmm(tape: Tape, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
     """bias + x @ weight, as written by those who keep weights transposed."""
-    if len(use.args) != 3 or use.kwargs or use.function is not torch.addmm:
-        return use.tape.otherwise(use)
-    bias, x, weight = use.args
-    where, keys = use.where(x), (use.tracked(weight), use.tracked(bias))
-    usual = where == Where(0) and use.where(weight) is None and use.where(bias) is None and bias.dim() == 1
-    if not usual or where is None or x.dim() != 2 or weight.dim() != 2:
-        return use.tape.otherwise(use)
-    return booked_linear(use, x, weight.T, bias, keys=keys, where=where, turned=True)
+    if beta != 1 or alpha != 1 or input.dim() != 1 or is_batched(input):
+        return NotImplemented
+    return _times(tape, input, mat1, mat2)
+
+
+def _times(tape: Tape, bias: Tensor | None, x: Tensor, weight: Tensor) -> Any:
+    if not isinstance(x, Tensor) or not is_batched(x) or tape.key(weight) is None or weight.dim() != 2:
+        return NotImplemented
+    return linear(tape, x, turned(tape, weight), bias)
+
+
+def turned(tape: Tape, weight: Tensor) -> Tensor:
+    """The transpose of a matrix that trains, booked as what it is the transpose of."""
+    key = tape.key(weight)
+    assert key is not None
+    if key.number < 0:
+        return tape.track(Tracked(weight.t(), -1, again=(key, Tensor.t)))
+    return tape.track(Tracked(weight.t(), key.number, key.part, not key.turned, (key, Tensor.t)))
+
+
+@rule(torch.bilinear, both=True)
+def bilinear(tape: Tape, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """x^T W y + bias, as a dense layer of all products of an entry of x with one of y."""
+    if is_batched(weight) or (bias is not None and is_batched(bias)) or not (is_batched(input1) or is_batched(input2)):
+        return NotImplemented
+    x = tape.physical((input1.unsqueeze(-1) * input2.unsqueeze(-2)).flatten(-2))
+    if x is None or x.dim() < 2:
+        return NotImplemented
+    with below():
+        found = dense(tape, x, weight.flatten(1), bias, tape.key(weight))
+    return tape.wrapped(found)

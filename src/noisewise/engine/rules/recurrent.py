@@ -1,212 +1,172 @@
-"""LSTM, GRU and plain recurrent layers: one step after the other, with the gate gradients of every step kept.
+"""LSTM, GRU and plain recurrent layers: a step makes states of W_ih x_t + b_ih and W_hh h_{t-1} + b_hh.
 
-A step adds W_ih x_t + b_ih and W_hh h_{t-1} + b_hh; with d_t the gradient of what is added, a record's gradient of W_ih is the
-sum over steps of d_t x_t^T, of W_hh that of d_t h_{t-1}^T: dense layers over positions. Products with inputs are made for all
-steps at once, and everything in the backward pass that does not wait for the next step too.
+With d_t the gradient of what is added, a record's gradient of W_ih is the sum over steps of d_t x_t^T, of W_hh that of
+d_t h_{t-1}^T: dense layers over positions. Products with inputs are made for all steps at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..layout import Where
-from ..tape import Tracked, Use, rule
-from .linear import bias_entry, product_entry
+from ..tape import Tape, rule
+from ..torch_names import below, is_batched
+from .linear import bias_entry, dense, product_entry
 
-Kept = tuple[Tensor, ...]
-
-
-class Cell(NamedTuple):
-    """Steps of one layer in one direction: ``forward`` gives outputs, last states and what is kept, ``backward`` gate gradients."""
-
-    gates: int
-    states: int
-    forward: Callable[..., tuple[Tensor, tuple[Tensor, ...], Kept]]
-    backward: Callable[..., tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+PACKED = (
+    "packed sequences lay records end to end; pad them, pass a plain tensor, and read each record's last step by gather"
+)
 
 
-def _lstm_forward(before: Tensor, states: tuple[Tensor, ...], w_hh: Tensor, b_hh: Tensor | None) -> Any:
-    """``before``: inputs' products of all steps, (steps, batch, 4 width)."""
-    gates = before if b_hh is None else before.add_(b_hh)
-    steps, batch, width = len(gates), gates.shape[1], w_hh.shape[1]
-    hs, cs = (torch.cat([state[None], gates.new_empty(steps, batch, width)]) for state in states)
-    tanh_c, turned = gates.new_empty(steps, batch, width), w_hh.t().contiguous()
-    for t in range(steps):
-        a = gates[t]
-        a.addmm_(hs[t], turned)
-        a[:, : 2 * width].sigmoid_()
-        a[:, 2 * width : 3 * width].tanh_()
-        a[:, 3 * width :].sigmoid_()
-        i, f, g, o = a.chunk(4, 1)
-        c = torch.mul(f, cs[t], out=cs[t + 1])
-        c.addcmul_(i, g)
-        torch.tanh(c, out=tanh_c[t])
-        torch.mul(o, tanh_c[t], out=hs[t + 1])
-    return hs, (hs[-1], cs[-1]), (hs, cs, tanh_c, gates)
+def _lstm(a: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    i, f, g, o = (a + b).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
 
 
-def _lstm_backward(kept: Kept, w_hh: Tensor, given: Tensor, ends: tuple[Tensor, ...]) -> Any:
-    """Gradients of what is added at each step, by inputs and by states, and of the first states."""
-    _, cs, tanh_c, gates = kept
-    steps, batch, width = given.shape
-    found, local = torch.empty_like(gates), torch.empty_like(gates)
-    i, f, g, o = gates.chunk(4, 2)
-    carry = o * (1 - tanh_c * tanh_c)
-    torch.mul(g, i * (1 - i), out=local[..., :width])
-    torch.mul(cs[:-1], f * (1 - f), out=local[..., width : 2 * width])
-    torch.mul(i, 1 - g * g, out=local[..., 2 * width : 3 * width])
-    torch.mul(tanh_c, o * (1 - o), out=local[..., 3 * width :])
-    dh, dc = given[-1] + ends[0], ends[1]
-    for t in range(steps - 1, -1, -1):
-        dc = torch.addcmul(dc, dh, carry[t])
-        here, there = found[t].view(batch, 4, width), local[t].view(batch, 4, width)
-        torch.mul(there[:, :3], dc.unsqueeze(1), out=here[:, :3])
-        torch.mul(there[:, 3], dh, out=here[:, 3])
-        dc = dc * f[t]
-        dh = torch.addmm(given[t - 1], found[t], w_hh) if t else found[t] @ w_hh
-    return found, found, (dh, dc)
+def _gru(a: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    (r, z, n), (s, y, m) = a.chunk(3, -1), b.chunk(3, -1)
+    update = (z + y).sigmoid()
+    return ((1 - update) * (n + (r + s).sigmoid() * m).tanh() + update * h,)
 
 
-def _gru_forward(before: Tensor, states: tuple[Tensor, ...], w_hh: Tensor, b_hh: Tensor | None) -> Any:
-    steps, batch, width = len(before), before.shape[1], w_hh.shape[1]
-    hs = torch.cat([states[0][None], before.new_empty(steps, batch, width)])
-    inner, gates, turned = before.new_empty(steps, batch, width), torch.empty_like(before), w_hh.t().contiguous()
-    for t in range(steps):
-        own = hs[t] @ turned if b_hh is None else torch.addmm(b_hh, hs[t], turned)
-        here, inner[t] = gates[t], own[:, 2 * width :]
-        torch.add(before[t, :, : 2 * width], own[:, : 2 * width], out=here[:, : 2 * width]).sigmoid_()
-        r, z, n = here.chunk(3, 1)
-        torch.addcmul(before[t, :, 2 * width :], r, inner[t], out=n).tanh_()
-        torch.lerp(n, hs[t], z, out=hs[t + 1])
-    return hs, (hs[-1],), (hs, inner, gates)
+def _tanh(a: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return ((a + b).tanh(),)
 
 
-def _gru_backward(kept: Kept, w_hh: Tensor, given: Tensor, ends: tuple[Tensor, ...]) -> Any:
-    hs, inner, gates = kept
-    steps, width = len(given), given.shape[2]
-    by_input, by_state = torch.empty_like(gates), torch.empty_like(gates)
-    r, z, n = gates.chunk(3, 2)
-    to_n, to_z, to_r = (1 - z) * (1 - n * n), (hs[:-1] - n) * z * (1 - z), inner * r * (1 - r)
-    dh = given[-1] + ends[0]
-    for t in range(steps - 1, -1, -1):
-        here = by_input[t]
-        torch.mul(dh, to_n[t], out=here[:, 2 * width :])
-        torch.mul(here[:, 2 * width :], to_r[t], out=here[:, :width])
-        torch.mul(dh, to_z[t], out=here[:, width : 2 * width])
-        by_state[t, :, : 2 * width] = here[:, : 2 * width]
-        torch.mul(here[:, 2 * width :], r[t], out=by_state[t, :, 2 * width :])
-        dh = torch.addmm(dh * z[t], by_state[t], w_hh)
-        if t:
-            dh += given[t - 1]
-    return by_input, by_state, (dh,)
+def _relu(a: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return ((a + b).relu(),)
 
 
-def _plain(act: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> Cell:
-    def forward(before: Tensor, states: tuple[Tensor, ...], w_hh: Tensor, b_hh: Tensor | None) -> Any:
-        gates = before if b_hh is None else before.add_(b_hh)
-        hs, turned = torch.cat([states[0][None], torch.empty_like(gates)]), w_hh.t().contiguous()
-        for t in range(len(gates)):
-            hs[t + 1] = act(torch.addmm(gates[t], hs[t], turned))
-        return hs, (hs[-1],), (hs,)
+class _Lstm(torch.autograd.Function):
+    """All steps of an LSTM, (steps, batch, width): :func:`_lstm`, step after step, in less time.
 
-    def backward(kept: Kept, w_hh: Tensor, given: Tensor, ends: tuple[Tensor, ...]) -> Any:
-        (hs,) = kept
-        slopes, found = slope(hs[1:]), torch.empty_like(given)
-        dh = given[-1] + ends[0]
-        for t in range(len(given) - 1, -1, -1):
-            torch.mul(dh, slopes[t], out=found[t])
-            dh = torch.addmm(given[t - 1], found[t], w_hh) if t else found[t] @ w_hh
-        return found, found, (dh,)
-
-    return Cell(1, 1, forward, backward)
-
-
-CELLS = {
-    torch.lstm: Cell(4, 2, _lstm_forward, _lstm_backward),
-    torch.gru: Cell(3, 1, _gru_forward, _gru_backward),
-    torch.rnn_tanh: _plain(torch.tanh, lambda h: 1 - h * h),
-    torch.rnn_relu: _plain(torch.relu, lambda h: (h > 0).to(h.dtype)),
-}
-
-
-class _Layer(torch.autograd.Function):
-    """One layer in one direction on (steps, batch, width)."""
+    tanh x = 2 sigmoid(2 x) - 1, so that one call makes all gates; what does not wait for the next step is computed for all.
+    """
 
     @staticmethod
-    def forward(ctx: Any, token: Tensor, cell: Cell, book: Any, weights: Kept, x: Tensor, *states: Tensor) -> Any:
-        w_ih, w_hh, *biases = weights
-        b_ih, b_hh = biases or (None, None)
-        steps, batch = x.shape[:2]
-        flat = x.reshape(steps * batch, -1)
-        before = flat @ w_ih.t() if b_ih is None else torch.addmm(b_ih, flat, w_ih.t())
-        hs, ends, kept = cell.forward(before.view(steps, batch, -1), states, w_hh, b_hh)
-        ctx.cell, ctx.book, ctx.weights, ctx.kept = cell, book, weights, kept
-        ctx.save_for_backward(x)
-        return hs[1:].clone(), *[end.clone() for end in ends]
+    def forward(ctx: Any, a: Tensor, b: Tensor, h: Tensor, c: Tensor, w_hh: Tensor) -> Any:
+        gates, turned = torch.add(a, b, out=a.new_empty(a.shape)), w_hh.t().clone(memory_format=torch.contiguous_format)
+        width = w_hh.shape[1]
+        gates[..., 2 * width : 3 * width] *= 2
+        turned[:, 2 * width : 3 * width] *= 2
+        (i, f, s, o), hs, cs = (gate.unbind() for gate in gates.chunk(4, 2)), [h], [c]
+        for t, gate in enumerate(gates.unbind()):
+            gate.addmm_(hs[t], turned).sigmoid_()
+            cs.append((f[t] * cs[t]).sub_(i[t]).addcmul_(i[t], s[t], value=2))
+            hs.append((2 * cs[-1]).sigmoid_().mul_(2).sub_(1).mul_(o[t]))
+        all_c = torch.stack(cs)
+        ctx.save_for_backward(gates, all_c, w_hh)
+        return torch.stack(hs[1:]), all_c[-1].clone()
 
     @staticmethod
-    def backward(ctx: Any, given: Tensor, *ends: Tensor) -> Any:
-        (x,) = ctx.saved_tensors
-        w_ih, w_hh, *_ = ctx.weights
-        by_input, by_state, firsts = ctx.cell.backward(ctx.kept, w_hh, given, ends)
-        ctx.book(x, ctx.kept[0][:-1], by_input, by_state)
-        ctx.kept = None
-        gradient = by_input @ w_ih if ctx.needs_input_grad[4] else None
-        return None, None, None, None, gradient, *firsts
+    def backward(ctx: Any, *outputs: Tensor) -> Any:
+        (given, dc), (gates, cs, w_hh) = outputs, ctx.saved_tensors
+        (i, f, s, o), tanh_c = gates.chunk(4, 2), (2 * cs[1:]).sigmoid_().mul_(2).sub_(1)
+        g, carry = 2 * s - 1, o * (1 - tanh_c * tanh_c)
+        found = torch.stack([g * i * (1 - i), cs[:-1] * f * (1 - f), i * (1 - g * g), tanh_c * o * (1 - o)], 2)
+        by_c, by_h, whole = found[:, :, :3].unbind(), found[:, :, 3].unbind(), found.flatten(2)
+        dh, steps = torch.zeros_like(given[0]), zip(f.unbind(), carry.unbind(), given.unbind(), strict=True)
+        for t, (forget, slope, here) in reversed([*enumerate(steps)]):
+            dh = dh.add_(here)
+            dc = torch.addcmul(dc, dh, slope)
+            by_c[t].mul_(dc.unsqueeze(1))
+            by_h[t].mul_(dh)
+            dc, dh = dc * forget, whole[t] @ w_hh
+        return whole, whole, dh, dc, None
 
 
-def _run(use: Use, cell: Cell, x: Tensor, states: tuple[Tensor, ...], weights: list[Tensor], *, back: bool) -> Any:
-    keys = [use.tracked(weight) for weight in weights]
+def _one_way(tape: Tape, cell: Any, x: Tensor, states: Any, weights: Any) -> Any:
+    """One layer in one direction on (batch, each, steps, width): outputs and last states."""
+    w_ih, w_hh, b_ih, b_hh = weights if len(weights) == 4 else (*weights, None, None)
+    of_state, of_bias, before = tape.key(w_hh), tape.key(b_hh), list[Tensor]()
 
-    def book(x: Tensor, h: Tensor, by_input: Tensor, by_state: Tensor) -> None:
-        turned = [value.transpose(0, 1) for value in (x, h, by_input, by_state)]
-        for number, key in enumerate(keys):
-            if key is not None:
-                use.book(key, lambda number=number, key=key: _entry(number, key, turned))  # type: ignore[misc]
+    def book(b: Tensor) -> None:
+        d, h = b.flatten(1, 2), before[0].flatten(1, 2)
+        tape.book(of_state, lambda: product_entry(h, d, of_state))  # type: ignore[arg-type]
+        tape.book(of_bias, lambda: bias_entry(d, of_bias))  # type: ignore[arg-type]
 
-    if back:
-        x = x.flip(0)
-    plain = tuple(weight.detach() for weight in weights)
-    outputs, *ends = _Layer.apply(use.tape.token, cell, book, plain, x, *states)
-    return outputs.flip(0) if back else outputs, ends
+    inputs = dense(tape, x, w_ih, b_ih, tape.key(w_ih))
+    plain, bias = w_hh.detach(), inputs.new_zeros(inputs.shape[-1]) if b_hh is None else b_hh.detach()
+    a, b = (part.flatten(0, 1).transpose(0, 1) for part in (inputs, tape.booked(bias.expand(inputs.shape), book)))
+    first = states[0]
+    if cell is _lstm:
+        outputs, last = _Lstm.apply(a, b, *states, plain)
+        states = outputs[-1], last
+    else:
+        found = []
+        for own, inner in zip(a.unbind(), b.unbind(), strict=True):
+            states = cell(own, torch.addmm(inner, states[0], plain.t()), *states)
+            found.append(states[0])
+        outputs = torch.stack(found)
+    before.append(torch.cat([first[None], outputs[:-1]]).detach().transpose(0, 1).unflatten(0, x.shape[:2]))
+    return outputs.transpose(0, 1).unflatten(0, x.shape[:2]), states
 
 
-def _entry(number: int, key: Tracked, turned: list[Tensor]) -> Any:
-    x, h, by_input, by_state = turned
-    if number < 2:
-        a, b = (x, by_input) if number == 0 else (h, by_state)
-        return product_entry(a, b, key, None, False)
-    return bias_entry(by_input if number == 2 else by_state, key, None)
+def _layers(tape: Tape, cell: Any, *args: Any) -> Any:
+    if len(args) != 9 or not isinstance(args[3], bool):
+        tape.refuse(PACKED)
+    x, hx, weights, biased, layers, dropout, training, both, batch_first = args
+    ways, each = 2 if both else 1, 4 if biased else 2
+    if any(map(is_batched, weights)):
+        tape.refuse("a recurrent layer whose weights are a record's own (dropout of weights); use cells, step by step")
+    if len(weights) != each * layers * ways:
+        tape.refuse("an LSTM with proj_size is not supported; use a Linear layer behind it")
+    if x.dim() != 3:
+        tape.refuse("a recurrent layer needs batches of sequences; pass (batch, length, width) and batch_first=True")
+    whole = _of_all(tape, x)
+    firsts = [
+        _of_all(tape, state) for state in ((hx,) if isinstance(hx, Tensor) else hx)
+    ]  # (batch, layers, each, width)
+    with below():
+        x, ends = whole if batch_first else whole.transpose(1, 2), list[Any]()
+        for layer in range(layers):
+            sides = []
+            for back in range(ways):
+                at = len(ends)
+                states = tuple(first[:, at].flatten(0, 1) for first in firsts)
+                own = weights[each * at : each * (at + 1)]
+                side, end = _one_way(tape, cell, x.flip(2) if back else x, states, own)
+                sides.append(side.flip(2) if back else side)
+                ends.append(end)
+            x = torch.cat(sides, 3) if both else sides[0]
+            if dropout and training and layer < layers - 1:
+                x = F.dropout(x, dropout, training=True)
+        last = [torch.stack([end[n].unflatten(0, x.shape[:2]) for end in ends], 1) for n in range(len(firsts))]
+    return tuple(map(tape.wrapped, (x if batch_first else x.transpose(1, 2), *last)))
 
 
-@rule(*CELLS)
-def recurrent(use: Use) -> Any:
-    if len(use.args) != 9 or not isinstance(use.args[2], list | tuple):
-        use.tape.refuse("packed sequences lie across records; pad them, and pass a plain tensor")
-    x, hx, weights, biased, layers, dropout, training, both, batch_first = use.args
-    cell, each = CELLS[use.function], 4 if biased else 2
-    if len(weights) != each * layers * (2 if both else 1):
-        use.tape.refuse("an LSTM with proj_size is not supported; use a Linear layer behind it")
-    if use.where(x) != Where(0 if batch_first else 1):
-        use.tape.refuse("records do not lie where the recurrent layer expects them; see its batch_first")
-    states = (hx,) if isinstance(hx, Tensor) else tuple(hx)
-    out = x.transpose(0, 1) if batch_first else x
-    ends: list[Any] = []
-    for layer in range(layers):
-        sides = []
-        for back in (False, True) if both else (False,):
-            at = len(ends)
-            own = [*weights[each * at : each * at + each]]
-            side, end = _run(use, cell, out, tuple(state[at] for state in states), own, back=back)
-            sides.append(side)
-            ends.append(end)
-        out = torch.cat(sides, 2) if both else sides[0]
-        if dropout and training and layer < layers - 1:
-            out = F.dropout(out, dropout, training=True)
-    last = [torch.stack([end[number] for end in ends]) for number in range(cell.states)]
-    return out.transpose(0, 1) if batch_first else out, *last
+def _of_all(tape: Tape, value: Tensor) -> Tensor:
+    """A tensor of all records, of one that may be the same for each, or a parameter."""
+    key = tape.key(value)
+    whole = tape.physical(value if key is None else tape.repeated(key))
+    return value.expand(tape.batch, *value.shape) if whole is None else whole
+
+
+def _step(
+    tape: Tape, cell: Any, input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Any:
+    with tape:
+        states = (hx,) if isinstance(hx, Tensor) else hx
+        found = cell(F.linear(input, w_ih, b_ih), F.linear(states[0], w_hh, b_hh), *states)
+        return found if cell is _lstm else found[0]
+
+
+def _with(cell: Any, run: Any) -> Any:
+    return lambda tape, *args, **kwargs: run(tape, cell, *args, **kwargs)
+
+
+for cell, layer, step in (
+    (_lstm, torch.lstm, torch.lstm_cell), (_gru, torch.gru, torch.gru_cell),
+    (_tanh, torch.rnn_tanh, torch.rnn_tanh_cell), (_relu, torch.rnn_relu, torch.rnn_relu_cell),
+):  # fmt: skip
+    rule(layer, both=True)(_with(cell, _layers))
+    rule(step, both=True)(_with(cell, _step))
+
+
+@rule(torch._pack_padded_sequence, always=True)
+def packed(tape: Tape, *_: Any) -> Any:
+    tape.refuse(PACKED)

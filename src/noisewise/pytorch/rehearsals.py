@@ -1,11 +1,12 @@
-"""Made-up calls of a module: what a batch of the data loader looks like decides how it is probed, before it is trained.
+"""Made-up calls of a module: what a batch of the data loader looks like decides how it is rehearsed, before it is trained.
 
 Only shapes and kinds of numbers are read. Whatever a loop does to a batch before the module gets it is unknown here; so a
-first call that looks other than the one that was probed is probed, too, before the module sees its rows.
+first call that looks other than the one that was rehearsed is rehearsed, too, before the module sees its rows.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,39 +15,38 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..engine import Layout, Refused, Spec, probed
-from ..late import Tensor, torch
+from ..engine import Layout, Refused, Spec, rehearsed
+from ..late import Tensor
 
 Look = tuple[Any, ...]
 
 
-class Probe:
-    """Probes calls of one module, each kind of them once."""
+class Rehearsals:
+    """Rehearses calls of one module, each kind of them once."""
 
-    def __init__(self, module: nn.Module, loss: Callable[..., Any] | None, reduction: str) -> None:
-        self._module, self._loss, self._reduction = module, loss, reduction
+    def __init__(self, module: nn.Module, loss: Callable[..., Any] | None) -> None:
+        self._module, self._loss = module, loss
         self._known: dict[Look, Layout] = {}
-        self.loss_probed = False
 
     def of_batch(self, empty: Any) -> Layout | None:
-        """Probe the call that batches of a data loader suggest; None when they do not fit the module as they are."""
+        """Rehearse the call that batches of a data loader suggest; None when they do not fit the module as they are."""
         split = split_of(self._module, empty)
         if split is None:
             return None
         args, kwargs, targets = split
         for with_targets in [targets, ()] if targets and self._loss is not None else [()]:
             try:
-                return self._probed(args, kwargs, with_targets)
+                return self._rehearsed(args, kwargs, with_targets)
             except Refused as error:
                 if error.__cause__ is None:
-                    raise  # else the call failed by itself: the loop prepares batches first, and its own call is probed then
+                    raise  # else the call failed by itself: the loop prepares batches first, and its own call is rehearsed then
         return None
 
     def of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layout:
-        """What was found of calls that look like this one; it is probed if there was none."""
-        return self._known.get(look_of((args, kwargs))) or self._probed(args, kwargs, None)
+        """What was found of calls that look like this one; it is rehearsed if there was none."""
+        return self._known.get(look_of((args, kwargs))) or self._rehearsed(args, kwargs, None)
 
-    def _probed(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Tensor] | None) -> Layout:
+    def _rehearsed(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Tensor] | None) -> Layout:
         leaves, shape = tree_flatten((tuple(args), dict(kwargs)))
         rows = next((int(leaf.shape[0]) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim()), 0)
         given = [isinstance(leaf, Tensor) for leaf in leaves]
@@ -58,18 +58,15 @@ class Probe:
         inputs = [_spec(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
         loss = self._loss if targets else None
         wanted = [_spec(target) for target in targets or ()] if loss is not None else []
-        plain = not kwargs and all(given) and shape == tree_flatten((tuple(leaves), {}))[1]
-        module = self._module if plain else _Call(self._module, leaves, given, shape)
-        layout = probed(module, inputs, wanted, loss, loss_reduction=self._reduction)
-        if not plain:
-            layout = replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
+        module = _Call(copy.deepcopy(self._module), leaves, given, shape)
+        layout = rehearsed(module, inputs, wanted, loss)
+        layout = replace(layout, names=_own(layout.names), frozen=_own(layout.frozen))
         self._known[look_of((tuple(args), dict(kwargs)))] = layout
-        self.loss_probed = self.loss_probed or loss is not None
         return layout
 
 
 class _Call(nn.Module):
-    """A module called with tensors alone, which stand where they stood in the call that is probed."""
+    """A module called with tensors alone, which stand where they stood in the call that is rehearsed."""
 
     def __init__(self, module: nn.Module, leaves: list[Any], given: list[bool], shape: Any) -> None:
         super().__init__()
@@ -135,22 +132,3 @@ def _signature(module: nn.Module) -> tuple[int, set[str], bool]:
     needed = sum(one.default is one.empty for one in ordinary)
     many = any(one.kind is one.VAR_POSITIONAL for one in parameters) and not ordinary
     return needed, {one.name for one in parameters if one.kind is not one.VAR_POSITIONAL}, many
-
-
-def trainable(module: nn.Module, layout: Layout) -> list[Tensor]:
-    """The parameters that train, in the order of a layout."""
-    named = dict(module.named_parameters(remove_duplicate=False))
-    return [named[name] for name in layout.names]
-
-
-def plain_layout(module: nn.Module) -> Layout:
-    """What trains, before anything is probed: the order of parameters, and nothing about what they do."""
-    named = [(name, one) for name, one in module.named_parameters() if one.requires_grad]
-    frozen = tuple(name for name, one in module.named_parameters() if not one.requires_grad)
-    return Layout(
-        names=tuple(name for name, _ in named),
-        shapes=tuple(torch.Size(one.shape) for _, one in named),
-        frozen=frozen,
-        plain_linear=False,
-        terms=1,
-    )

@@ -1,0 +1,197 @@
+"""The books of one pass: what every use of a parameter left behind, and the norms and clipped sums that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import entries as uses
+from .entries import Entry, Persons
+from .facts import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A parameter (``number``), some of its rows (``part``), its transpose (``turned``), or what is made of parameters (-1).
+
+    ``again``: what it is a view of, and how that view is taken.
+    """
+
+    value: Tensor
+    number: int
+    part: slice | None = None
+    turned: bool = False
+    again: tuple[Tracked, Callable[[Tensor], Any]] | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of what the books are kept of: the whole parameter, where this is its transpose or some rows of it."""
+        return self.value.shape if self.number < 0 or self.again is None else self.again[0].shape
+
+
+@dataclass(frozen=True)
+class Through(Entry):
+    """Gradients of a parameter by way of a tensor that is made of it."""
+
+    made: Tensor
+    source: Tensor
+    entry: Entry
+
+    @property
+    def shape(self) -> torch.Size:  # type: ignore[override]
+        return self.source.shape
+
+    @property
+    def batch(self) -> int:
+        return self.entry.batch
+
+    @property
+    def kind(self) -> torch.dtype:
+        return self.entry.kind
+
+    @property
+    def terms(self) -> int:
+        return self.entry.terms
+
+    def squared_norms(self) -> Tensor:
+        return uses.multiplied_out([self])
+
+    def term_norms(self) -> Tensor:
+        return self.squared_norms().sqrt()
+
+    def per_record(self, rows: slice) -> Tensor:
+        given = self.entry.per_record(rows)
+        (gradients,) = torch.autograd.grad(
+            self.made, self.source, given, retain_graph=True, is_grads_batched=True, allow_unused=True
+        )
+        return torch.zeros(len(given), *self.shape).to(given) if gradients is None else gradients.view(-1, *self.shape)
+
+    def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
+        return uses.added_up([self], factors, dead)
+
+    def of_persons(self, persons: Persons) -> Entry:
+        return Through(self.made, self.source, self.entry.of_persons(persons))
+
+
+class Books:
+    """Gradients of so many records, of each of the parameters."""
+
+    def __init__(self, parameters: Sequence[Tensor], batch: int) -> None:
+        self.parameters, self.batch, self.scale = parameters, batch, 1.0
+        device = parameters[0].device if parameters else torch.device("cpu")
+        self.token = torch.zeros((), device=device, requires_grad=True)  # what a backward pass leads to
+        self.bad: Tensor | None = None  # records whose numbers a function cannot take; they count as zero
+        self._entries: list[list[Entry]] = [[] for _ in parameters]
+        self._of_made: list[tuple[Tensor, Entry]] = []
+        self._joined: list[list[Entry]] | None = None
+        self.on_end: Callable[[], None] | None = None  # what to do after a backward pass that booked something
+        self._queued = False
+
+    def leave_out(self, bad: Tensor) -> None:
+        """Count these records as zero: (batch,) of truth values."""
+        self.bad = bad if self.bad is None else self.bad | bad
+
+    def book(self, key: Tracked | None, entry: Callable[[], Entry]) -> None:
+        """Keep what a backward pass found; ``entry`` is made only for what trains."""
+        if key is None:
+            return
+        made = entry()
+        if made.kind not in (torch.float32, torch.float64):
+            raise Refused(
+                f"a gradient is {made.kind}, too coarse for norms that a promise rests on; run the whole module in float32"
+            )
+        if key.number < 0:
+            self._of_made.append((key.value, made))
+        else:
+            self._entries[key.number].append(made)
+        if self.on_end is not None and not self._queued:
+            self._queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._ended)
+
+    def _ended(self) -> None:
+        self._queued = False
+        if self.on_end is not None:
+            self.on_end()
+
+    def group(self, groups: Tensor) -> None:
+        """Persons 0, 1, ... in place of records: ``groups`` has the person of each record, and each person has one."""
+        persons, bad = Persons.of(groups), self.bad
+        self._joined = [uses.together([entry.of_persons(persons) for entry in each]) for each in self.uses()]
+        self.bad = None if bad is None else persons.laid(bad).view(-1, persons.most).any(1)
+        self.batch = len(persons.there) // persons.most
+
+    def uses(self) -> list[list[Entry]]:
+        """All entries of each parameter."""
+        if self._joined is None:
+            joined = [uses.together(entries) for entries in self._entries]
+            for made, entry in self._of_made:
+                for number, source in enumerate(self.parameters):
+                    if _reaches(made, source):
+                        joined[number].append(Through(made, source, entry))
+            self._joined = joined
+        return self._joined
+
+    def squared_norms(self) -> Tensor:
+        """(parameters, batch): of every record's gradient; not finite where a gradient is not, or where a record is bad."""
+        with torch.no_grad():
+            found = [uses.squared_norms(entries) if entries else None for entries in self.uses()]
+            some = next((value for value in found if value is not None), None)
+            empty = torch.zeros(self.batch, device=self.token.device, dtype=None if some is None else some.dtype)
+            squared = torch.stack([empty if value is None else value for value in found]) * self.scale**2
+            return squared if self.bad is None else squared.masked_fill(self.bad, torch.inf)
+
+    def term_norms(self) -> Tensor:
+        """(batch,): a bound on the sum of the norms of all terms of a record's gradient, which may cancel each other."""
+        with torch.no_grad():
+            none = torch.zeros(self.batch, device=self.token.device)
+            return sum((entry.term_norms() for entries in self.uses() for entry in entries), none) * self.scale
+
+    def sums(self, factors: Tensor) -> list[Tensor]:
+        """The sum of factor times gradient for each parameter; a factor of 0 leaves the record out, whatever its numbers."""
+        with torch.no_grad():
+            each = factors if factors.dim() == 2 else [factors] * len(self.parameters)
+            masked = factors.device.type == "meta" or not bool(factors.all())
+            return [
+                uses.weighted(entries, factor * self.scale, factor == 0 if masked else None).view(parameter.shape)
+                if entries
+                else torch.zeros_like(parameter)
+                for entries, factor, parameter in zip(self.uses(), each, self.parameters, strict=True)
+            ]
+
+    def free(self) -> None:
+        """Forget the uses."""
+        self._entries, self._of_made, self._joined = [[] for _ in self.parameters], [], None
+
+
+def _reaches(made: Tensor, source: Tensor) -> bool:
+    """Whether a tensor is made of this parameter."""
+    todo, seen = [made.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if getattr(node, "variable", None) is source:
+            return True
+        todo += [following for following, _ in node.next_functions]
+    return False
+
+
+def clip_factors(squared: Tensor, clip: float | Sequence[float]) -> Tensor:
+    """What records are multiplied by so that norms are at most ``clip``, one for all or one for each parameter; not finite: 0.
+
+    >>> clip_factors(torch.tensor([[9.0, 0.25, torch.inf], [16.0, 0.0, 1.0]]), 1.0)
+    tensor([0.2000, 1.0000, 0.0000])
+    """
+    if isinstance(clip, int | float):
+        norms = squared.sum(0).sqrt()
+        factors = (float(clip) / norms).clamp(max=1)
+        return torch.where(torch.isfinite(norms), factors, 0)
+    bounds = torch.as_tensor(clip, dtype=squared.dtype, device=squared.device)[:, None]
+    norms = squared.sqrt()
+    factors = (bounds / norms).clamp(max=1)
+    return torch.where(torch.isfinite(norms).all(0), factors, 0)

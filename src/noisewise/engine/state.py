@@ -1,0 +1,123 @@
+"""What a module keeps from one pass to the next: nothing of a record, no buffer that changes, no hook that sees all records."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as of_torch
+
+from .facts import Refused
+from .tape import tensors_in
+from .torch_names import is_batched
+
+_EMPTY = {*nn.Module().__dict__}
+BATCH_NORMS = nn.modules.batchnorm._BatchNorm
+
+
+def refuse_layers(module: nn.Module) -> None:
+    """Refuse what cannot be made private whatever the records: batch norms that train, hooks on gradients, scripts."""
+    hooked = of_torch._global_backward_hooks or of_torch._global_backward_pre_hooks
+    for name, part in module.named_modules():
+        where = name or "the module"
+        if isinstance(part, BATCH_NORMS) and part.training:
+            raise Refused(f"{where} is a batch norm, which mixes the records of a batch; use GroupNorm instead")
+        if part._backward_hooks or part._backward_pre_hooks or hooked:
+            raise Refused(f"{where} has a hook on gradients, which would see those of all records; remove it")
+        if isinstance(part, torch.jit.ScriptModule):
+            raise Refused(f"{where} is a script of torch.jit, whose functions cannot be seen; pass the plain module")
+        if hasattr(part, "_orig_mod"):
+            raise Refused(
+                f"{where} is compiled (torch.compile), so its functions cannot be seen; pass the plain module"
+            )
+    for name, value in module.named_parameters():
+        if value.requires_grad and (value._backward_hooks or value._post_accumulate_grad_hooks):
+            raise Refused(f"{name} has a hook on its gradient, which would see that of all records; remove it")
+
+
+class State:
+    """What module and loss hold besides parameters: two calls on made-up rows must leave it as it is.
+
+    An attribute that is set to another tensor is no matter: it is given back after each pass.
+    """
+
+    def __init__(self, *things: Any) -> None:
+        self._things = things
+        self._held = {name: (value, _value(value, name)) for name, value in _held(things)}
+
+    def refuse_changes(self) -> None:
+        for name, value in _held(self._things):
+            before, copied = self._held.get(name, (value, None))
+            counted = isinstance(value, int | float | str) and isinstance(before, int | float | str)
+            if name in self._held and (value is before or counted) and not _same(copied, _value(value, name)):
+                raise Refused(
+                    f"a forward pass changes {name}, which would store private values, or treat records by how many came before; "
+                    "switch that off (in norms: track_running_stats=False), or leave it out"
+                )
+
+
+def _held(things: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    for part, name in _parts(things):
+        ahead = f"{name}." if name else ""
+        for buffer, value in getattr(part, "_buffers", {}).items():
+            yield f"the buffer {ahead}{buffer}", value
+        for attribute, value in part.__dict__.items():
+            if attribute not in _EMPTY:
+                yield f"{ahead}{attribute}", value
+
+
+def _parts(things: Sequence[Any]) -> Iterator[tuple[Any, str]]:
+    for thing in things:
+        if isinstance(thing, nn.Module):
+            yield from ((part, name) for name, part in thing.named_modules())
+        elif hasattr(thing, "__dict__") and not isinstance(thing, FunctionType | type):
+            yield thing, type(thing).__name__
+
+
+def _value(value: Any, where: str, depth: int = 3) -> Any:
+    """A copy to compare with: numbers, tensors and what holds such; other objects by who they are."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, Iterator):
+        raise Refused(f"{where} is an iterator, so that records would be treated by how many came before; leave it out")
+    if depth and isinstance(value, list | tuple | set | deque):
+        return [_value(one, where, depth - 1) for one in value]
+    if depth and isinstance(value, dict):
+        return [_value(one, where, depth - 1) for pair in value.items() for one in pair]
+    return value if isinstance(value, int | float | str | None) else id(value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+Kept = list[tuple[Any, dict[str, Any], dict[str, Any]]]
+
+
+def before_pass(*things: Any) -> Kept:
+    """What every part of module and loss holds."""
+    return [(part, part.__dict__.copy(), {**getattr(part, "_buffers", {})}) for part, _ in _parts(things)]
+
+
+def after_pass(kept: Kept) -> None:
+    """Give back what a pass has set, so that every pass begins alike; refuse a list or dict that has taken in something of a record."""
+    for part, before, buffers in kept:
+        own = part.__dict__
+        if own.keys() != before.keys() or any(own[name] is not value for name, value in before.items()):
+            own.clear()
+            own.update(before)
+        if buffers:
+            part._buffers.update(buffers)
+        for name, value in before.items():
+            if name in _EMPTY or not isinstance(value, list | dict | set | deque):
+                continue
+            if any(is_batched(one) for one in tensors_in([*(value.values() if isinstance(value, dict) else value)])):
+                raise Refused(f"the module keeps something of a record in {name}; return it, or leave that out")

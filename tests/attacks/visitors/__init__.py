@@ -1,0 +1,1 @@
+"""Methods that noisewise does not ship, for tests: run as guests, never imported beside records."""
