@@ -13,8 +13,8 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.fit import fit_of_clients, ready_clients
 from noisewise.federation import Federated
 from noisewise.fitting.of_files import fit_of_files, ready_files
-from noisewise.noise import Stream
-from noisewise.records.totals import Drawn
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.stores.totals import Drawn
 
 CLIENTS = 6
 

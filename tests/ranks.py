@@ -6,10 +6,10 @@ from collections import deque
 
 import torch
 
-from noisewise.noise import Stream
-from noisewise.records.holder import Holder, Holding
-from noisewise.records.line import RankLost, packed, unpacked
-from noisewise.records.ranks import Lead, Part, Places, Spread, cut
+from noisewise.remote.holder import Holder, Holding
+from noisewise.remote.line import RankLost, packed, unpacked
+from noisewise.remote.ranks import Lead, Part, Places, Spread, cut
+from noisewise.trusted.noise import Stream
 
 PIECE = 7
 

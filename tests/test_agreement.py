@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.events import ADJACENCIES
 from noisewise.methods import registry
 from noisewise.methods.adaptive_clip import AdaptiveClip
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_sgd import ProjectedSgd
 from noisewise.runs.seal import reseal
+from noisewise.trusted.events import ADJACENCIES
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
 Y = (X[:, 0] > 0).astype(int)

@@ -6,12 +6,12 @@ import pickle
 
 import pytest
 
-from noisewise.accounting import Unpriceable, gdp, zcdp
-from noisewise.accounting.calibrate import calibrate
-from noisewise.accounting.choose import explain
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, Meter, PlanMeter, meter_from
 from noisewise.budget.choosing import choose_meter
-from noisewise.events import ApproximateDP, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.trusted.accountants import Unpriceable, gdp, zcdp
+from noisewise.trusted.accountants.calibrate import calibrate
+from noisewise.trusted.accountants.choose import explain
+from noisewise.trusted.events import ApproximateDP, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated
 
 RATE = 1000 / 26048
 BUDGET = Budget(0.5, 1e-8)

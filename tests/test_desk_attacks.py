@@ -17,17 +17,17 @@ from typer.testing import CliRunner
 from noisewise import PrivateClassifier
 from noisewise.cli.main import app
 from noisewise.curator import Correct
-from noisewise.curator.questions import HowAsked
 from noisewise.data.encode import Encoder, numbers_of
 from noisewise.data.preprocess import Scaling
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import Column, Schema
-from noisewise.losses import Logistic
-from noisewise.models import MLP
-from noisewise.models.linear import Linear
-from noisewise.records import records_of
-from noisewise.records.grid import BOUND
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import MLP
+from noisewise.trusted.models.linear import Linear
+from noisewise.trusted.questions import HowAsked
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.grid import BOUND
+from noisewise.trusted.stores.totals import Drawn
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import noisewise as nw
-from noisewise.losses import LOSSES, HuberHinge, Logistic
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.trusted.losses import LOSSES, HuberHinge, Logistic
 
 torch.set_num_threads(1)  # two threads that wait for each other by spinning are ten times slower on a busy machine
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.events import (
+from noisewise.trusted.events import (
     ApproximateDP,
     AtOrder,
     BoundedRange,

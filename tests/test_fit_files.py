@@ -13,7 +13,7 @@ from noisewise.data.bought import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
 from noisewise.estimators import Origin
-from noisewise.events import leaves
+from noisewise.trusted.events import leaves
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.uniform(-3, 9, 500).round(3), "b": RNG.choice(["u", "v", "w"], 500)})

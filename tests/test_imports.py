@@ -11,15 +11,18 @@ from importlib import import_module
 import pytest
 
 import noisewise as nw
-import noisewise.accounting
-from noisewise._moved import MOVED, homes
+import noisewise.trusted.accountants
+from noisewise._public import PUBLIC, home
 
-ACCOUNTING = [f"noisewise.accounting.{module.name}" for module in pkgutil.iter_modules(noisewise.accounting.__path__)]
-LIGHT = ["noisewise", "noisewise.events", "noisewise.budget", "noisewise.statement", "noisewise.cli.main"]
+ACCOUNTING = [
+    f"noisewise.trusted.accountants.{module.name}"
+    for module in pkgutil.iter_modules(noisewise.trusted.accountants.__path__)
+]
+LIGHT = ["noisewise", "noisewise.trusted.events", "noisewise.budget", "noisewise.statement", "noisewise.cli.main"]
 LIGHT += [
     "noisewise.budget.purse",
     "noisewise.budget.choosing",
-    "noisewise.arithmetic",
+    "noisewise.trusted.arithmetic",
     "noisewise.runs.seal",
     "noisewise.runs.agreement",
 ]
@@ -105,47 +108,15 @@ def test_every_public_name_is_there():
         nw.Privacy  # noqa: B018
 
 
-OLD = {
-    "accounting.advanced": "advanced_epsilon moments_epsilon",
-    "audit.bounds": "exact_epsilon epsilon_at",
-    "audit.finished": "entry",
-    "audit.pictures": "plot_roc plot_leakage plot_inversion",
-    "audit.score_plot": "plot_audit",
-    "choice": "choose_terms choose_meter explain",
-    "curator.statistics": "Count SecondMoment NormAtMost Correct",
-    "data.basis": "deflating",
-    "data.bounds": "quantile_bounds purchase with_bounds",
-    "gradients": "Linear MLP Batch",
-    "gradients.batches": "Batch Mapped",
-    "gradients.layers": "MLP",
-    "gradients.linear": "Linear",
-    "learned.cells": "new_cell",
-    "learned.fast": "FastProjector",
-    "learned.protector": "Weights LearnedProjector",
-    "learned.zoo": "OutsideRange named shipped",
-    "plan": "plan_rows records_needed",
-    "protect.basis": "deflating worth_buying",
-    "replay": "Tape Recording why_unknown standard_errors Spread",
-    "report.plots": "plot_plan plot_comparison",
-    "report.statement": "Statement make_statement check_shape verify",
-    "theory.descent": "optimal_schedule descent_bound",
-}
+@pytest.mark.parametrize("public", sorted(PUBLIC))
+def test_a_public_path_is_the_module_itself(public):
+    found = import_module(f"noisewise.{public}")
+    assert found is import_module(f"noisewise.{PUBLIC[public]}") is sys.modules[f"noisewise.{public}"]
+    assert found.__name__ == found.__spec__.name == home(f"noisewise.{public}")
 
 
-@pytest.mark.parametrize("module", sorted({*MOVED, *OLD}))
-def test_what_moved_is_found_by_its_old_name_and_says_where_it_is(module):
-    for name in OLD[module].split():
-        with pytest.warns(DeprecationWarning, match=rf"noisewise\.{module} is deprecated; import {name} from ") as told:
-            old = getattr(import_module(f"noisewise.{module}"), name)
-        assert old is getattr(import_module(str(told[0].message).split()[-1]), name)
-    with pytest.raises(AttributeError, match=f"module 'noisewise.{module}' has no attribute 'Any'"):
-        _ = import_module(f"noisewise.{module}").Any  # what the new home itself imports is not its own
-    assert importlib.util.find_spec(f"noisewise.{module}_") is None
+def test_submodules_of_public_paths_are_found_too():
+    from noisewise.losses.hinge import Hinge  # type: ignore[import-untyped]
 
-
-def test_single_names_and_the_laboratory_moved_too():
-    with pytest.warns(DeprecationWarning, match=r"import Adam from noisewise\.protect\.optimizers"):
-        from noisewise.protect.projectors import Adam
-    assert Adam.__module__ == "noisewise.protect.optimizers"
-    assert homes("noisewise.bench.large") == ["noisewise_lab.large"] and homes("noisewise.bench") == ["noisewise_lab"]
-    assert not homes("noisewise.benches") and not homes("noisewise.bench.large.rows")
+    assert Hinge.__module__ == "noisewise.trusted.losses.hinge"
+    assert importlib.util.find_spec("noisewise.events_") is None and home("other.events") is None

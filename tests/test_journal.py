@@ -13,14 +13,14 @@ from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
-from noisewise.events import Gaussian, Repeated
 from noisewise.journal import BLOCK, Journal, Journalled, paid
 from noisewise.journal.chain import Chain
-from noisewise.losses import LOSSES
 from noisewise.methods import registry
-from noisewise.models import Additive, Linear
 from noisewise.prepare import TableColumn
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian, Repeated
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Additive, Linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 

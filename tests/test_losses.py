@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from noisewise.losses import LOSSES, ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared, loss_named
-from noisewise.models import MLP, Linear
+from noisewise.trusted.losses import LOSSES, ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared, loss_named
+from noisewise.trusted.models import MLP, Linear
 
 SCALAR = [Logistic(), Hinge(), HuberHinge(), HuberHinge(0.05), HuberHinge(3.0), Squared()]
 Z = torch.linspace(-8, 8, 1601, dtype=torch.float64)

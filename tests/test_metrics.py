@@ -15,15 +15,15 @@ from noisewise import PrivateClassifier, PrivateRegressor
 from noisewise.bought_quality import private_quality
 from noisewise.budget import Budget
 from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
-from noisewise.facts import Answer
-from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.metrics import NAMES, area, of_numbers, of_predictions
-from noisewise.models import MLP, Linear
 from noisewise.noised_metrics import GRIDS, Noised, edges_for, of_histogram, of_moments
 from noisewise.quality import public_quality
-from noisewise.records import records_of
-from noisewise.records.scores import cells, error_moments, score_counts
-from noisewise.records.totals import Drawn
+from noisewise.trusted.facts import Answer
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.scores import cells, error_moments, score_counts
+from noisewise.trusted.stores.totals import Drawn
 
 RNG = np.random.default_rng(1)
 NAMED = {2: ["no", "yes"], 3: ["a", "b", "c"]}

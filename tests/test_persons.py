@@ -20,19 +20,19 @@ from noisewise.budget import Budget, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.cli.main import app
 from noisewise.curator import QUESTIONS, Curator, Gradient
-from noisewise.curator.columns import ColumnCurator
-from noisewise.curator.question import HowAsked
 from noisewise.data.persons import Persons
 from noisewise.data.schema import Column, Schema
-from noisewise.events import FULL, BoundedRange
-from noisewise.losses import Logistic
 from noisewise.methods import registry
-from noisewise.models import Linear
-from noisewise.records import records_of
-from noisewise.records.columns import ColumnRecords
-from noisewise.records.totals import Drawn
 from noisewise.statement import verify_data
-from noisewise.units import rows_of_unit, unit_of
+from noisewise.trusted.columns import ColumnCurator
+from noisewise.trusted.events import FULL, BoundedRange
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
+from noisewise.trusted.question import HowAsked
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.columns import ColumnRecords
+from noisewise.trusted.stores.totals import Drawn
+from noisewise.trusted.units import rows_of_unit, unit_of
 
 SCHEMA = Schema(
     (Column("a", "number", -1, 1), Column("b", "number", -1, 1), Column("y", "category", categories=("no", "yes"))), "y"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.accounting import gdp, pld
-from noisewise.accounting.calibrate import epsilon
-from noisewise.accounting.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
-from noisewise.events import FULL, Gaussian, Repeated, sampled
-from noisewise.losses import Logistic
-from noisewise.models import Linear
+from noisewise.trusted.accountants import gdp, pld
+from noisewise.trusted.accountants.calibrate import epsilon
+from noisewise.trusted.accountants.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name
+from noisewise.trusted.events import FULL, Gaussian, Repeated, sampled
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 ONE = Budget(1.0, 1e-6)
 REPLACED = Budget(1.0, 1e-6, adjacency="replace_one")

@@ -10,14 +10,14 @@ from itertools import pairwise
 import pytest
 
 import noisewise as nw
-from noisewise.accounting import gdp
-from noisewise.accounting.rdp import plan_epsilon
-from noisewise.accounting.repetitions import chance_missed, mean_runs
-from noisewise.accounting.selection import choose_repetitions, gaussian_worth
 from noisewise.data.schema import Column, Schema
-from noisewise.events import Selection, TruncatedNegativeBinomial
 from noisewise.planning.expected import KEPT, clarity_for, expected
 from noisewise.planning.tuning import SCORING, cheapest
+from noisewise.trusted.accountants import gdp
+from noisewise.trusted.accountants.rdp import plan_epsilon
+from noisewise.trusted.accountants.repetitions import chance_missed, mean_runs
+from noisewise.trusted.accountants.selection import choose_repetitions, gaussian_worth
+from noisewise.trusted.events import Selection, TruncatedNegativeBinomial
 
 QUICK = {"steps": (10,), "rates": (), "candidates": (1,)}
 

@@ -11,8 +11,8 @@ from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator
 from noisewise.data.schema import Column, Schema
-from noisewise.events import from_dict
 from noisewise.quality import public_quality
+from noisewise.trusted.events import from_dict
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (4000, 2))

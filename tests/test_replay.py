@@ -14,12 +14,12 @@ import noisewise.standard_errors as replay
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import Curator, PublicCurator
 from noisewise.fitting.spread import Spread
-from noisewise.losses import loss_named
 from noisewise.methods import method_named, registry
-from noisewise.models import MLP, Linear
 from noisewise.standard_errors import Replayed, curvature, standard_errors, why_unknown
 from noisewise.tape import Recording, Tape
 from noisewise.train import Records, train
+from noisewise.trusted.losses import loss_named
+from noisewise.trusted.models import MLP, Linear
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::noisewise.protect.learned.zoo.OutsideRange"

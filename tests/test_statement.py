@@ -12,10 +12,13 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise.accounting.base import ACCOUNTANTS
-from noisewise.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic, together
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
-from noisewise.events import (
+from noisewise.methods.dpsgd import DpSgd
+from noisewise.shapes import SHAPE
+from noisewise.statement import Statement, derived_words, make_statement, training_budget
+from noisewise.trusted.accountants.base import ACCOUNTANTS
+from noisewise.trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic, together
+from noisewise.trusted.events import (
     ADJACENCIES,
     AtOrder,
     Composed,
@@ -27,9 +30,6 @@ from noisewise.events import (
     TruncatedNegativeBinomial,
     to_dict,
 )
-from noisewise.methods.dpsgd import DpSgd
-from noisewise.shapes import SHAPE
-from noisewise.statement import Statement, derived_words, make_statement, training_budget
 
 torch.set_num_threads(1)
 

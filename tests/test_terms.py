@@ -9,17 +9,17 @@ import torch
 from hypothesis import given, settings
 from test_events import events as any_events
 
-from noisewise.accounting.choose import choose_terms
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, PlanMeter, Terms, open_meter
 from noisewise.budget.choosing import choose_meter
-from noisewise.curator.curator import facts_of
-from noisewise.events import Composed, FixedBatch, Gaussian, Poisson, Repeated, rebuilt
-from noisewise.losses import Logistic
 from noisewise.methods import Method, makes_a_promise, method_named, registry
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.choose import choose_terms
+from noisewise.trusted.curator import facts_of
+from noisewise.trusted.events import Composed, FixedBatch, Gaussian, Poisson, Repeated, rebuilt
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 BUDGET = Budget(1.0, 1e-6)
 MODEL = Linear(3, Logistic())

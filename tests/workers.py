@@ -6,10 +6,10 @@ import random
 
 from ranks import PIECE, refused
 
-from noisewise.noise import Stream
-from noisewise.records.holder import Holder, Holding
-from noisewise.records.ranks import Lead, Part, Places, Spread
-from noisewise.records.workers import Gone, Sealed, Worker, WorkerLine
+from noisewise.remote.holder import Holder, Holding
+from noisewise.remote.ranks import Lead, Part, Places, Spread
+from noisewise.remote.workers import Gone, Sealed, Worker, WorkerLine
+from noisewise.trusted.noise import Stream
 
 
 class Here:

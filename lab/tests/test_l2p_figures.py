@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from noisewise.curator.facts import Released
 
 from noisewise.budget import Budget
-from noisewise.curator.facts import Released
-from noisewise.events import Gaussian
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import load_protector
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian
 from noisewise_lab import figure2, figure3, figure4, hand_tuned, l2p_data
 from noisewise_lab.datasets import Missing
 from noisewise_lab.hand_tuned import HandTuned, Trial, Tuned

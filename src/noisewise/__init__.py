@@ -13,12 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import _moved as _moved
+from . import _public as _public
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .accounting.calibrate import calibrate, epsilon
-    from .accounting.choose import explain
     from .accounts import spending
     from .budget import Budget, BudgetExhausted
     from .budget.account import BudgetWarning
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
     from .pytorch.fit import fit
     from .runs.agreement import verify
+    from .trusted.accountants.calibrate import calibrate, epsilon
+    from .trusted.accountants.choose import explain
 
 __all__ = [
     "DPLSTM",

@@ -9,13 +9,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from . import _validate
-from .accounting.terms import Budget, Terms
 from .budget.account import UNITS, Account, Unit, named
 from .budget.concerns import warn_of
 from .budget.purse import Purse
 from .budget.store import Store
-from .events import Adjacency
+from .trusted import validate
+from .trusted.accountants.terms import Budget, Terms
+from .trusted.events import Adjacency
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -76,7 +76,7 @@ def spending(
         budget = Budget(budget, delta, adjacency or "add_remove")
     elif delta is not None or adjacency is not None:
         raise ValueError("budget says delta and adjacency; leave them out, or pass epsilon and delta")
-    _validate.one_of(UNITS, unit=unit)
+    validate.one_of(UNITS, unit=unit)
     dataset = "the private records" if dataset is None else dataset
     named(dataset)
     warn_of(budget.epsilon, budget.delta)

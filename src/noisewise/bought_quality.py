@@ -13,22 +13,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .accounting.choose import choose_terms
 from .budget import Budget
 from .budget.account import Account, paying
 from .budget.purse import Purse
 from .curator import Curator, ErrorMoments, ScoreHistogram
 from .data.preprocess import Cells
-from .events import Repeated, to_dict
 from .fitting.fit import as_labels
 from .fitting.fitted import Fitted
 from .fitting.labels import Classes, Target, numbers_with
-from .losses import Logistic, Loss, Softmax, Squared
-from .models import MLP, Additive, Linear, Model
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
 from .quality import Quality
-from .records.grid import Store, in_memory
-from .records.protocol import Elsewhere
+from .trusted.accountants.choose import choose_terms
+from .trusted.events import Repeated, to_dict
+from .trusted.losses import Logistic, Loss, Softmax, Squared
+from .trusted.models import MLP, Additive, Linear, Model
+from .trusted.stores.grid import Store, in_memory
+from .trusted.stores.protocol import Elsewhere
 
 MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
 SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums

@@ -20,17 +20,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from . import _validate
 from .budget import Budget
 from .comparison import LEAST, METRICS, Row, ranked
 from .estimators import PrivateClassifier, PrivateRegressor
-from .events import Adjacency
 from .fitting.labels import Classes
 from .guest import method_named
-from .losses import USUAL
 from .methods import known_names
 from .metrics import ABOUT_95, NAMES, of_numbers
 from .quality import class_figures
+from .trusted import validate
+from .trusted.events import Adjacency
+from .trusted.losses import USUAL
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]
@@ -102,9 +102,9 @@ def compare(
     ``task`` is "classification" (score: accuracy) or "regression" (mean squared error, which needs ``target_bounds``).
     ``methods`` None takes all of them. ``report(done, total)`` is called after each training.
     """
-    _validate.one_of(tuple(METRICS), task=task)
-    _validate.whole(size=size, repeats=repeats, jobs=jobs)
-    _validate.whole(at_least=0, seed=seed)
+    validate.one_of(tuple(METRICS), task=task)
+    validate.whole(size=size, repeats=repeats, jobs=jobs)
+    validate.whole(at_least=0, seed=seed)
     rows, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     if rows.ndim != 2 or len(rows) != len(labels):
         raise ValueError(f"X has shape {rows.shape} and y {labels.shape}; pass rows and one label each")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .arithmetic import GRADES
+from .trusted.arithmetic import GRADES
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from typing import Any, cast
 
 from .budget import Budget, BudgetExhausted
 from .curator import Answer, Asking, Curator, Descent, OnePass, PublicCurator
-from .events import FULL, Event, Leaf, Sampling
-from .late import Tensor, torch
 from .methods import Method
 from .tape import MOST, Tape, TapeEntry, kind_of
 from .train import follow
+from .trusted.events import FULL, Event, Leaf, Sampling
+from .trusted.late import Tensor, torch
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like

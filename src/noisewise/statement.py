@@ -16,17 +16,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .arithmetic import Arithmetic
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .budget.account import name_is_plain
-from .events import Gaussian, Repeated, from_dict, leaves, to_dict
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
+from .trusted.arithmetic import Arithmetic
+from .trusted.events import Gaussian, Repeated, from_dict, leaves, to_dict
+from .trusted.units import CLIENT, UNIT, rows_of_unit, unit_of
 from .tuning import traced, uncovered
-from .units import CLIENT, UNIT, rows_of_unit, unit_of
 
 if TYPE_CHECKING:
     from .tape import Trained

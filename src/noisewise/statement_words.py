@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
-from .arithmetic import sentence
-from .events import Selection, from_dict, leaves, to_dict
 from .federation import taken_for_granted, what_the_server_sees
 from .prepare.parts import cost
+from .trusted.arithmetic import sentence
+from .trusted.events import Selection, from_dict, leaves, to_dict
+from .trusted.units import CLIENT, relation, rows_of_unit
 from .tuning import covers, not_covered, private_search
-from .units import CLIENT, relation, rows_of_unit
 
 # the second has words that follow from epsilon, the third also such of records that lie with clients
 FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4")

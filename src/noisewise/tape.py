@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arithmetic import Arithmetic
 from .budget import AdditiveMeter, MeterView, PlanMeter
 from .curator import Answer, Asking, Curator, Facts
-from .events import FULL, Sampling
-from .late import Tensor, torch
-from .models import Model
-from .prepare.features import Features
-from .trace import Released
+from .trusted.arithmetic import Arithmetic
+from .trusted.events import FULL, Sampling
+from .trusted.features.features import Features
+from .trusted.late import Tensor, torch
+from .trusted.models import Model
+from .trusted.trace import Released
 
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 

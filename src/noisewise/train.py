@@ -15,24 +15,24 @@ from .budget import Budget, BudgetExhausted, Meter, Terms
 from .budget.account import Account, paying, private_fit_begins
 from .budget.purse import Purse
 from .curator import Curator, PublicCurator
-from .curator.question import bare
-from .events import FULL, FixedBatch, Poisson, leaves
-from .facts import facts_of
 from .journal import Journal, Journalled, paid
-from .late import Tensor, torch
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
-from .models import Additive, Model
 from .protect.learned.inside import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
-from .records import counted_of
-from .records.grid import Store, in_memory
-from .records.protocol import Elsewhere
 from .tape import MOST, Recording
 from .tape import Trained as Trained
 from .torchrun import started_by_torchrun
-from .units import rows_per_person
+from .trusted.events import FULL, FixedBatch, Poisson, leaves
+from .trusted.facts import facts_of
+from .trusted.late import Tensor, torch
+from .trusted.models import Additive, Model
+from .trusted.question import bare
+from .trusted.stores import counted_of
+from .trusted.stores.grid import Store, in_memory
+from .trusted.stores.protocol import Elsewhere
+from .trusted.units import rows_per_person
 
 Progress = Callable[[int, int | None, float], None]
 

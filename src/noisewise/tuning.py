@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from .accounting.base import currency
-from .accounting.selection import whole_of
 from .budget import AdditiveMeter, Budget, PlanMeter, meter_from
-from .events import BoundedRange, Gaussian, Leaf, Selection, from_dict, leaves
 from .shapes import TUNED_RUN, check_shape
-from .units import rows_of_unit
+from .trusted.accountants.base import currency
+from .trusted.accountants.selection import whole_of
+from .trusted.events import BoundedRange, Gaussian, Leaf, Selection, from_dict, leaves
+from .trusted.units import rows_of_unit
 
 CHARGED = ("selection", "exponential")
 TRIALS = "choosing settings by trial runs on the private records"

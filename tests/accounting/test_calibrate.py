@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from noisewise.accounting import Unpriceable
-from noisewise.accounting.calibrate import _even, calibrate, epsilon
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
+from noisewise.trusted.accountants import Unpriceable
+from noisewise.trusted.accountants.calibrate import _even, calibrate, epsilon
+from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
 
 RATE = 1000 / 26048
 BUDGET = Budget(0.5, 1e-8)
@@ -141,8 +141,8 @@ def test_epsilon_validates():
 
 def test_accounting_needs_neither_torch_nor_sklearn():
     code = (
-        "import sys, noisewise.budget, noisewise.accounting.calibrate as c\n"
-        "from noisewise.events import Gaussian\n"
+        "import sys, noisewise.budget, noisewise.trusted.accountants.calibrate as c\n"
+        "from noisewise.trusted.events import Gaussian\n"
         "assert 'dp_accounting' not in sys.modules\n"
         "c.epsilon(Gaussian(1.0), delta=1e-5)\n"
         "print([name for name in ('torch', 'sklearn', 'pandas', 'dp_accounting') if name in sys.modules])"
@@ -155,7 +155,7 @@ def test_equal_steps_need_the_noise_of_a_flat_shape_and_are_calibrated_once(monk
     budget = Budget(0.7, 1e-7)
     first = calibrate(budget, steps=7, also=Gaussian(50.0))
     assert calibrate(budget, steps=7, shape=[1.0] * 7, also=Gaussian(50.0))[0] == pytest.approx(first, rel=1e-6)
-    monkeypatch.setattr("noisewise.accounting.calibrate.least_noise", lambda *_: 1e9)
+    monkeypatch.setattr("noisewise.trusted.accountants.calibrate.least_noise", lambda *_: 1e9)
     assert calibrate(Budget(0.7, 1e-7), steps=7, also=[Gaussian(50.0)]) == first
     assert calibrate(budget, steps=7, also=Gaussian(51.0)) == 1e9, "another plan is another calibration"
     assert calibrate(Budget(0.7, 1e-7, "replace_one"), steps=7, also=Gaussian(50.0)) == 1e9, "and so another relation"

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from noisewise.accounting import Unpriceable, classic, pld, rdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.trusted.accountants import Unpriceable, classic, pld, rdp
+from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
 
 
 def test_advanced_composition_by_hand():

@@ -5,8 +5,8 @@ import math
 import mpmath as mp
 import pytest
 
-from noisewise.accounting import Unpriceable, tcdp, zcdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.trusted.accountants import Unpriceable, tcdp, zcdp
+from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated
 
 RATE = 1000 / 26048
 

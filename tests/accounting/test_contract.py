@@ -9,11 +9,19 @@ from fractions import Fraction
 import mpmath as mp
 import pytest
 
-from noisewise.accounting import Unpriceable, base
-from noisewise.accounting.base import ACCOUNTANTS, UNITS, Accountant, accountant, accountant_named, currency, names
-from noisewise.accounting.calibrate import calibrate, epsilon
-from noisewise.accounting.terms import Budget
-from noisewise.events import (
+from noisewise.trusted.accountants import Unpriceable, base
+from noisewise.trusted.accountants.base import (
+    ACCOUNTANTS,
+    UNITS,
+    Accountant,
+    accountant,
+    accountant_named,
+    currency,
+    names,
+)
+from noisewise.trusted.accountants.calibrate import calibrate, epsilon
+from noisewise.trusted.accountants.terms import Budget
+from noisewise.trusted.events import (
     ADJACENCIES,
     ApproximateDP,
     AtOrder,
@@ -227,7 +235,7 @@ def test_nobody_registers_an_accountant_from_outside():
 
     with pytest.raises(TypeError, match="accounting room"):
         accountant(Generous)
-    Generous.__module__ = "noisewise.accounting.generous"
+    Generous.__module__ = "noisewise.trusted.accountants.generous"
     with pytest.raises(TypeError, match="accounting room"):
         accountant(Generous)
     with pytest.raises(TypeError):
@@ -247,5 +255,5 @@ def test_an_accountant_brings_everything_about_itself(body, message, monkeypatch
     monkeypatch.setattr(base, "_closed", [])
     before = dict(ACCOUNTANTS)
     with pytest.raises(TypeError, match=message):
-        accountant(type("New", (Accountant,), {**body, "__module__": "noisewise.accounting.new"}))
+        accountant(type("New", (Accountant,), {**body, "__module__": "noisewise.trusted.accountants.new"}))
     assert dict(ACCOUNTANTS) == before

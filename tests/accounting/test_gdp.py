@@ -4,8 +4,17 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from noisewise.accounting import Unpriceable, gdp, zcdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated, sampled
+from noisewise.trusted.accountants import Unpriceable, gdp, zcdp
+from noisewise.trusted.events import (
+    ApproximateDP,
+    BoundedRange,
+    FixedBatch,
+    Gaussian,
+    InvalidEvent,
+    Poisson,
+    Repeated,
+    sampled,
+)
 
 
 @mp.workdps(50)

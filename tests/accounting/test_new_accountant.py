@@ -43,7 +43,7 @@ def tree(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests" / "accounting", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "src/noisewise/accounting/doubled.py").write_text(NEW)
+    (folder / "src/noisewise/trusted/accountants/doubled.py").write_text(NEW)
     return folder
 
 
@@ -60,11 +60,11 @@ def ran(tree: Path, *command: str) -> str:
 def test_it_is_found_and_chosen_by_name(tree):
     told = ran(tree, "-c", """if True:
         import noisewise as nw
-        from noisewise.accounting.base import currencies, names
+        from noisewise.trusted.accountants.base import currencies, names
         from noisewise.budget import Budget, Terms, meter_from
         from noisewise.budget.choosing import choose_meter
         from noisewise.budget.purse import Purse
-        from noisewise.events import Gaussian
+        from noisewise.trusted.events import Gaussian
         assert nw.__file__.startswith(__import__("os").getcwd())
         assert names()[-1] == "doubled" and "doubled" in currencies()
         budget = Budget(1.0, 1e-6)
@@ -98,7 +98,7 @@ def test_the_contract_tests_it(tree):
 
 
 def test_the_contract_finds_one_that_promises_too_much(tree):
-    file = tree / "src/noisewise/accounting/doubled.py"
+    file = tree / "src/noisewise/trusted/accountants/doubled.py"
     file.write_text(NEW.replace("2 * gdp", "0.99 * gdp"))
     try:
         with pytest.raises(AssertionError, match="no_price_is_below_the_exact_one_of_gaussians"):

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting import Unpriceable, gdp, pld, rdp
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated
+from noisewise.trusted.accountants import Unpriceable, gdp, pld, rdp
+from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated
 
 STEPS = 1000
 

@@ -4,9 +4,18 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from noisewise.accounting import Unpriceable, rdp
-from noisewise.accounting.renyi import poisson_gaussian
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, InvalidEvent, Poisson, Repeated, sampled
+from noisewise.trusted.accountants import Unpriceable, rdp
+from noisewise.trusted.accountants.renyi import poisson_gaussian
+from noisewise.trusted.events import (
+    ApproximateDP,
+    BoundedRange,
+    FixedBatch,
+    Gaussian,
+    InvalidEvent,
+    Poisson,
+    Repeated,
+    sampled,
+)
 
 RATE = 1000 / 26048
 

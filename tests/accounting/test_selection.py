@@ -13,13 +13,14 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from noisewise.accounting import Unpriceable, gdp, rdp
-from noisewise.accounting.base import currency
-from noisewise.accounting.calibrate import calibrate, epsilon
-from noisewise.accounting.choose import choose_terms
-from noisewise.accounting.price import accountants_for
-from noisewise.accounting.repetitions import BestOf, Run, chance_missed, leaks, log_mean, mean_runs, theorem
-from noisewise.accounting.selection import (
+from noisewise.budget import AdditiveMeter, PlanMeter
+from noisewise.trusted.accountants import Unpriceable, gdp, rdp
+from noisewise.trusted.accountants.base import currency
+from noisewise.trusted.accountants.calibrate import calibrate, epsilon
+from noisewise.trusted.accountants.choose import choose_terms
+from noisewise.trusted.accountants.price import accountants_for
+from noisewise.trusted.accountants.repetitions import BestOf, Run, chance_missed, leaks, log_mean, mean_runs, theorem
+from noisewise.trusted.accountants.selection import (
     as_approximate,
     calibrated_candidates,
     candidate_budget,
@@ -27,9 +28,8 @@ from noisewise.accounting.selection import (
     gaussian_worth,
     whole_of,
 )
-from noisewise.accounting.terms import Budget
-from noisewise.budget import AdditiveMeter, PlanMeter
-from noisewise.events import (
+from noisewise.trusted.accountants.terms import Budget
+from noisewise.trusted.events import (
     ADJACENCIES,
     ApproximateDP,
     AtOrder,

@@ -1,7 +1,7 @@
 """Names that attacks use, wherever they live: attacks also run on the commit where they worked."""
 
 try:
-    from noisewise.models import MLP, Linear
+    from noisewise.trusted.models import MLP, Linear
 except ImportError:
     from noisewise.gradients import MLP, Linear
 try:

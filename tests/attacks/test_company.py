@@ -17,7 +17,7 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import NormAtMost
-from noisewise.losses import Logistic, Softmax
+from noisewise.trusted.losses import Logistic, Softmax
 
 from .house import MLP, Linear
 

@@ -18,11 +18,11 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.fit import fit_of_clients, ready_clients
 from noisewise.federated.flower import FlowerCarrier
 from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
-from noisewise.records.holder import Request
-from noisewise.records.line import RankLost, packed, unpacked
-from noisewise.records.totals import Drawn
+from noisewise.remote.holder import Request
+from noisewise.remote.line import RankLost, packed, unpacked
 from noisewise.statement import _odd_clients, worded
-from noisewise.units import CLIENT as CLIENTS_WORD
+from noisewise.trusted.stores.totals import Drawn
+from noisewise.trusted.units import CLIENT as CLIENTS_WORD
 
 BAD = "not a message of noisewise"
 
@@ -84,8 +84,8 @@ def test_a_server_changes_no_class_of_a_client(monkeypatch):
 
 def test_an_object_gets_no_field_that_its_class_has_not(tmp_path):
     """A model says which module of ours lays its rows out; a message does not."""
-    from noisewise.losses import Logistic
-    from noisewise.models import Linear
+    from noisewise.trusted.losses import Logistic
+    from noisewise.trusted.models import Linear
 
     model = Linear(3, Logistic())
     vars(model)["records"] = "on_ray"
@@ -143,8 +143,8 @@ def test_arrays_are_read_as_they_were_packed(array):
 
 @pytest.mark.guard("losses, models and schemas of ours were always read")
 def test_what_questions_are_made_of_is_read():
-    from noisewise.losses import LOSSES, ClassWeighted, Logistic, loss_named
-    from noisewise.models import MLP, Additive, Linear
+    from noisewise.trusted.losses import LOSSES, ClassWeighted, Logistic, loss_named
+    from noisewise.trusted.models import MLP, Additive, Linear
 
     losses = [*map(loss_named, LOSSES), ClassWeighted(Logistic(), (1.0, 2.0))]
     models = [Linear(3, Logistic()), MLP((3, 2, 1), Logistic()), Additive(1, Logistic())]
@@ -273,8 +273,8 @@ def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
     from noisewise.data.preprocess import Scaling
     from noisewise.data.schema import Schema
     from noisewise.fitting.labels import Target
-    from noisewise.losses import Squared
-    from noisewise.models import Linear
+    from noisewise.trusted.losses import Squared
+    from noisewise.trusted.models import Linear
 
     scaling, declared = Scaling(np.zeros(1), np.ones(1), True), getattr(federation, "Declared", tuple)()
     rows = ("client", Schema(a=(0, 1), y=(0, 1), target="y"), scaling, Target(0.0, 1.0), False, None, RECORD, declared)

@@ -9,9 +9,9 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter, Terms
 from noisewise.budget.purse import Purse
-from noisewise.events import Gaussian
 from noisewise.journal import Journal
-from noisewise.noise import Stream
+from noisewise.trusted.events import Gaussian
+from noisewise.trusted.noise import Stream
 
 BUDGET = Budget(1.0, 1e-6)
 

@@ -27,10 +27,10 @@ from noisewise.federated.messages import (
     read_question,
 )  # fmt: skip
 from noisewise.methods import method_named, registry
-from noisewise.records.holder import Request
-from noisewise.records.line import unpacked
-from noisewise.records.totals import Drawn
-from noisewise.records.workers import Sealed
+from noisewise.remote.holder import Request
+from noisewise.remote.line import unpacked
+from noisewise.remote.workers import Sealed
+from noisewise.trusted.stores.totals import Drawn
 
 BAD = "not a message of noisewise"
 SOURCES = Path(noisewise.__file__).parent
@@ -331,7 +331,7 @@ def test_no_theta_is_read_beyond_its_end(folder):
 
 
 def test_features_name_no_column_that_the_table_has_not(folder):
-    from noisewise.prepare.features import Codes, Hats, even
+    from noisewise.trusted.features.features import Codes, Hats, even
 
     (folder / "table").mkdir(exist_ok=True)
     server = served(folder / "table", "record", method_named("additive"))
@@ -343,8 +343,8 @@ def test_features_name_no_column_that_the_table_has_not(folder):
 
 
 def test_a_model_is_of_the_rows_that_were_made(folder):
-    from noisewise.losses import Logistic
-    from noisewise.models import MLP, Additive, Linear
+    from noisewise.trusted.losses import Logistic
+    from noisewise.trusted.models import MLP, Additive, Linear
 
     server = served(folder, "record")
     client, width = Client(server.paths[0]), len(server.gradient.arguments[3][0])

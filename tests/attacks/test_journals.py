@@ -14,10 +14,10 @@ import torch
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
 from noisewise.curator import Count, CrossMoment, Curator, SecondMoment
-from noisewise.events import Gaussian, Repeated
 from noisewise.journal import Journal, Journalled, paid
-from noisewise.losses import LOSSES
-from noisewise.models import Linear
+from noisewise.trusted.events import Gaussian, Repeated
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 GDP, RUN, ALL = Terms.adaptive("gdp"), Budget(2.0, 1e-5), Budget(4.0, 1e-4)
 SIGMA, N = 40.0, 60

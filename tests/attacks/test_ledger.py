@@ -7,9 +7,9 @@ import json
 import pytest
 
 from noisewise.budget import Budget, Terms
-from noisewise.events import Gaussian, Repeated
 from noisewise.ledger import Ledger
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian, Repeated
 
 GDP, RUN = Terms.adaptive("gdp"), Budget(1.0, 1e-6)
 BUDGET = Budget(3.0, 1e-5, adjacency="replace_one")

@@ -18,8 +18,8 @@ import torch
 import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.curator.columns import ColumnCurator
-from noisewise.losses import Logistic, Softmax, Squared
+from noisewise.trusted.columns import ColumnCurator
+from noisewise.trusted.losses import Logistic, Softmax, Squared
 
 from .house import MLP, Linear, private_quality
 

@@ -16,12 +16,12 @@ import noisewise as nw
 from noisewise import budget as purses
 from noisewise.budget import AdditiveMeter, PlanMeter
 from noisewise.curator import CrossMoment, SecondMoment
-from noisewise.events import Gaussian
 from noisewise.methods import Method
 from noisewise.methods.nonprivate import NonPrivate
+from noisewise.trusted.events import Gaussian
 
 try:
-    from noisewise.accounting import choose as choice
+    from noisewise.trusted.accountants import choose as choice
 except ImportError:
     from noisewise import choice
 
@@ -184,7 +184,7 @@ def test_a_meter_of_the_right_type_with_a_method_of_its_own_is_not_taken():
 
 
 def test_a_curator_takes_no_meter_but_the_librarys():
-    from noisewise.losses import Logistic
+    from noisewise.trusted.losses import Logistic
 
     from .house import Linear
 

@@ -19,13 +19,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
 from noisewise.budget import Terms
-from noisewise.engine import Spec, Tape
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.models.module import ModuleModel, made_up
-from noisewise.models.module_selftest import _bits
 from noisewise.pytorch import PrivacyEngine
-from noisewise.records.modules import ONES, held_tensors
-from noisewise.records.totals import Drawn
+from noisewise.trusted.engine import Spec, Tape
+from noisewise.trusted.models.module import ModuleModel, made_up
+from noisewise.trusted.models.module_selftest import _bits
+from noisewise.trusted.stores.modules import ONES, held_tensors
+from noisewise.trusted.stores.totals import Drawn
 
 CLASS = Spec((), torch.int64)
 BUDGET = nw.Budget(8.0, 1e-6)

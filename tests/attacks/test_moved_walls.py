@@ -15,9 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import Curator, Descent
-from noisewise.events import Gaussian, Poisson, Repeated
-from noisewise.losses import Logistic
 from noisewise.methods import method_named
+from noisewise.trusted.events import Gaussian, Poisson, Repeated
+from noisewise.trusted.losses import Logistic
 
 from .house import Linear
 from .test_review import Stranger
@@ -198,7 +198,7 @@ class Poison(float):
 
 def test_a_price_is_not_remembered_for_a_number_that_says_it_is_another():
     rate, sigma, order, relation = 0.25, 3.0, 7, "replace_one"
-    rdp = importlib.import_module("noisewise.accounting.rdp")
+    rdp = importlib.import_module("noisewise.trusted.accountants.rdp")
     with contextlib.suppress(ValueError, TypeError):  # far cheaper, under the name of what is asked later
         rdp.cost(Poisson(Poison(1e-6, rate), Gaussian(sigma)), relation, order)
     alone = rdp.cost(Poisson(rate, Gaussian(sigma * (1 + 1e-12))), relation, order)
@@ -253,10 +253,10 @@ def test_nonprivate_runs_the_librarys_own_step():
 
 def test_nobody_writes_into_a_registry():
     rooms = {
-        "noisewise.losses": "LOSSES",
-        "noisewise.curator.questions": "QUESTIONS",
-        "noisewise.models.layers": "LAYERS",
-        "noisewise.accounting.base": "ACCOUNTANTS",
+        "noisewise.trusted.losses": "LOSSES",
+        "noisewise.trusted.questions": "QUESTIONS",
+        "noisewise.trusted.models.layers": "LAYERS",
+        "noisewise.trusted.accountants.base": "ACCOUNTANTS",
     }
     for room, name in rooms.items():
         known = getattr(importlib.import_module(room), name)
@@ -267,7 +267,7 @@ def test_nobody_writes_into_a_registry():
 
 @pytest.mark.guard("losses were not registered from outside")
 def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
-    from noisewise.losses import loss_named, register
+    from noisewise.trusted.losses import loss_named, register
 
     mine = Logistic()
     object.__setattr__(mine, "row_slope", lambda z, y: z)
@@ -388,7 +388,7 @@ def test_threads_that_ask_at_once_are_each_charged():
 
 @pytest.mark.guard("held")
 def test_an_interrupt_inside_leaves_the_desk_open_and_the_charge_done(monkeypatch):
-    curator, module = curator_of(Linear(3, Logistic())), importlib.import_module("noisewise.curator.desk")
+    curator, module = curator_of(Linear(3, Logistic())), importlib.import_module("noisewise.trusted.gate")
 
     def interrupted(*_):
         raise KeyboardInterrupt

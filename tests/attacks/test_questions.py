@@ -18,14 +18,15 @@ from torch.overrides import TorchFunctionMode
 import noisewise as nw
 from noisewise import curator as room
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment, columns
-from noisewise.losses import Logistic, Softmax
+from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment
 from noisewise.methods import Method
+from noisewise.trusted import columns
+from noisewise.trusted.losses import Logistic, Softmax
 
 from .house import MLP, Linear
 
 try:
-    from noisewise.accounting import choose as choice
+    from noisewise.trusted.accountants import choose as choice
 except ImportError:
     from noisewise import choice
 
@@ -199,7 +200,7 @@ def test_what_is_no_question_is_refused(what):
 
 @pytest.mark.guard("there was no registry")
 def test_no_question_can_be_added():
-    from noisewise.curator import questions
+    from noisewise.trusted import questions
 
     kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": "noisewise.curator.mine"}))
     with pytest.raises(TypeError, match="room"):

@@ -13,8 +13,8 @@ from torch.overrides import TorchFunctionMode
 from noisewise import budget as purses
 from noisewise.budget import Budget
 from noisewise.curator import Descent, PublicCurator
-from noisewise.losses import Logistic, Softmax
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Logistic, Softmax
 
 from .house import MLP, Linear, make_statement
 

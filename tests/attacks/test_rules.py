@@ -12,9 +12,9 @@ import pytest
 
 import noisewise as nw
 from noisewise.budget import Budget
-from noisewise.budget.meters import PlanMeter
-from noisewise.events import from_dict
 from noisewise.statement_words import derived_words, text
+from noisewise.trusted.events import from_dict
+from noisewise.trusted.meter import PlanMeter
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
 Y = (X[:, 0] > 0).astype(int)

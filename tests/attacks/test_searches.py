@@ -20,10 +20,14 @@ import torch
 import noisewise as nw
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.budget.purse import Purse
-from noisewise.curator import panel
-from noisewise.curator.panel import Entrant
 from noisewise.estimators.search import _prepared
-from noisewise.events import (
+from noisewise.methods.dpsgd import DpSgd
+from noisewise.methods.nonprivate import NonPrivate
+from noisewise.prepare import Hats, TableColumn
+from noisewise.runs.agreement import verify
+from noisewise.statement_words import derived_words
+from noisewise.trusted import panel
+from noisewise.trusted.events import (
     BoundedRange,
     Composed,
     Gaussian,
@@ -35,20 +39,16 @@ from noisewise.events import (
     leaves,
     to_dict,
 )
-from noisewise.losses import ClassWeighted, Logistic, Softmax, Squared
-from noisewise.methods.dpsgd import DpSgd
-from noisewise.methods.nonprivate import NonPrivate
-from noisewise.models import MLP, Additive, Linear
-from noisewise.prepare import Hats, TableColumn
-from noisewise.prepare.features import even
-from noisewise.records.grid import in_memory
-from noisewise.records.own_settings import own_settings
-from noisewise.runs.agreement import verify
-from noisewise.statement_words import derived_words
+from noisewise.trusted.features.features import even
+from noisewise.trusted.losses import ClassWeighted, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Additive, Linear
+from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.panel import Entrant
+from noisewise.trusted.stores.grid import in_memory
+from noisewise.trusted.units import unit_of
 from noisewise.tune import selection
 from noisewise.tune.candidates import Candidate
 from noisewise.tune.price import agreed
-from noisewise.units import unit_of
 
 BUDGET = Budget(3.0, 1e-6)
 ONCE, FEW, MANY = (TruncatedNegativeBinomial(1.0, gamma) for gamma in (1.0, 0.5, 0.1))

@@ -20,22 +20,22 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Curator, Descent, FirstMoment
-from noisewise.losses import Logistic, Softmax, Squared
+from noisewise.trusted.losses import Logistic, Softmax, Squared
 
 from .house import private_quality
 from .test_moved_walls import Seeing
 
 with contextlib.suppress(ImportError):  # there are no tables in older versions; every attack here is a guard
     from noisewise import runs
-    from noisewise.curator.oneshot import OnePass
-    from noisewise.curator.questions.levels import ColumnLevels
-    from noisewise.models import Additive
     from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
-    from noisewise.prepare.features import even
-    from noisewise.records import records_of, tables
-    from noisewise.records.own_settings import own_settings
-    from noisewise.records.totals import Drawn
     from noisewise.runs.seal import reseal
+    from noisewise.trusted.features.features import even
+    from noisewise.trusted.models import Additive
+    from noisewise.trusted.own_settings import own_settings
+    from noisewise.trusted.questions.levels import ColumnLevels
+    from noisewise.trusted.stores import records_of, tables
+    from noisewise.trusted.stores.totals import Drawn
+    from noisewise.trusted.walks.oneshot import OnePass
 
 pytestmark = pytest.mark.guard("there were no tables")
 
@@ -200,7 +200,7 @@ def test_the_columns_that_are_shown_are_copies():
         private.prepare(even((Codes(0, (0, 1, 2)),)))
     assert private.facts.table == columns()
     model = Additive(1, Logistic(), columns=columns())
-    from noisewise.facts import facts_of
+    from noisewise.trusted.facts import facts_of
 
     object.__setattr__(facts_of(model, Budget(1.0, 1e-6), size=1.0, row_bound=1.0).table[0], "name", "z")
     assert model.columns[0].name == "a"
@@ -413,7 +413,7 @@ def test_a_number_that_asks_for_other_features_while_it_is_read(wider):
 
 
 def test_another_thread_that_asks_for_other_features_between_the_check_and_the_answer(monkeypatch):
-    import noisewise.curator.curator as room
+    import noisewise.trusted.curator as room
 
     private = curator_of()
     private.prepare(usual())
@@ -432,7 +432,7 @@ def test_another_thread_that_asks_for_other_features_between_the_check_and_the_a
 
 
 def test_rows_are_not_changed_while_a_question_is_answered(monkeypatch):
-    import noisewise.curator.desk as room
+    import noisewise.trusted.gate as room
 
     private, draw, told = curator_of(), room.draw, []
 
@@ -507,7 +507,7 @@ def test_levels_that_cannot_be_asked_are_refused_before_they_are_paid_for():
 
 
 def test_levels_are_asked_of_a_table_alone():
-    from noisewise.models import Linear
+    from noisewise.trusted.models import Linear
 
     meter = AdditiveMeter(Budget(100.0, 1e-6), "gdp")
     private = Curator(
@@ -613,7 +613,7 @@ def test_a_row_has_the_same_bits_whatever_its_company(monkeypatch):
     assert [whole[i] for i in order] == laid_out(order)
     assert [laid_out([i])[0] for i in everyone[::7]] == whole[::7]
     for height in (1, 3, 17):
-        monkeypatch.setattr("noisewise.records.sparse.CHUNK", height)
+        monkeypatch.setattr("noisewise.trusted.stores.sparse.CHUNK", height)
         monkeypatch.setattr(tables, "CHUNK", height)
         assert laid_out(everyone) == whole
         records = held(model, torch.tensor(cells), labels)

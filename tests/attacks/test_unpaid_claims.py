@@ -8,10 +8,10 @@ import math
 import pytest
 
 from noisewise.budget import Budget, Terms
-from noisewise.events import Gaussian
 from noisewise.ledger import Ledger
 from noisewise.ledger.tables import Row
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian
 
 GDP, PLAN, RUN = Terms.adaptive("gdp"), Terms.plan(Gaussian(31.0)), Budget(1.0, 1e-6)
 HEAD = "ab" * 32

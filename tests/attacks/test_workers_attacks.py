@@ -25,14 +25,14 @@ from noisewise.data.files import find_files
 from noisewise.data.refusal import Refusal
 from noisewise.data.schema import read_schema
 from noisewise.fitting.of_ranks import _holder
-from noisewise.losses import Logistic
 from noisewise.methods import method_named
-from noisewise.models import Linear
-from noisewise.records.holder import Holder, Holding, Request
-from noisewise.records.line import RankLost
-from noisewise.records.ranks import Lead
-from noisewise.records.workers import Worker, WorkerLine
+from noisewise.remote.holder import Holder, Holding, Request
+from noisewise.remote.line import RankLost
+from noisewise.remote.ranks import Lead
+from noisewise.remote.workers import Worker, WorkerLine
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 SCHEMA = """format = "noisewise-schema/1"
 target = "y"

@@ -18,18 +18,18 @@ from scipy.stats import norm
 
 import noisewise.audit.lower_bound as lower_bound
 import noisewise.budget.purse as purses
-import noisewise.curator.desk as room
 import noisewise.train as loop
-from noisewise.accounting import pld
+import noisewise.trusted.gate as room
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Asking, Curator
-from noisewise.curator.sampling import expected_size
-from noisewise.events import BoundedRange, Gaussian, Repeated
 from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.noise import Stream
-from noisewise.records.linear import FINE, LinearRecords
-from noisewise.records.totals import Drawn, IntegerTotal
+from noisewise.trusted.accountants import pld
+from noisewise.trusted.events import BoundedRange, Gaussian, Repeated
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.sampling import expected_size
+from noisewise.trusted.stores.linear import FINE, LinearRecords
+from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 
 @contextmanager
@@ -239,7 +239,7 @@ class AsksNorms(Method):
     name: ClassVar[str] = "asks_norms"
 
     def sigma(self, facts):
-        from noisewise.accounting.calibrate import calibrate
+        from noisewise.trusted.accountants.calibrate import calibrate
 
         return float(calibrate(facts.budget, steps=self.norms + 1 if self.paid else 1))
 

@@ -18,15 +18,15 @@ from scipy.special import ndtr
 from scipy.stats import binomtest, chi2
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.audit import Neighbours, epsilon_lower_bound, worst_case
 from noisewise.audit.canaries import FAR_LABEL, U
 from noisewise.budget import AdditiveMeter
-from noisewise.events import Gaussian, Poisson
-from noisewise.losses import Hinge, Squared
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.events import Gaussian, Poisson
+from noisewise.trusted.losses import Hinge, Squared
+from noisewise.trusted.models import Linear
 
 STEPS = DpSgd(steps=3)
 SAMPLED = DpSgd(steps=3, sampling=("poisson", 0.2))

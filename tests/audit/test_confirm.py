@@ -14,7 +14,6 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, lower_bound
 from noisewise.audit.confirm import LEVEL, LOOKS, confirm, scores_named
 from noisewise.audit.error_bounds import epsilon_bound
@@ -23,6 +22,7 @@ from noisewise.cli.main import app
 from noisewise.methods import registry
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.report.about_promise import refutes
+from noisewise.trusted.accountants.gdp import mu_of
 
 METHODS = sum(kind.private for kind in registry().values())
 EPSILON, DELTA = 2.0, 0.25

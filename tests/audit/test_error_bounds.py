@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm
 
-from noisewise.accounting.gdp import delta_of, epsilon_of
 from noisewise.audit.error_bounds import epsilon_bound, exact_epsilon, gdp_mu, pooled_mu, strength, upper_bound
+from noisewise.trusted.accountants.gdp import delta_of, epsilon_of
 
 
 @pytest.mark.parametrize("errors, trials", [(0, 10), (3, 10), (9, 10), (10, 10), (17, 400)])

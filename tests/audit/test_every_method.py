@@ -11,6 +11,7 @@ import math
 
 import broken_variants as broken
 import pytest
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 from noisewise.audit import epsilon_lower_bound, small_setting
@@ -18,10 +19,9 @@ from noisewise.audit.canaries import worst_case
 from noisewise.audit.lower_bound import _Plan, _Prepared
 from noisewise.audit.transcript import Overheard, Witness
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.events import Gaussian
 from noisewise.methods import registry
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 PRIVATE = [name for name, kind in registry().items() if kind.private]

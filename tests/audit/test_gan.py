@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from noisewise import Budget
-from noisewise.accounting.calibrate import calibrate, epsilon
 from noisewise.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt, shared
 from noisewise.audit.federation import network as made
 from noisewise.audit.gan import Hostile, Server, gan, mean_and_error, play
 from noisewise.budget import BudgetExhausted
 from noisewise.data.generated import digits
-from noisewise.events import Gaussian, Repeated
+from noisewise.trusted.accountants.calibrate import calibrate, epsilon
+from noisewise.trusted.events import Gaussian, Repeated
 
 TABLE = digits()
 X, Y = TABLE.X.to_numpy() / 16, TABLE.y

@@ -11,8 +11,8 @@ from noisewise.audit.leakage import closed_form, inferred_label, leakage, releas
 from noisewise.budget import AdditiveMeter
 from noisewise.data.generated import digits
 from noisewise.data.preprocess import Scaling
-from noisewise.losses import Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
 
 TABLE = digits()
 PIXELS = TABLE.X.to_numpy()

@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import noisewise as nw
 import noisewise.cli.audit
-from noisewise.accounting.gdp import mu_of
 from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
 from noisewise.audit.lower_bound import _Plan, _Prepared, best_test, claims_gaussian_dp, judged
 from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.cli.main import app
-from noisewise.events import ADJACENCIES, Gaussian, Poisson, Repeated
 from noisewise.methods import registry
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.events import ADJACENCIES, Gaussian, Poisson, Repeated
 
 EPSILON, DELTA = 2.0, 0.25
 MU = mu_of(EPSILON, DELTA)

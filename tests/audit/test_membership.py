@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from noisewise import PrivateClassifier, PrivateRegressor, load, save
-from noisewise.accounting.gdp import mu_of
 from noisewise.audit.membership import ATTACKS, judge, membership, membership_game, train_shadows
 from noisewise.audit.roc import Allowed, Rate, allowed_by, point, roc
 from noisewise.data.generated import digits
@@ -19,6 +18,7 @@ from noisewise.estimators.finished import attack_run, entry, read_table
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.runs import append
+from noisewise.trusted.accountants.gdp import mu_of
 
 BY_HEART = NonPrivate(steps=60)
 

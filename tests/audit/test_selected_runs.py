@@ -11,10 +11,10 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting import gdp, rdp
-from noisewise.accounting.repetitions import log_mean
 from noisewise.audit.error_bounds import exact_epsilon
-from noisewise.events import Gaussian, PoissonRepetitions, Selection, TruncatedNegativeBinomial
+from noisewise.trusted.accountants import gdp, rdp
+from noisewise.trusted.accountants.repetitions import log_mean
+from noisewise.trusted.events import Gaussian, PoissonRepetitions, Selection, TruncatedNegativeBinomial
 
 TRIALS, DELTA, CONFIDENCE = 200_000, 0.01, 0.999
 RANKS = (2.0, 3.0)  # c and d

@@ -33,8 +33,8 @@ from noisewise.data.bought import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
 from noisewise.estimators import Origin
-from noisewise.events import Gaussian
 from noisewise.methods.descent import DeflatedDescent
+from noisewise.trusted.events import Gaussian
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (120, 2))

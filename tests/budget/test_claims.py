@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from noisewise.accounting.base import currencies
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Claimed
-from noisewise.events import ApproximateDP, BoundedRange, Gaussian, Poisson, Repeated
+from noisewise.trusted.accountants.base import currencies
+from noisewise.trusted.events import ApproximateDP, BoundedRange, Gaussian, Poisson, Repeated
 
 BUDGET = Budget(2.0, 1e-6)
 GDP = Terms.adaptive("gdp")

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.accounting import gdp
-from noisewise.accounting.base import currencies
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
 from noisewise.budget.purse import Purse
 from noisewise.budget.store import Amount, Entry, left_of
-from noisewise.events import ApproximateDP, FixedBatch, Gaussian, Poisson, Repeated
 from noisewise.statement import training_budget
+from noisewise.trusted.accountants import gdp
+from noisewise.trusted.accountants.base import currencies
+from noisewise.trusted.events import ApproximateDP, FixedBatch, Gaussian, Poisson, Repeated
 
 BUDGET = Budget(1.0, 1e-6)
 GDP = Terms.adaptive("gdp")

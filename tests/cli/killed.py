@@ -21,9 +21,9 @@ from desk import SCHEMA, people
 from noisewise.budget import Budget, meter_from
 from noisewise.cli import main as entry
 from noisewise.curator import Curator
-from noisewise.events import from_dict, to_dict
 from noisewise.journal import WHAT
 from noisewise.runs import verify
+from noisewise.trusted.events import from_dict, to_dict
 
 SECRET, NUMBER = "PLANTED-7f3a91", 61.73519183
 CALLS = ("write", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "ftruncate", "open", "chmod", "link")

@@ -13,8 +13,8 @@ from desk import people
 import noisewise
 from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
-from noisewise.events import from_dict
 from noisewise.runs import check_seal, reseal
+from noisewise.trusted.events import from_dict
 
 OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
 

@@ -14,8 +14,8 @@ import noisewise
 from noisewise.budget import Budget, PlanMeter
 from noisewise.cli import main as entry
 from noisewise.cli.main import app
-from noisewise.events import Gaussian, Repeated, to_dict
 from noisewise.statement import FORMAT, derived_words
+from noisewise.trusted.events import Gaussian, Repeated, to_dict
 
 COMMANDS = [["demo"], ["verify"], ["methods"]]
 

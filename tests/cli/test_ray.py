@@ -22,7 +22,7 @@ from noisewise.cli.ranks import refuse_records
 from noisewise.data.schema import read_schema
 from noisewise.fitting.of_ranks import elsewhere, lead_workers
 from noisewise.methods import method_named
-from noisewise.records.line import RankLost
+from noisewise.remote.line import RankLost
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
 SCHEMA = """format = "noisewise-schema/1"

@@ -24,7 +24,7 @@ ASKED = ("train", "data", "--schema", "schema.toml", "--epsilon", "2", "--delta"
 LONG = 240  # seconds; far more than it takes
 MORTAL = """
 import os, signal, sys
-from noisewise.records.holder import Holder
+from noisewise.remote.holder import Holder
 asked, answered = Holder.reply, []
 def reply(self, request):
     answered.extend([1] * (request.act == "total"))

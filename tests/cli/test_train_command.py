@@ -21,7 +21,7 @@ from noisewise import verify
 from noisewise.budget import Budget, meter_from
 from noisewise.cli import train as command
 from noisewise.data.schema import read_schema
-from noisewise.events import from_dict
+from noisewise.trusted.events import from_dict
 
 BUDGET = ("--epsilon", 2, "--delta", 1e-6)
 FILES = {"run.json", "model.safetensors", "statement.json", "statement.txt", "trace.json", "seal.json", "report.html"}

@@ -14,7 +14,6 @@ import torch
 from purse import with_purse
 from scipy import stats
 
-from noisewise.accounting.common import Unpriceable
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import (
     Correct,
@@ -28,13 +27,14 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
-from noisewise.curator.question import HowAsked, plain
-from noisewise.events import BoundedRange, FixedBatch, Gaussian, Poisson
-from noisewise.losses import Hinge, Logistic, Softmax
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.linear import LinearRecords
-from noisewise.records.totals import Drawn
+from noisewise.trusted.accountants.common import Unpriceable
+from noisewise.trusted.events import BoundedRange, FixedBatch, Gaussian, Poisson
+from noisewise.trusted.losses import Hinge, Logistic, Softmax
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.question import HowAsked, plain
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.linear import LinearRecords
+from noisewise.trusted.stores.totals import Drawn
 
 RARE = 1e-5
 CALLS = 12_000

@@ -10,14 +10,14 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, PlanMeter
 from noisewise.curator import Curator
-from noisewise.curator.objective import PerturbedObjective, terms
-from noisewise.curator.oneshot import Descent, OnePass, descent_unit, pass_noise
-from noisewise.events import ApproximateDP
-from noisewise.losses import Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
-from noisewise.records.walks import Perturbed, rows_of
+from noisewise.trusted.events import ApproximateDP
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
+from noisewise.trusted.walks.iterations import Perturbed, rows_of
+from noisewise.trusted.walks.objective import PerturbedObjective, terms
+from noisewise.trusted.walks.oneshot import Descent, OnePass, descent_unit, pass_noise
 
 
 def facts(features=1, size=100.0, loss=None):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
-from noisewise.curator import columns as room
-from noisewise.curator.columns import ColumnCurator
-from noisewise.events import Gaussian
+from noisewise.trusted import columns as room
+from noisewise.trusted.columns import ColumnCurator
+from noisewise.trusted.events import Gaussian
 
 EDGES = np.array([-10.0, -1.0, 0.0, 1.0, 10.0])
 ODD = [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 1e300]

@@ -7,11 +7,11 @@ import time
 
 import torch
 
-import noisewise.curator.desk as room
+import noisewise.trusted.gate as room
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Count, Curator
-from noisewise.losses import Logistic
-from noisewise.models import Linear
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 
 def test_who_waits_is_not_left_with_settings_that_the_other_gives_back(monkeypatch):

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from noisewise.curator.generalized import generalized_scores
-from noisewise.noise import Stream
+from noisewise.trusted.generalized import generalized_scores
+from noisewise.trusted.noise import Stream
 
 UNITS = [(1, 1, 1), (1, 2, 7), (Fraction(1, 3), 5, Fraction(2, 7)), (1, 100, 10_000)]
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from purse import with_purse
 from scipy import stats
 
-from noisewise.accounting.joint import joint_noise, split_noise
 from noisewise.budget import Budget
 from noisewise.curator import Gradient, PublicCurator
-from noisewise.curator.question import HowAsked, plain
-from noisewise.events import FixedBatch, Gaussian, Poisson
-from noisewise.losses import Hinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear, leading_subspace
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.accountants.joint import joint_noise, split_noise
+from noisewise.trusted.events import FixedBatch, Gaussian, Poisson
+from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear, leading_subspace
+from noisewise.trusted.question import HowAsked, plain
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 LINEAR = [Linear(4, Logistic()), Linear(4, Squared()), Linear(4, Softmax(), 3)]
 MODELS = [*LINEAR, MLP((4, 3, 1), Logistic(), "softplus"), MLP((4, 3, 3), Softmax(), "relu")]

@@ -9,18 +9,18 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import QUESTIONS, Curator
-from noisewise.curator.questions.meta import MetaGradient, length_of, units_of
-from noisewise.facts import facts_of
-from noisewise.losses import Logistic, Softmax
-from noisewise.models import MLP, Linear
-from noisewise.noise import Stream
 from noisewise.protect.learned.inside import KNOBS, flattened, unflattened, unrolled, with_knobs
 from noisewise.protect.learned.parts import Design, new_weights, protector, zero_weights
-from noisewise.records import records_of
-from noisewise.records.shards import FINE, Shards, deal, height_of
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.facts import facts_of
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.questions.meta import MetaGradient, length_of, units_of
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.shards import FINE, Shards, deal, height_of
 
 D, N, S = 4, 64, 8
 MODEL = Linear(D, Logistic())

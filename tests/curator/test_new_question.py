@@ -41,11 +41,11 @@ import torch
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import QUESTIONS
-from noisewise.models import Linear
-from noisewise.losses import Logistic
+from noisewise.trusted.models import Linear
+from noisewise.trusted.losses import Logistic
 from noisewise.curator import KINDS
-from noisewise.curator.proved import Line
-from noisewise.curator.question import HowAsked
+from noisewise.trusted.proved import Line
+from noisewise.trusted.question import HowAsked
 from noisewise.report.words import question_text
 
 X = torch.cat([torch.full((60, 3), 0.1), torch.full((40, 3), 1.0)])

@@ -15,22 +15,22 @@ from noisewise.bought_quality import private_quality
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.budget.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
-from noisewise.curator.objective import PerturbedObjective
-from noisewise.curator.oneshot import Descent, OnePass
-from noisewise.curator.panel import Entrant, _sum
-from noisewise.curator.questions import HowAsked
-from noisewise.curator.questions.moments import Count
 from noisewise.data.bought import purchase
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema
-from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
-from noisewise.models import MLP, Additive, Linear
-from noisewise.noise import Stream
 from noisewise.prepare import Codes, Features, Hats, TableColumn
-from noisewise.records import records_of
-from noisewise.records.grid import NO_CLASS, NO_LABEL, in_memory
-from noisewise.records.shards import NOBODY, deal
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Additive, Linear
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.panel import Entrant, _sum
+from noisewise.trusted.questions import HowAsked
+from noisewise.trusted.questions.moments import Count
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL, in_memory
+from noisewise.trusted.stores.shards import NOBODY, deal
+from noisewise.trusted.walks.objective import PerturbedObjective
+from noisewise.trusted.walks.oneshot import Descent, OnePass
 
 D, N = 3, 40
 NUMBER = (-1.0, 0.0, 1.0), (0.0, 0.3, 1.0)

@@ -10,22 +10,23 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 from purse import with_purse
 from scipy import integrate, stats
 
-from noisewise.accounting.gdp import delta_of
-from noisewise.accounting.pair import pair_mu
 from noisewise.budget import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective
-from noisewise.curator.facts import facts_of
-from noisewise.curator.objective import terms
-from noisewise.curator.oneshot import descent_unit, loss_constants, pass_noise
-from noisewise.events import ApproximateDP, Gaussian
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.noise import Stream
-from noisewise.records import records_of, walks
-from noisewise.records.walks import Perturbed, gradient_sum, rows_of, weight
+from noisewise.trusted.accountants.gdp import delta_of
+from noisewise.trusted.accountants.pair import pair_mu
+from noisewise.trusted.events import ApproximateDP, Gaussian
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.walks import iterations as walks
+from noisewise.trusted.walks.iterations import Perturbed, gradient_sum, rows_of, weight
+from noisewise.trusted.walks.objective import terms
+from noisewise.trusted.walks.oneshot import descent_unit, loss_constants, pass_noise
 
 ADJACENCIES = ("add_remove", "replace_one")
 LOSSES = {

@@ -23,14 +23,14 @@ from noisewise.curator import (
     SecondMoment,
     SquaredError,
     SquaredLength,
-    columns,
 )
-from noisewise.curator.questions import HowAsked, Sum, question, rebuilt
-from noisewise.events import Gaussian, Poisson, sampled
-from noisewise.losses import Hinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn, IntegerTotal
+from noisewise.trusted import columns
+from noisewise.trusted.events import Gaussian, Poisson, sampled
+from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.questions import HowAsked, Sum, question, rebuilt
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 CLASSIFIERS = [
     Linear(3, Logistic()),
@@ -73,7 +73,7 @@ class Stranger(Sum):
 def inside(**without):
     """The stranger as if it were written in the curator's room, less some of its parts."""
     parts = {name: part for name, part in vars(Stranger).items() if name in ("words", "moves", "total", "cases")}
-    parts = {**parts, **without, "__module__": "noisewise.curator.questions"}
+    parts = {**parts, **without, "__module__": "noisewise.trusted.questions"}
     return type("Stranger", (Sum,), {name: part for name, part in parts.items() if part is not None})
 
 

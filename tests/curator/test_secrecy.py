@@ -14,9 +14,9 @@ from purse import with_purse
 
 from noisewise.budget import Budget
 from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
-from noisewise.losses import Logistic, Softmax
-from noisewise.models import MLP, Linear
 from noisewise.train import Records
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP, Linear
 
 VALUE, ROWS = 123456.75, 7919
 SECRETS = ("123456", "1.2345", "7919")

@@ -17,12 +17,12 @@ from test_answers import accepted_and_wrong_ones_not, clipped_sum, data, room
 
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import GradientNorm
-from noisewise.curator.question import HowAsked, plain
-from noisewise.events import FixedBatch, Gaussian, Poisson
-from noisewise.losses import Hinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.events import FixedBatch, Gaussian, Poisson
+from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.question import HowAsked, plain
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 ADJACENCIES = ("add_remove", "replace_one")
 MODELS = [Linear(3, Logistic()), Linear(3, Hinge()), Linear(3, Squared()), MLP((3, 2, 1), Logistic())]

@@ -20,7 +20,7 @@ from noisewise.data.preprocess import Scaling
 from noisewise.data.refusal import Refusal
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import Column, Schema
-from noisewise.records.forms import packed, unpacked
+from noisewise.remote.forms import packed, unpacked
 
 ENCODER = Encoder(
     Schema(

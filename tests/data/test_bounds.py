@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from noisewise.budget import AdditiveMeter, Budget, meter_from
 from noisewise.budget.purse import Purse
-from noisewise.curator.columns import ColumnCurator
 from noisewise.data.bought import part_of, purchase, with_bounds
 from noisewise.data.files import open_source
 from noisewise.data.schema import Column, Schema, gaps
-from noisewise.events import from_dict
 from noisewise.prepare.bounds import quantile_bounds
+from noisewise.trusted.columns import ColumnCurator
+from noisewise.trusted.events import from_dict
 
 ROWS = 20_000
 
@@ -105,8 +105,8 @@ def test_a_purchase_is_a_part_of_the_budget_and_says_what_it_bought(tmp_path):
 
 
 def test_a_simulation_does_not_buy_with_the_noise_it_trains_with(tmp_path):
-    from noisewise.curator import columns
-    from noisewise.noise import Stream
+    from noisewise.trusted import columns
+    from noisewise.trusted.noise import Stream
 
     seeds = []
 

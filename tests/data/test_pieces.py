@@ -24,8 +24,8 @@ from noisewise.fitting.labels import numbers_of_files
 from noisewise.fitting.of_files import fit_of_files
 from noisewise.fitting.of_ranks import _holder, spread_files
 from noisewise.methods import method_named
-from noisewise.records.forms import packed, unpacked
-from noisewise.records.ranks import Lead
+from noisewise.remote.forms import packed, unpacked
+from noisewise.remote.ranks import Lead
 
 
 @pytest.fixture

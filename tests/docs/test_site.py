@@ -9,7 +9,7 @@ import pytest
 from pages import ROOT
 
 import noisewise
-from noisewise.losses import LOSSES
+from noisewise.trusted.losses import LOSSES
 
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 MADE = {"index.md", "changelog.md", "laboratory.md"}  # of README, CHANGELOG and lab/README while the site is built
@@ -56,4 +56,4 @@ def test_the_reference_has_every_public_name(name):
 
 
 def test_the_reference_has_every_loss():
-    assert {f"noisewise.losses.{type(loss).__name__}" for loss in LOSSES.values()} <= DESCRIBED
+    assert {f"noisewise.trusted.losses.{type(loss).__name__}" for loss in LOSSES.values()} <= DESCRIBED

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, rnn
 from torch.utils.checkpoint import checkpoint
 
-from noisewise.engine import Layout, Spec, Tape, clip_factors, passed, rehearsed
-from noisewise.engine.rehearsal import Quiet
+from noisewise.trusted.engine import Layout, Spec, Tape, clip_factors, passed, rehearsed
+from noisewise.trusted.engine.rehearsal import Quiet
 
 FLOATS, WHOLE = torch.float32, torch.int64
 CROSS_ENTROPY = nn.CrossEntropyLoss()

@@ -31,7 +31,7 @@ import torch
 from fuzz_programs import Program, program
 from torch import Tensor, nn
 
-from noisewise.engine import Layout, Refused, Spec, clip_factors, passed, rehearsed
+from noisewise.trusted.engine import Layout, Refused, Spec, clip_factors, passed, rehearsed
 
 USUAL, CLIPS = "usual", (0.01, 0.3, 3.0)
 HOSTILE = ("nan", "inf", "huge", "large", "tiny", "zero", "constant", "far", "below", "ignored")

@@ -10,7 +10,7 @@ import torch
 from fuzz_steps import ANY, LABELS, NOTED, NUMBERS, ODD, ODD_LABELS, ODD_NUMBERS, PICTURES, ROWS, SEQUENCES
 from torch import nn
 
-from noisewise.engine import Spec
+from noisewise.trusted.engine import Spec
 
 TABLE = {"row": ANY + ROWS, "seq": ANY + SEQUENCES, "pic": ANY + PICTURES, "odd": ODD}
 STEPS = {kind: [line for line in text.splitlines() if line] for kind, text in TABLE.items()}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from noisewise.engine import Spec
+from noisewise.trusted.engine import Spec
 
 FLOATS, WHOLE = torch.float32, torch.int64
 

@@ -39,10 +39,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from noisewise.engine import allowed
-from noisewise.engine.alone import opened
-from noisewise.engine.tape import Tape
-from noisewise.engine.torch_names import is_batched
+from noisewise.trusted.engine import allowed
+from noisewise.trusted.engine.alone import opened
+from noisewise.trusted.engine.tape import Tape
+from noisewise.trusted.engine.torch_names import is_batched
 
 RECORDS = 3
 ALONE, COMPANY = 1e-9, 1e-12  # how far from the record alone, and from itself in other company

@@ -19,7 +19,7 @@ from architectures import (
 from module_networks import Applied
 from torch import nn
 
-from noisewise.engine import Refused, rehearsed
+from noisewise.trusted.engine import Refused, rehearsed
 
 REFUSED = [name for name, case in ARCHITECTURES.items() if case.refused]
 TRAINED = [name for name, case in ARCHITECTURES.items() if not case.refused]

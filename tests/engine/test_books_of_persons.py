@@ -12,8 +12,8 @@ from architectures import rows as made_up
 from module_networks import NETWORKS, built, rows
 from torch import Tensor, nn
 
-from noisewise.engine import Layout, Spec, Tape, clip_factors, rehearsed
-from noisewise.engine.entries import Persons
+from noisewise.trusted.engine import Layout, Spec, Tape, clip_factors, rehearsed
+from noisewise.trusted.engine.entries import Persons
 
 LOSS = nn.CrossEntropyLoss()
 CLASSES = (Spec((), torch.int64, 3),)

@@ -9,9 +9,9 @@ from fuzz_modules import check, run
 from fuzz_programs import DRAWS, Program, program
 from fuzz_steps import NOTED
 
-from noisewise.engine import tape as of_tape
-from noisewise.engine.books import Books
-from noisewise.engine.torch_names import below
+from noisewise.trusted.engine import tape as of_tape
+from noisewise.trusted.engine.books import Books
+from noisewise.trusted.engine.torch_names import below
 
 PLAIN = """class Module(nn.Module):
     def __init__(self):
@@ -83,8 +83,8 @@ def test_a_rule_that_mixes_records_for_some_values_only(monkeypatch, what):
 def test_norms_that_are_too_small(monkeypatch):
     """The rehearsal would see it, so what it compares with is switched off."""
     right = Books.squared_norms
-    monkeypatch.setattr("noisewise.engine.rehearsal._alike", lambda *_: None)
-    monkeypatch.setattr("noisewise.engine.rehearsal._Rehearsal._consistent", lambda *_: None)
+    monkeypatch.setattr("noisewise.trusted.engine.rehearsal._alike", lambda *_: None)
+    monkeypatch.setattr("noisewise.trusted.engine.rehearsal._Rehearsal._consistent", lambda *_: None)
     monkeypatch.setattr(Books, "squared_norms", lambda books: right(books) * 0.99)
     assert finds("too long", plain()) and finds("wrong norm", plain())
 

@@ -11,7 +11,7 @@ from architectures import by_loop, errors, half_clipped, largest_moves, run
 from module_networks import NETWORKS, built, rows
 from torch import Tensor, nn
 
-from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, rehearsed, values
+from noisewise.trusted.engine import Layout, Refused, Spec, Tape, clip_factors, rehearsed, values
 
 COUNT = 7
 LOSS = nn.CrossEntropyLoss()

@@ -12,7 +12,7 @@ from architectures import CROSS_ENTROPY, by_loop, errors, half_clipped, largest_
 from module_networks import Applied
 from torch import Tensor, nn
 
-from noisewise.engine import Refused, Spec, rehearsed
+from noisewise.trusted.engine import Refused, Spec, rehearsed
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # what these packages say to each other
 WORDS, CLASS = Spec((7,), torch.int64, 40), Spec((), torch.int64, 3)

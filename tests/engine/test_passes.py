@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from module_networks import Applied
 from torch import nn
 
-from noisewise.engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed
-from noisewise.engine.alone import losses_of
-from noisewise.engine.torch_names import current_level
+from noisewise.trusted.engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed
+from noisewise.trusted.engine.alone import losses_of
+from noisewise.trusted.engine.torch_names import current_level
 
 small = st.integers(1, 4)
 shapes = settings(max_examples=12, deadline=None)

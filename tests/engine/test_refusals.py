@@ -13,8 +13,8 @@ from module_networks import Applied, built, weights
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from noisewise.engine import Layout, Refused, Spec, clip_factors, passed, rehearsed, values
-from noisewise.engine.alone import Failed, too_coarse
+from noisewise.trusted.engine import Layout, Refused, Spec, clip_factors, passed, rehearsed, values
+from noisewise.trusted.engine.alone import Failed, too_coarse
 
 ROWS, SEQUENCE = (Spec((5,), torch.float32),), (Spec((4, 3), torch.float32),)
 CLASSES, TAGS = (Spec((), torch.int64, 3),), (Spec((4,), torch.int64, 3),)

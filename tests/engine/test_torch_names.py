@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from noisewise.engine import Refused, Spec, rehearsed, torch_names
-from noisewise.models.module import ModuleModel
-from noisewise.records.modules import held_tensors
+from noisewise.trusted.engine import Refused, Spec, rehearsed, torch_names
+from noisewise.trusted.models.module import ModuleModel
+from noisewise.trusted.stores.modules import held_tensors
 
 ROWS = [Spec((3,), torch.float32)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.engine import in_units, units
+from noisewise.trusted.engine import in_units, units
 
 
 def chosen(monkeypatch, few: int | None) -> None:

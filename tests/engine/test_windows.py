@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from noisewise.engine import Spec, passed, rehearsed
-from noisewise.engine.entries import Direct, Outer, Persons
-from noisewise.engine.rules import convolution
-from noisewise.engine.rules.convolution import Geometry, Windowed, per_record_weights, term_norms, windows
+from noisewise.trusted.engine import Spec, passed, rehearsed
+from noisewise.trusted.engine.entries import Direct, Outer, Persons
+from noisewise.trusted.engine.rules import convolution
+from noisewise.trusted.engine.rules.convolution import Geometry, Windowed, per_record_weights, term_norms, windows
 
 SHAPES = [
     ((2, 3, 9), (4, 3, 3), Geometry((1,), (1,), (1,), 1)),

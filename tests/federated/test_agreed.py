@@ -12,7 +12,7 @@ from noisewise.federated.client import Client
 from noisewise.federated.fit import least_rate
 from noisewise.federation import Declared
 from noisewise.methods import method_named, registry
-from noisewise.records.line import RankLost
+from noisewise.remote.line import RankLost
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 UNKNOWN = {"projected_sgd"}  # whose rate is made of the size

@@ -19,8 +19,8 @@ from noisewise.federated.client import Client
 from noisewise.federated.fit import fit_of_clients
 from noisewise.federation import Federated
 from noisewise.methods import registry
-from noisewise.records.protocol import SUMS
 from noisewise.statement import verify_data
+from noisewise.trusted.stores.protocol import SUMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 QUICK = ("dpsgd", "descent", "l2p", "additive", "agd", "adaptive_clip", "sufficient_statistics", "ppsgd")
@@ -146,6 +146,6 @@ def test_a_client_that_forgot_everything_answers_the_same(tmp_path):
 
 def test_a_client_knows_every_sum_by_itself():
     """In a process of its own nothing but the client is imported."""
-    code = "import noisewise.federated.client; from noisewise.records.protocol import SUMS; print(*sorted(SUMS))"
+    code = "import noisewise.federated.client; from noisewise.trusted.stores.protocol import SUMS; print(*sorted(SUMS))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.split() == sorted(SUMS)

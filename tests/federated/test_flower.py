@@ -14,7 +14,7 @@ from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients
 
 from noisewise.federated import flower
 from noisewise.federated.direct import Direct
-from noisewise.records.line import RankLost
+from noisewise.remote.line import RankLost
 
 pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed")
 LONG = 600  # seconds; far more than it takes

@@ -16,10 +16,10 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.limits import OF_SUMS, OF_TOTALS, fits, within
 from noisewise.federated.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
 from noisewise.methods import method_named
-from noisewise.records.holder import TOTALS
-from noisewise.records.line import RankLost
-from noisewise.records.protocol import SUMS
-from noisewise.records.totals import IntegerTotal
+from noisewise.remote.holder import TOTALS
+from noisewise.remote.line import RankLost
+from noisewise.trusted.stores.protocol import SUMS
+from noisewise.trusted.stores.totals import IntegerTotal
 
 HOSTILE = 2
 

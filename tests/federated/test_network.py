@@ -20,7 +20,7 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.messages import WHOLE, pack_answer, read_question
 from noisewise.federation import Federated
 from noisewise.methods import registry
-from noisewise.records.line import RankLost
+from noisewise.remote.line import RankLost
 
 FEW = 3  # clients
 LATE = 0.8  # seconds

@@ -12,10 +12,10 @@ from ranks import made_up
 
 from noisewise.federated.direct import Direct
 from noisewise.federated.person import OneRecord, Together
-from noisewise.losses import Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records.own_settings import own_settings
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.stores.totals import Drawn
 
 MODELS = (Linear(4, Logistic()), Linear(4, Softmax(), 3), Linear(4, Squared()), MLP((4, 3, 1), Logistic()))
 

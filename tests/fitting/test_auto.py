@@ -16,9 +16,9 @@ from noisewise.data.tables import columns_of
 from noisewise.fitting.auto import choice_for, method_for, outline_for
 from noisewise.fitting.why import MOST_COLUMNS, choice_of_run, why
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.prepare.columns import TableColumn
-from noisewise.prepare.features import Product
 from noisewise.report.page import report_page, write_report
+from noisewise.trusted.features.columns import TableColumn
+from noisewise.trusted.features.features import Product
 
 PEOPLE = census(6000)
 SCHEMA = Schema(

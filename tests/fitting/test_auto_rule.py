@@ -10,7 +10,7 @@ from noisewise.budget import Budget
 from noisewise.fitting.auto import AUTO, MOST_COLUMNS, TABLES, choice_for, method_for
 from noisewise.fitting.why import why
 from noisewise.methods import RECOMMENDED, method_named
-from noisewise.prepare.columns import TableColumn
+from noisewise.trusted.features.columns import TableColumn
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from noisewise.data.schema import Column, Schema
 from noisewise.fitting.effects import effects_of
 from noisewise.methods.additive import AdditiveDescent
 from noisewise.prepare.choices import main_blocks, scales_of
-from noisewise.prepare.columns import TableColumn
-from noisewise.prepare.features import Codes, Features, Hats, Product
+from noisewise.trusted.features.columns import TableColumn
+from noisewise.trusted.features.features import Codes, Features, Hats, Product
 
 rng = np.random.default_rng(0)
 AGE = TableColumn("age", (0.0, 20.0, 100.0), (0.0, 0.5, 1.0))

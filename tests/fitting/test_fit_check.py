@@ -143,7 +143,7 @@ def test_at_the_first_use_everybody_holds_the_real_torch():
     code = f"""
 import os, sys
 from noisewise.curator import desk, question
-from noisewise.records import grid
+from noisewise.trusted.stores import grid
 print("torch" in sys.modules, flush=True)
 import torch
 

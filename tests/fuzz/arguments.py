@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 import noisewise as nw
-from noisewise.accounting.choose import choose_terms
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, open_meter
-from noisewise.events import ApproximateDP, AtOrder, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated
+from noisewise.trusted.accountants.choose import choose_terms
+from noisewise.trusted.events import (
+    ApproximateDP,
+    AtOrder,
+    BoundedRange,
+    Composed,
+    FixedBatch,
+    Gaussian,
+    Poisson,
+    Repeated,
+)
 
 from .core import target
 from .mutate import odd, reshaped

@@ -17,7 +17,6 @@ import torch
 import noisewise as nw
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
-from noisewise.events import Gaussian, to_dict
 from noisewise.export.elsewhere import Scores
 from noisewise.export.plain_model import plain_model
 from noisewise.journal.folder import FORMAT as JOURNAL
@@ -30,6 +29,7 @@ from noisewise.runs.agreement import verify, verify_contents
 from noisewise.runs.folder import fitted_in
 from noisewise.runs.seal import SEALED, reseal
 from noisewise.statement import verify_data
+from noisewise.trusted.events import Gaussian, to_dict
 
 from .core import target
 from .mutate import as_json, flipped, odd, reshaped

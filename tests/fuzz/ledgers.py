@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.events import Gaussian
 from noisewise.ledger import Ledger
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian
 
 from .core import target
 from .mutate import reshaped

@@ -13,7 +13,7 @@ from typing import Any
 
 import mpmath
 
-from noisewise.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson
+from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson
 
 BITS = 220
 ONE = 1 << BITS

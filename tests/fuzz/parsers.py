@@ -10,8 +10,8 @@ from typing import Any
 from noisewise.data.codebook import codes_in, pair_in, read_book
 from noisewise.data.schema import Schema, gaps, read_schema
 from noisewise.data.wizard import Wizard, answered
-from noisewise.events import from_dict, leaves, to_dict
 from noisewise.learned.tasks import load_tasks
+from noisewise.trusted.events import from_dict, leaves, to_dict
 from noisewise.tune.settings import read_candidates
 
 from .core import target

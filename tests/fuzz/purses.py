@@ -19,7 +19,7 @@ from typing import Any
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
 from noisewise.budget.account import Account
 from noisewise.budget.purse import Part, Purse
-from noisewise.events import (
+from noisewise.trusted.events import (
     ApproximateDP,
     BoundedRange,
     Composed,

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.accounting.choose import choose_terms, explain
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.data.codebook import codes_in
 from noisewise.data.wizard import answered
-from noisewise.events import Gaussian, InvalidEvent, from_dict, to_dict
 from noisewise.export.elsewhere import Scores
 from noisewise.journal.folder import FORMAT, Journal
 from noisewise.learned.tasks import load_tasks
 from noisewise.protect.learned.zoo import load_protector
 from noisewise.report.page import report_page
 from noisewise.runs.seal import reseal
+from noisewise.trusted.accountants.choose import choose_terms, explain
+from noisewise.trusted.events import Gaussian, InvalidEvent, from_dict, to_dict
 
 from .folders import exported, runs
 

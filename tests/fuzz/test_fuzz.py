@@ -18,7 +18,7 @@ from noisewise.data.files import Dialect
 from noisewise.data.refusal import Refusal
 from noisewise.data.rows import read_rows
 from noisewise.data.schema import Schema
-from noisewise.events import InvalidEvent, from_dict
+from noisewise.trusted.events import InvalidEvent, from_dict
 
 from . import purses, targets
 from .core import TARGETS, WORD, Target, made, seed_of, tally_of, tried

@@ -17,13 +17,13 @@ from noisewise import atomic
 from noisewise.budget import Budget, Terms
 from noisewise.budget.purse import Purse
 from noisewise.data.rows import RowStore
-from noisewise.events import Gaussian
 from noisewise.journal.folder import Journal
 from noisewise.learned.tasks import load_tasks
 from noisewise.report.page import write_report
 from noisewise.runs import load, new_folder
 from noisewise.runs.agreement import verify
 from noisewise.runs.seal import put_json, reseal
+from noisewise.trusted.events import Gaussian
 from noisewise.tune.runs import _folder
 
 SECRET = "S3CRET-417"

@@ -10,13 +10,13 @@ import numpy as np
 
 from noisewise.federated.messages import read_history, read_question
 from noisewise.federation import Declared, Federated
-from noisewise.losses import Logistic
 from noisewise.messages import DTYPES, pack, unpack
-from noisewise.models import Linear
-from noisewise.prepare.features import Codes, Hats, even
-from noisewise.records.forms import packed
-from noisewise.records.holder import Request
-from noisewise.records.totals import Drawn
+from noisewise.remote.forms import packed
+from noisewise.remote.holder import Request
+from noisewise.trusted.features.features import Codes, Hats, even
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
+from noisewise.trusted.stores.totals import Drawn
 
 from .core import target
 from .mutate import flipped, odd

@@ -24,8 +24,8 @@ from golden_text import HOME, normal
 from noisewise import PrivateClassifier, PrivateRegressor
 from noisewise.cli import main as entry
 from noisewise.data.schema import read_schema
-from noisewise.events import to_dict
 from noisewise.methods import registry
+from noisewise.trusted.events import to_dict
 
 TABLES = ("numbers", "mixed")
 SHORT = {"steps": 6, "rank": 3}  # of the methods that have such settings; directions beyond are rounding errors

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from noisewise import kernels
+from noisewise.trusted.fast import kernels
 
 numba = pytest.importorskip("numba")
 
@@ -60,8 +60,8 @@ def test_a_home_that_does_not_exist_is_no_obstacle():
         "import math\nfrom numba.core import caching\n"
         "caching.InTreeCacheLocator.from_function = classmethod(lambda *_: None)\n"
         "caching.InTreeCacheLocatorFsAgnostic.from_function = classmethod(lambda *_: None)\n"
-        "from noisewise.kernels import jit\n"
-        "import noisewise.kernels as module\n"
+        "from noisewise.trusted.fast.kernels import jit\n"
+        "import noisewise.trusted.fast.kernels as module\n"
         "from pathlib import Path\n"
         "namespace = {}\n"
         "exec(compile('def f(x):\\n    return x + 1', module.__file__, 'exec'), namespace)\n"
@@ -111,7 +111,7 @@ def test_a_cache_that_fails_in_use_is_done_without(monkeypatch, tmp_path, name):
 
 def test_importing_noisewise_and_asking_for_help_do_not_import_numba():
     code = (
-        "import sys\nimport noisewise, noisewise.curator, noisewise.kernels\nfrom noisewise.cli import main\n"
+        "import sys\nimport noisewise, noisewise.curator, noisewise.trusted.fast.kernels\nfrom noisewise.cli import main\n"
         "sys.argv = ['noisewise', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\nprint('numba' in sys.modules)"
     )

@@ -32,11 +32,11 @@ from test_curator_laws import (
 from noisewise.curator import QUESTIONS
 from noisewise.federated.limits import fits
 from noisewise.federated.person import OneRecord, Together
-from noisewise.models import MLP
-from noisewise.records.grid import in_memory
-from noisewise.records.own_settings import own_settings
-from noisewise.records.protocol import SUMS
-from noisewise.records.totals import Drawn, IntegerTotal
+from noisewise.trusted.models import MLP
+from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.stores.grid import in_memory
+from noisewise.trusted.stores.protocol import SUMS
+from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 NOT_ASKED = ("Histograms", "MetaGradient", "LayeredGradient")  # of columns, of shards, and of layers: not of clients
 OF = ("logistic", "squared", "weighted softmax", "table", "centred table softmax", "perceptron")  # each kind of records

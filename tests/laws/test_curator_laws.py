@@ -15,25 +15,25 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 from scipy import stats
 
 from noisewise.budget import Budget
 from noisewise.curator import QUESTIONS
-from noisewise.curator.facts import facts_of
-from noisewise.curator.questions import HowAsked, rebuilt
-from noisewise.engine import Spec
-from noisewise.events import BoundedRange
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Additive, Linear
-from noisewise.models.module import ModuleModel
-from noisewise.noise import Stream
 from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.protect.learned.inside import unrolled
-from noisewise.records import records_of
-from noisewise.records.columns import ColumnRecords
-from noisewise.records.shards import Shards
-from noisewise.records.sparse import SparseRecords, lay_out_sparse
-from noisewise.records.totals import Drawn, IntegerTotal
+from noisewise.trusted.engine import Spec
+from noisewise.trusted.events import BoundedRange
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Additive, Linear
+from noisewise.trusted.models.module import ModuleModel
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.questions import HowAsked, rebuilt
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.columns import ColumnRecords
+from noisewise.trusted.stores.shards import Shards
+from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 FEATURES, SIGMA, SIZE = 3, 2.5, 4.0
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.losses import Softmax
-from noisewise.models import MLP
-from noisewise.models.layers import LAYERS
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Softmax
+from noisewise.trusted.models import MLP
+from noisewise.trusted.models.layers import LAYERS
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 every = pytest.mark.parametrize("name", LAYERS)
 Z = torch.linspace(-6, 6, 1000)  # none of them at a kink

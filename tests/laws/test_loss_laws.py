@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.losses import LOSSES
-from noisewise.models import Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 every = pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
 CLASSES = 3

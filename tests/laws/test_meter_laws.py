@@ -8,10 +8,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from noisewise.accounting import gdp, rdp, zcdp
-from noisewise.accounting.calibrate import epsilon
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, MeterView, Terms, meter_from, open_meter
-from noisewise.events import ApproximateDP, BoundedRange, Composed, FixedBatch, Gaussian, Poisson, Repeated, sampled
+from noisewise.trusted.accountants import gdp, rdp, zcdp
+from noisewise.trusted.accountants.calibrate import epsilon
+from noisewise.trusted.events import (
+    ApproximateDP,
+    BoundedRange,
+    Composed,
+    FixedBatch,
+    Gaussian,
+    Poisson,
+    Repeated,
+    sampled,
+)
 
 law = settings(max_examples=30, deadline=None, derandomize=True)
 quick = settings(max_examples=100, deadline=None, derandomize=True)

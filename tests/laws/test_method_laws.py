@@ -10,22 +10,22 @@ from itertools import product
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 import noisewise.train as loop
 from noisewise.budget import Terms, meter_from, open_meter
 from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.events import Repeated
 from noisewise.fitting.fit import network_of
-from noisewise.losses import LOSSES
 from noisewise.methods import registry
-from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
 from noisewise.runs import verify
 from noisewise.statement import make_statement
 from noisewise.tape import kind_of
 from noisewise.train import Records, train
+from noisewise.trusted.events import Repeated
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import MLP, Additive, Linear
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::noisewise.protect.learned.zoo.OutsideRange"

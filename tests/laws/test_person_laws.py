@@ -27,9 +27,9 @@ from test_curator_laws import (
 from test_curator_laws import COMBINATIONS as EVERY
 
 from noisewise.curator import QUESTIONS
-from noisewise.curator.questions import HowAsked
-from noisewise.events import FULL
-from noisewise.models import MLP
+from noisewise.trusted.events import FULL
+from noisewise.trusted.models import MLP
+from noisewise.trusted.questions import HowAsked
 
 ROWS = (2, 3)
 OF_PERSONS = [kind for kind in QUESTIONS if not QUESTIONS[kind].sharded]  # shards are refused for persons

@@ -18,21 +18,21 @@ from test_method_laws import Recorder, Replayer
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.accounting.gdp import mu_of
 from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.curator import Curator, Gradient
-from noisewise.curator.question import CLIPS
-from noisewise.curator.questions import Sum
-from noisewise.events import Repeated
-from noisewise.losses import LOSSES
 from noisewise.methods.l2p import L2P
-from noisewise.models import MLP, Linear
 from noisewise.prepare.basis import worth_buying
 from noisewise.protect import protector
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, new_weights, weights_from
 from noisewise.protect.signal import BETA, Signal
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.events import Repeated
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.question import CLIPS
+from noisewise.trusted.questions import Sum
 
 N, FEATURES, STEPS = 40, 3, 5
 EVERYWHERE = {"size": [1e-9, 1e12], "dimension": [1, 1e9], "epsilon": [1e-9, 1e9], "horizon": [1, 1e9]}

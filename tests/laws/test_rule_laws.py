@@ -9,21 +9,21 @@ import pytest
 import torch
 
 from noisewise._version import __version__
-from noisewise.accounting.common import Unpriceable
-from noisewise.arithmetic import GRADES, Arithmetic
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
-from noisewise.budget.meters import PlanMeter
 from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
-from noisewise.curator.question import HowAsked
-from noisewise.events import ADJACENCIES, Gaussian, Repeated, sampled, to_dict
-from noisewise.facts import facts_of
-from noisewise.losses import LOSSES
-from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
-from noisewise.records import records_of
 from noisewise.runs.rules import odd_answers, verify_statement
 from noisewise.statement import worded
-from noisewise.units import unit_of
+from noisewise.trusted.accountants.common import Unpriceable
+from noisewise.trusted.arithmetic import GRADES, Arithmetic
+from noisewise.trusted.events import ADJACENCIES, Gaussian, Repeated, sampled, to_dict
+from noisewise.trusted.facts import facts_of
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.meter import PlanMeter
+from noisewise.trusted.models import MLP, Additive, Linear
+from noisewise.trusted.question import HowAsked
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.units import unit_of
 
 N, NOISE = 20, 10.0
 X = torch.full((N, 3), 0.1, dtype=torch.float64)

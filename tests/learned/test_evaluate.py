@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.accounting.gdp import mu_of
 from noisewise.learned.evaluate import (
     accuracy,
     best_horizon,
@@ -26,6 +25,7 @@ from noisewise.protect.learned.parts import Design, new_weights, protector, weig
 from noisewise.protect.learned.zoo import Learned
 from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
+from noisewise.trusted.accountants.gdp import mu_of
 
 TASKS = Tasks(
     "tiny",

@@ -13,8 +13,8 @@ import torch
 
 from noisewise.learned.tasks import GENERATED, Tasks, TaskSource, load_tasks, tasks_from
 from noisewise.learned.unroll import advance, start
-from noisewise.losses import loss_named, loss_names
 from noisewise.protect.learned.parts import Design, new_weights, protector
+from noisewise.trusted.losses import loss_named, loss_names
 
 EVERYTHING = """
 name = "both"

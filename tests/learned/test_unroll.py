@@ -9,17 +9,17 @@ import torch
 from scipy import stats
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.learned.unroll import PublicTask, advance, calibrated_losses, detached, start
-from noisewise.losses import Logistic
 from noisewise.methods.l2p import L2P
-from noisewise.models import MLP, Linear
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
 from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import MLP, Linear
 
 N, D, T = 200, 4, 6
 RARE = 1e-5

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 
 from noisewise.budget import Budget, Terms
-from noisewise.events import Gaussian
 from noisewise.ledger import Ledger
 from noisewise.ledger.database import Database, ledger_url
 from noisewise.ledger.tables import Row, hashed
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian
 
 GDP = Terms.adaptive("gdp")
 

@@ -13,13 +13,13 @@ from pg_server import ANALYST
 from noisewise.budget import Budget, Terms
 from noisewise.budget.store import BLOCK, Closed
 from noisewise.curator import Count, Curator
-from noisewise.events import Gaussian, leaves
 from noisewise.journal import Journal, Journalled, closed_journal, paid
 from noisewise.journal.chain import Chain
 from noisewise.ledger import Ledger
 from noisewise.ledger.verify import verified
-from noisewise.losses import LOSSES
-from noisewise.models import Linear
+from noisewise.trusted.events import Gaussian, leaves
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 GDP, PLAN, RUN = Terms.adaptive("gdp"), Terms.plan(Gaussian(31.0)), Budget(1.0, 1e-6)
 X, Y = torch.zeros(20, 2, dtype=torch.float64), torch.ones(20, dtype=torch.float64)

@@ -11,9 +11,9 @@ import pytest
 
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.store import Claimed
-from noisewise.events import Gaussian, Poisson, Repeated
 from noisewise.ledger import Ledger, account_in
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
 BUDGET = Budget(3.0, 1e-5)
 GDP = Terms.adaptive("gdp")

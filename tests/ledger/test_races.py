@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.events import Gaussian
 from noisewise.ledger import Ledger, LedgerBusy
 from noisewise.ledger import database as where
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian
 
 PROCESSES, LONGEST = 50, 5.0
 BUDGET, RUN, GDP = Budget(3.0, 1e-5), Budget(0.2, 1e-6), Terms.adaptive("gdp")

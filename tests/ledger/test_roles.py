@@ -7,10 +7,10 @@ import pytest
 from pg_server import ANALYST, OFFICER, WORD
 
 from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.events import Gaussian
 from noisewise.ledger import Ledger, LedgerUnreachable
 from noisewise.ledger.ledger import rights
 from noisewise.ledger.verify import verified
+from noisewise.trusted.events import Gaussian
 
 BUDGET, RUN, GDP = Budget(3.0, 1e-5), Budget(1.0, 1e-6), Terms.adaptive("gdp")
 

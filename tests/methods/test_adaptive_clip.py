@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 from noisewise.budget import Budget
 from noisewise.curator import Answer
-from noisewise.curator.facts import facts_of
-from noisewise.events import Gaussian, Poisson
-from noisewise.losses import Logistic
 from noisewise.methods.adaptive_clip import AdaptiveClip, rescaled
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian, Poisson
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import MLP, Linear
 
 D = 20
 MODEL = Linear(D, Logistic())

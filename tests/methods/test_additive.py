@@ -14,15 +14,15 @@ import noisewise as nw
 from noisewise import runs
 from noisewise.budget import BudgetExhausted
 from noisewise.data.schema import Column, Schema
-from noisewise.facts import facts_of
-from noisewise.losses import Logistic
 from noisewise.methods import method_named
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.models import Additive, Linear
 from noisewise.prepare import TableColumn
 from noisewise.runs.agreement import verify
 from noisewise.tape import Recording
 from noisewise.train import Records, train
+from noisewise.trusted.facts import facts_of
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Additive, Linear
 
 BUDGET = (2.0, 1e-5)
 

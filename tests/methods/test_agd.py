@@ -6,18 +6,18 @@ import math
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 from noisewise.budget import currency, open_meter
 from noisewise.curator import Answer, Curator, PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.events import BoundedRange
-from noisewise.losses import LOSSES
 from noisewise.methods.agd import Agd, by_precision, choice_epsilon
 from noisewise.methods.agd_avg import AgdAvg
 from noisewise.methods.only_public import OnlyPublic
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.events import BoundedRange
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 BUDGET = nw.Budget(1.0, 1e-6)
 

@@ -7,18 +7,18 @@ import math
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 from sklearn.metrics import roc_auc_score
 
 import noisewise as nw
 from noisewise.budget import AdditiveMeter
 from noisewise.curator import Curator
-from noisewise.curator.facts import facts_of
 from noisewise.data.generated import measurements
-from noisewise.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
-from noisewise.models import MLP, Linear
 from noisewise.prepare.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
 
 
 def shifted(n: int, d: int, seed: int, pull: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:

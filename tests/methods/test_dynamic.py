@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 from noisewise import theory
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.losses import LOSSES
 from noisewise.methods.dynamic import GAMMA, Dynamic, least_curvature
-from noisewise.models import Linear
 from noisewise.protect import schedules
 from noisewise.train import Records, train
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 BUDGET = nw.Budget(1.0, 1e-6)
 

@@ -6,16 +6,16 @@ from collections import Counter
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 from noisewise.budget import Budget
-from noisewise.curator.facts import facts_of
-from noisewise.events import Poisson, Repeated
-from noisewise.losses import Logistic
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.growing_batch import GrowingBatch
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.events import Poisson, Repeated
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 D = 10
 MODEL = Linear(D, Logistic())

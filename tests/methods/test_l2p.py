@@ -9,22 +9,22 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.data.generated import census, measurements
-from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
-from noisewise.models import MLP, Linear
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, new_weights, zero_weights
 from noisewise.protect.learned.zoo import OutsideRange, named, names
 from noisewise.runs import verify
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
 
 N, D = 400, 4
 ANYWHERE = {name: [1e-9, 1e12] for name in zoo.RANGES}

@@ -12,15 +12,15 @@ import noisewise as nw
 from noisewise.curator import PublicCurator
 from noisewise.data.generated import census
 from noisewise.estimators import PrivateClassifier, PrivateRegressor
-from noisewise.events import ApproximateDP, Gaussian
-from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.methods import registry
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.objective_perturbation import ObjectivePerturbation
 from noisewise.methods.output_perturbation import OutputPerturbation
 from noisewise.methods.pnsgd import Pnsgd
-from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
+from noisewise.trusted.events import ApproximateDP, Gaussian
+from noisewise.trusted.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
 
 NAMES = ("output_perturbation", "objective_perturbation", "pnsgd")
 

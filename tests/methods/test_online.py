@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 from noisewise.budget import Budget
 from noisewise.curator import Answer
-from noisewise.curator.facts import facts_of
-from noisewise.events import Gaussian
-from noisewise.losses import Logistic, Squared
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.online import (
     GROW,
@@ -24,9 +22,11 @@ from noisewise.methods.online import (
     found_clip,
     moved_rate,
 )
-from noisewise.models import MLP, Linear
 from noisewise.protect.brake import Asked
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian
+from noisewise.trusted.losses import Logistic, Squared
+from noisewise.trusted.models import MLP, Linear
 
 D = 20
 CLASSES, NUMBERS = Linear(D, Logistic()), Linear(D, Squared())

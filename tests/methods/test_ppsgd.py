@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.accounting import tcdp
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.losses import LOSSES
 from noisewise.methods.ppsgd import PpSgd, as_published, paper_ceiling, reuse
-from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
+from noisewise.trusted.accountants import tcdp
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import MLP, Linear
 
 BUDGET = nw.Budget(0.5, 1e-8, adjacency="replace_one")
 

@@ -12,17 +12,17 @@ import torch
 from desk import laid_out, shell_of
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.curator import Answer
-from noisewise.events import Gaussian, leaves
-from noisewise.events import from_dict as event_from
-from noisewise.losses import Logistic
 from noisewise.methods.l2p import L2P
-from noisewise.models import MLP, Linear
 from noisewise.protect.learned.private import CLIP, MetaPlan, MetaRun, planned, shrunk
 from noisewise.protect.learned.zoo import load_protector, named
 from noisewise.runs import verify
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.events import Gaussian, leaves
+from noisewise.trusted.events import from_dict as event_from
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import MLP, Linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 N, D = 2000, 4

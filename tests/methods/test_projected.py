@@ -6,18 +6,18 @@ import math
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.curator.facts import facts_of
-from noisewise.events import Poisson
-from noisewise.losses import LOSSES
 from noisewise.methods import projected_gd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd
 from noisewise.methods.projected_sgd import ProjectedSgd
-from noisewise.models import Linear
 from noisewise.protect.sets import SETS, set_named
 from noisewise.train import Records, train
+from noisewise.trusted.events import Poisson
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 BUDGET = nw.Budget(1.0, 1e-6)
 

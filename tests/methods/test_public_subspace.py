@@ -6,15 +6,15 @@ import math
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
-from noisewise.losses import Logistic
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.public_subspace import PublicSubspace
-from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import MLP, Linear
 
 D, RANK = 400, 5
 MODEL = Linear(D, Logistic())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 from noisewise.budget import open_meter
-from noisewise.curator.facts import facts_of
-from noisewise.losses import LOSSES
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sgd_adv import SgdAdv
 from noisewise.methods.sgd_ma import SgdMa
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.models import Linear
 
 MODEL = Linear(4, LOSSES["logistic"])
 BUDGET = nw.Budget(1.0, 1e-5)

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
-from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Budget
-from noisewise.events import Gaussian
-from noisewise.losses import Squared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sufficient_statistics import SufficientStatistics, solved
-from noisewise.models import MLP, Linear
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.events import Gaussian
+from noisewise.trusted.losses import Squared
+from noisewise.trusted.models import MLP, Linear
 
 D = 5
 MODEL = Linear(D, Squared())

@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear, batches
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear, batches
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 MODELS = [
     *(Linear(5, loss) for loss in (Logistic(), Hinge(), HuberHinge(), HuberHinge(2.0), Squared())),

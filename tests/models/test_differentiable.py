@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
-from noisewise.models import MLP, Batch, Linear
+from noisewise.trusted.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Batch, Linear
 
 FEATURES, CLASSES, N, COPIES = 4, 3, 37, 3
 SMOOTH = ("logistic", "huber_hinge", "squared", "softmax")

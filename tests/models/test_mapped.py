@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 
 from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
 from noisewise.curator import QUESTIONS, CrossMoment, Curator, FirstMoment, SecondMoment, SquaredLength
-from noisewise.curator.facts import facts_of
-from noisewise.curator.questions import HowAsked
-from noisewise.losses import Softmax, loss_named
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.grid import CHUNK, Mapped
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Softmax, loss_named
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.questions import HowAsked
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.grid import CHUNK, Mapped
+from noisewise.trusted.stores.totals import Drawn
 
 ROWS = CHUNK + 1000  # more than one chunk
 LOGISTIC = loss_named("logistic")

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 MODELS = [
     *(Linear(4, loss) for loss in (Logistic(), Hinge(), HuberHinge(), Squared())),

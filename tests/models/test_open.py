@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import noisewise
-from noisewise import losses, models
 from noisewise.estimators import PrivateClassifier
-from noisewise.losses import LOSSES, Hinge, Logistic, Loss, loss_named, loss_names, register
 from noisewise.methods import registry
-from noisewise.models import layers
+from noisewise.trusted import losses, models
+from noisewise.trusted.losses import LOSSES, Hinge, Logistic, Loss, loss_named, loss_names, register
+from noisewise.trusted.models import layers
 
 TESTS = Path(__file__).parents[1]
 SQUARED_HINGE = """
 from dataclasses import dataclass
 import numpy as np
-from noisewise.losses.base import Loss
+from noisewise.trusted.losses.base import Loss
 
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
@@ -122,7 +122,7 @@ def test_a_layer_from_outside_is_refused():
 
     with pytest.raises(TypeError, match="not defined in the room of layers"):
         layers.layer(Step)
-    Step.__module__ = "noisewise.models.layers.step"  # nor when it says that it is
+    Step.__module__ = "noisewise.trusted.models.layers.step"  # nor when it says that it is
     with pytest.raises(TypeError, match="not defined in the room of layers"):
         layers.layer(Step)
     assert "step" not in layers.LAYERS

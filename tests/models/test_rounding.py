@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from noisewise.losses import Hinge, Logistic, Softmax, Squared
-from noisewise.models import MLP, Linear
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 
 def total(model, theta, X, y, clip=1.0) -> tuple[list[int], int]:

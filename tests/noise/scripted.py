@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from noisewise.noise.secret_words import Words
+from noisewise.trusted.noise.secret_words import Words
 
 DEPTH = 6  # further words that the slow computation looks at
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scripted import Scripted, deep_of, expansion, words_of
 
-from noisewise.events import InvalidEvent, PoissonRepetitions, TruncatedNegativeBinomial
-from noisewise.noise import Stream, discrete
+from noisewise.trusted.events import InvalidEvent, PoissonRepetitions, TruncatedNegativeBinomial
+from noisewise.trusted.noise import Stream, discrete
 
 TNB = TruncatedNegativeBinomial
 LAWS = [TNB(1.0, 0.1), TNB(0.0, 0.01), TNB(-0.5, 0.05), TNB(3.5, 0.2), TNB(1e-6, 0.3), TNB(100.0, 0.9), TNB(2.0, 0.5),

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 from scripted import Scripted, deep_of, expansion, hashed, words_of
 
-from noisewise.noise import Stream, discrete, gaps
-from noisewise.noise.intervals import chosen
+from noisewise.trusted.noise import Stream, discrete, gaps
+from noisewise.trusted.noise.intervals import chosen
 
 RARE = 1e-4
 KERNELS = ["reference", "compiled"]

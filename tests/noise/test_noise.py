@@ -20,8 +20,8 @@ import pytest
 import torch
 from scipy import stats
 
-from noisewise.noise.secret_words import LARGEST, USUAL
-from noisewise.noise.stream import POOL, Stream
+from noisewise.trusted.noise.secret_words import LARGEST, USUAL
+from noisewise.trusted.noise.stream import POOL, Stream
 
 N = 300_000
 RARE = 1e-4

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.noise import normal_reference as normal
+from noisewise.trusted.noise import normal_reference as normal
 
 RNG = np.random.default_rng(0)
 EVERY = np.concatenate(
@@ -59,7 +59,7 @@ def test_the_granted_error_covers_its_parts():
 
 def test_compiled_and_reference_agree_on_every_word_also_on_what_is_open():
     pytest.importorskip("numba")
-    from noisewise.noise import normal_compiled
+    from noisewise.trusted.fast import normal_compiled
 
     half = len(SIGNED) // 2
     shuffled = RNG.permutation(SIGNED)[:half]

@@ -25,10 +25,10 @@ from scripted import (
     words_of,
 )
 
-from noisewise.noise import Stream
-from noisewise.noise.intervals import normal_rounded
-from noisewise.noise.normal import LARGEST_STD, SMALLEST_STD, Sampler, grid
-from noisewise.noise.secret_words import LARGEST
+from noisewise.trusted.noise import Stream
+from noisewise.trusted.noise.intervals import normal_rounded
+from noisewise.trusted.noise.normal import LARGEST_STD, SMALLEST_STD, Sampler, grid
+from noisewise.trusted.noise.secret_words import LARGEST
 
 RARE = 1e-4
 KERNELS = ["reference", "compiled"]
@@ -117,7 +117,7 @@ def test_next_to_a_middle_the_neighbouring_totals_fall_on_either_side(kernels, s
 def test_the_steps_hand_on_what_they_leave_open(monkeypatch):
     """Where the middle is 2^-50 away all draws reach the intervals; on ordinary totals hardly any leaves step one."""
     reached = []
-    import noisewise.noise.normal as module
+    import noisewise.trusted.noise.normal as module
 
     monkeypatch.setattr(module, "normal_rounded", lambda *a, **k: reached.append(1) or normal_rounded(*a, **k))
     pairs, below = middles(2.0**56, 50)

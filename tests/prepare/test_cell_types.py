@@ -10,11 +10,11 @@ import torch
 import noisewise as nw
 from noisewise.data.schema import Column, Schema
 from noisewise.data.tables import columns_of
-from noisewise.losses.logistic import Logistic
-from noisewise.models import Additive
-from noisewise.prepare.columns import TableColumn, cell_type
-from noisewise.prepare.scale import log_scale
-from noisewise.records import records_of
+from noisewise.trusted.features.columns import TableColumn, cell_type
+from noisewise.trusted.features.scale import log_scale
+from noisewise.trusted.losses.logistic import Logistic
+from noisewise.trusted.models import Additive
+from noisewise.trusted.stores import records_of
 
 FAR = TableColumn("far", (1e9, 1e9 + 100), (0.0, 1.0))
 

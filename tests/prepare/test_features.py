@@ -15,9 +15,9 @@ from noisewise.data.tables import columns_of, number_columns
 from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.prepare.choices import Frequencies as Known
 from noisewise.prepare.choices import balanced, knots_for, main_blocks, pair_blocks, scales_of
-from noisewise.prepare.features import even, features_anew
 from noisewise.prepare.names import names_of
-from noisewise.prepare.scale import check_scale, log_scale, positions, values_at
+from noisewise.trusted.features.features import even, features_anew
+from noisewise.trusted.features.scale import check_scale, log_scale, positions, values_at
 
 LINE = (0.0, 10.0), (0.0, 1.0)
 BENT = (0.0, 1.0, 10.0), (0.0, 0.5, 1.0)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.events import Gaussian, to_dict
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.prepare import Hats
 from noisewise.prepare.basis import Basis
 from noisewise.prepare.bounds import Bounds
-from noisewise.prepare.features import even
 from noisewise.prepare.parts import MEMBERS, cost, parts_of
 from noisewise.prepare.ranks import Ranks
 from noisewise.report.page import report_page
 from noisewise.runs.seal import reseal
-from noisewise.trace import Released
+from noisewise.trusted.events import Gaussian, to_dict
+from noisewise.trusted.features.features import even
+from noisewise.trusted.trace import Released
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (4000, 3))

@@ -8,7 +8,7 @@ import pytest
 from noisewise.prepare import Hats
 from noisewise.prepare.choices import public_rows_tell
 from noisewise.prepare.ranks import POINTS, consistent, public_ranks, quantile_points
-from noisewise.prepare.scale import log_scale, positions
+from noisewise.trusted.features.scale import log_scale, positions
 
 LINE = (0.0, 1.0), (0.0, 1.0)
 

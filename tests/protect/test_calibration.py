@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from noisewise.losses import Logistic, Softmax
-from noisewise.models import MLP
 from noisewise.protect.calibration import STEPS, changed, moved, start
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP
 
 X = torch.randn(4000, 3, generator=torch.Generator().manual_seed(0))
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from noisewise.curator import Answer, PublicCurator
-from noisewise.losses import Logistic, Softmax
-from noisewise.models import MLP, Linear
 from noisewise.protect.optimizers import OPTIMIZERS, AdaGrad, Adam, AdamBC, DebiasedMomentum, Momentum, Sgd
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP, Linear
 
 STEPS = 20
 G = torch.Generator().manual_seed(0)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from noisewise.curator import Answer
-from noisewise.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.protect.optimizers import Adam, Momentum, Sgd
 from noisewise.protect.protector import (
     FixedClip,
@@ -22,6 +21,7 @@ from noisewise.protect.protector import (
     next_question,
 )
 from noisewise.protect.signal import first_signal
+from noisewise.trusted.losses import Hinge, HuberHinge, Logistic, Softmax, Squared
 
 HORIZON = 12
 

@@ -296,7 +296,7 @@ def test_what_is_wrong_is_said_once_and_costs_nothing(case):
 
 def test_questions_about_rows_are_refused_before_they_are_paid(monkeypatch):
     from noisewise.curator import Curator, FirstMoment
-    from noisewise.events import Gaussian
+    from noisewise.trusted.events import Gaussian
 
     purse = Purse(BUDGET)
 

@@ -11,9 +11,9 @@ from private_loop import Loop
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR
 
 import noisewise as nw
-from noisewise.events import FixedBatch, Gaussian, Poisson, Repeated
 from noisewise.pytorch import ExponentialNoise, LambdaGradClip, LambdaNoise, PrivacyEngine, StepGradClip, StepNoise
 from noisewise.statement import verify_data
+from noisewise.trusted.events import FixedBatch, Gaussian, Poisson, Repeated
 
 
 def verdict(loop, delta=None):

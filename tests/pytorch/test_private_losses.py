@@ -11,8 +11,8 @@ from private_loop import Loop, by_hand, records, small
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from noisewise.engine import tape
 from noisewise.pytorch import BatchMemoryManager
+from noisewise.trusted.engine import tape
 
 
 def private(criterion=None, **settings):

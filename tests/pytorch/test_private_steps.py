@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
-from noisewise.events import Gaussian, Poisson, Repeated
-from noisewise.noise import Stream
 from noisewise.pytorch import DPLSTM, BatchMemoryManager
+from noisewise.trusted.events import Gaussian, Poisson, Repeated
+from noisewise.trusted.noise import Stream
 
 
 def compare(loop, clip, divisor):

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise import plain
-from noisewise.kernels import VARIABLE
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import Linear
-from noisewise.records import grid, linear
-from noisewise.records.grid import BOUND
-from noisewise.records.linear import FINE, LinearRecords
-from noisewise.records.totals import Drawn, clipped
+from noisewise.trusted import plain
+from noisewise.trusted.fast.kernels import VARIABLE
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import Linear
+from noisewise.trusted.stores import grid, linear
+from noisewise.trusted.stores.grid import BOUND
+from noisewise.trusted.stores.linear import FINE, LinearRecords
+from noisewise.trusted.stores.totals import Drawn, clipped
 
 pytest.importorskip("numba")
-compiled = import_module("noisewise.records.compiled")
+compiled = import_module("noisewise.trusted.fast.rows_compiled")
 
 LOSSES = {
     "logistic": (Logistic(), 1), "hinge": (Hinge(), 1), "huber": (HuberHinge(), 1), "narrow": (HuberHinge(1e-3), 1),
@@ -282,7 +282,7 @@ def fit(which):
                                           random_state=3, model=model).fit(X, target)
             print(fitted.fitted_.theta.astype(float).tobytes().hex())
     kernels = [name for name in sys.modules if name.startswith("noisewise.") and name.endswith(("compiled", "kernels"))]
-    print(which, *sorted(set(kernels) - {"noisewise.kernels"}), flush=True)
+    print(which, *sorted(set(kernels) - {"noisewise.trusted.fast.kernels"}), flush=True)
 
 assert "numba" not in sys.modules
 for which in ("reference", "compiled"):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import made_up
 
-from noisewise.losses import Logistic
-from noisewise.models import Linear
-from noisewise.records.history import History
-from noisewise.records.holder import Holder, Holding, Request
-from noisewise.records.totals import Drawn
+from noisewise.remote.history import History
+from noisewise.remote.holder import Holder, Holding, Request
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
+from noisewise.trusted.stores.totals import Drawn
 
 
 def test_a_place_that_heard_the_history_answers_with_the_same_bits():

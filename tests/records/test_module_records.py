@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from noisewise.engine import Refused, Spec
-from noisewise.models.module import ModuleModel, TensorRows
-from noisewise.records.modules import CAP, MOST, ONES, UNIT, held_tensors
-from noisewise.records.totals import Drawn
+from noisewise.trusted.engine import Refused, Spec
+from noisewise.trusted.models.module import ModuleModel, TensorRows
+from noisewise.trusted.stores.modules import CAP, MOST, ONES, UNIT, held_tensors
+from noisewise.trusted.stores.totals import Drawn
 
 CLIP = 0.5
 LAST = nn.CrossEntropyLoss()

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.models import MLP
-from noisewise.records import perceptron, records_of
-from noisewise.records import perceptron_exact as exact
-from noisewise.records import perceptron_passes as passes
-from noisewise.records import perceptron_reference as reference
-from noisewise.records import perceptron_selftest as selftest
-from noisewise.records.perceptron import COUNT
-from noisewise.records.totals import Drawn
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP
+from noisewise.trusted.stores import perceptron, records_of
+from noisewise.trusted.stores import perceptron_exact as exact
+from noisewise.trusted.stores import perceptron_passes as passes
+from noisewise.trusted.stores import perceptron_reference as reference
+from noisewise.trusted.stores import perceptron_selftest as selftest
+from noisewise.trusted.stores.perceptron import COUNT
+from noisewise.trusted.stores.totals import Drawn
 
 MODELS = [
     MLP((5, 3, 2), Softmax(), "tanh"),
@@ -237,7 +237,7 @@ def test_compiled_kernels_give_the_integers_of_the_reference(monkeypatch):
 
 def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
     pytest.importorskip("numba")
-    from noisewise.records import perceptron_kernels as kernels
+    from noisewise.trusted.fast import perceptron_kernels as kernels
 
     for name in ("MARGIN", "LIMIT", "MOST", "HIGH", "LOW", "WIDE"):
         assert getattr(kernels, name) == getattr(reference, name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.records import perceptron_exact as exact
+from noisewise.trusted.stores import perceptron_exact as exact
 
-kernels = pytest.importorskip("noisewise.records.perceptron_kernels")
+kernels = pytest.importorskip("noisewise.trusted.fast.perceptron_kernels")
 rng = np.random.default_rng(0)
 
 

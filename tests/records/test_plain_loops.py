@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise import kernels
+from noisewise.trusted.fast import kernels
 
 pytest.importorskip("numba")
 
-from noisewise.records import compiled, reference
+from noisewise.trusted.fast import rows_compiled as compiled
+from noisewise.trusted.stores import reference
 
 COLUMNS = 96
 

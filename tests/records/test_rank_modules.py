@@ -10,14 +10,14 @@ from scipy import stats
 
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Curator
-from noisewise.engine import Spec
-from noisewise.models.module import ModuleModel
 from noisewise.pytorch import ranks as several
 from noisewise.pytorch.fit import fit
-from noisewise.records.holder import Holder, Holding
-from noisewise.records.modules import MARGIN, ONES, ModuleRecords, TensorRows
-from noisewise.records.ranks import Lead, cut, spread_tensors
-from noisewise.records.totals import Drawn
+from noisewise.remote.holder import Holder, Holding
+from noisewise.remote.ranks import Lead, cut, spread_tensors
+from noisewise.trusted.engine import Spec
+from noisewise.trusted.models.module import ModuleModel
+from noisewise.trusted.stores.modules import MARGIN, ONES, ModuleRecords, TensorRows
+from noisewise.trusted.stores.totals import Drawn
 
 PIECE = 8
 

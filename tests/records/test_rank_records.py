@@ -15,17 +15,17 @@ from ranks import DirectLine, made_up, spread, through_the_wire
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
-from noisewise.events import Gaussian
-from noisewise.losses import Logistic, Softmax, Squared
 from noisewise.methods import method_named
-from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
-from noisewise.records.grid import NO_CLASS, NO_LABEL
-from noisewise.records.line import RankLost
-from noisewise.records.ranks import Places, cut
-from noisewise.records.totals import Drawn
+from noisewise.remote.line import RankLost
+from noisewise.remote.ranks import Places, cut
 from noisewise.torchrun import restarts, started_by_torchrun
 from noisewise.train import Records, train
+from noisewise.trusted.events import Gaussian
+from noisewise.trusted.losses import Logistic, Softmax, Squared
+from noisewise.trusted.models import MLP, Additive, Linear
+from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL
+from noisewise.trusted.stores.totals import Drawn
 
 BUDGET = Budget(4.0, 1e-5)
 NUMBER = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)

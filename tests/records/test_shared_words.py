@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.kernels import VARIABLE
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.records import linear, words
-from noisewise.records.grid import Mapped
-from noisewise.records.sparse import SparseRecords, lay_out_sparse
-from noisewise.records.totals import Drawn
+from noisewise.trusted.fast.kernels import VARIABLE
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.stores import linear, words
+from noisewise.trusted.stores.grid import Mapped
+from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.totals import Drawn
 
 pytest.importorskip("numba")
 

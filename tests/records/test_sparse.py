@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.kernels import VARIABLE
-from noisewise.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
-from noisewise.records import grid, linear
-from noisewise.records.grid import BOUND, DIRECTION, Mapped
-from noisewise.records.linear import FINE, ROW, LinearRecords
-from noisewise.records.sparse import WIDEST, SparseRecords, lay_out_sparse
-from noisewise.records.sparse_reference import MOST
-from noisewise.records.totals import Drawn
+from noisewise.trusted.fast.kernels import VARIABLE
+from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
+from noisewise.trusted.stores import grid, linear
+from noisewise.trusted.stores.grid import BOUND, DIRECTION, Mapped
+from noisewise.trusted.stores.linear import FINE, ROW, LinearRecords
+from noisewise.trusted.stores.sparse import WIDEST, SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.sparse_reference import MOST
+from noisewise.trusted.stores.totals import Drawn
 
 pytest.importorskip("numba")
-import_module("noisewise.records.sparse_kernels")
+import_module("noisewise.trusted.fast.sparse_kernels")
 
 LOSSES = {
     "logistic": (Logistic(), 1), "hinge": (Hinge(), 1), "huber": (HuberHinge(), 1), "squared": (Squared(), 1),

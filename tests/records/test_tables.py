@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.kernels import VARIABLE
-from noisewise.losses import Logistic
-from noisewise.models import Additive
 from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
-from noisewise.prepare.features import even
-from noisewise.prepare.scale import log_scale
-from noisewise.records import records_of
-from noisewise.records.tables import maker
-from noisewise.records.totals import Drawn
+from noisewise.trusted.fast.kernels import VARIABLE
+from noisewise.trusted.features.features import even
+from noisewise.trusted.features.scale import log_scale
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Additive
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.tables import maker
+from noisewise.trusted.stores.totals import Drawn
 
 pytest.importorskip("numba")
 

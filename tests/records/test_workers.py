@@ -13,15 +13,15 @@ from workers import Here, Shuffled, held
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.curator import Curator
-from noisewise.losses import Logistic, Softmax
 from noisewise.methods import method_named
-from noisewise.models import MLP, Additive, Linear
 from noisewise.prepare import TableColumn
-from noisewise.records.holder import Reply
-from noisewise.records.line import RankLost
-from noisewise.records.ranks import Lead
-from noisewise.records.workers import ATTEMPTS, Sealed, WorkerLine
+from noisewise.remote.holder import Reply
+from noisewise.remote.line import RankLost
+from noisewise.remote.ranks import Lead
+from noisewise.remote.workers import ATTEMPTS, Sealed, WorkerLine
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP, Additive, Linear
 
 BUDGET = Budget(4.0, 1e-5)
 NUMBER = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)
@@ -131,7 +131,7 @@ def test_files_that_changed_while_a_worker_was_lost_stop_the_run(change):
     reads = []
 
     def made(numbers):
-        from noisewise.records.holder import Holding
+        from noisewise.remote.holder import Holding
 
         reads.append(numbers)
         if len(reads) > 2 and change == "cannot be read":
@@ -214,7 +214,7 @@ def test_what_goes_through_the_engine_cannot_be_read():
 
 
 def test_other_versions_are_not_worked_with(monkeypatch):
-    monkeypatch.setattr("noisewise.records.workers.Worker.meet", lambda self, key: "0.0")
+    monkeypatch.setattr("noisewise.remote.workers.Worker.meet", lambda self, key: "0.0")
     with pytest.raises(RankLost, match="another version"):
         held(*made_up(20, 4), 2)
 

@@ -13,9 +13,9 @@ import pytest
 
 import noisewise as nw
 from noisewise import runs
-from noisewise.accounting.gdp import mu_of
 from noisewise.data.generated import census
 from noisewise.methods.descent import DeflatedDescent
+from noisewise.trusted.accountants.gdp import mu_of
 
 CREATED = "2025-03-01T12:30:59+00:00"
 

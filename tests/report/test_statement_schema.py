@@ -14,11 +14,11 @@ from jsonschema import Draft202012Validator
 
 import noisewise as nw
 from noisewise import statement as module
-from noisewise.arithmetic import PSEUDO_RANDOM, Arithmetic
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.events import Gaussian, to_dict
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.shapes import SHAPE, Optional
+from noisewise.trusted.arithmetic import PSEUDO_RANDOM, Arithmetic
+from noisewise.trusted.events import Gaussian, to_dict
 
 SCHEMA = json.loads(files("noisewise.report").joinpath("statement.schema.json").read_text(encoding="utf-8"))
 VALID = Draft202012Validator(SCHEMA)

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting.gdp import epsilon_of
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
-from noisewise.events import ApproximateDP, Gaussian
 from noisewise.report import words
 from noisewise.report.markup import clean, escape, join, name_of, tag
+from noisewise.trusted.accountants.gdp import epsilon_of
+from noisewise.trusted.events import ApproximateDP, Gaussian
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from noisewise.accounting.gdp import mu_of
 from noisewise.theory import (
     Problem,
     advantage,
@@ -25,6 +24,7 @@ from noisewise.theory import (
     simulated_risk,
     uniform_schedule,
 )
+from noisewise.trusted.accountants.gdp import mu_of
 
 PROBLEMS = [
     Problem(),

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting.classic import advanced_epsilon
-from noisewise.accounting.common import approximate
-from noisewise.events import ApproximateDP, Gaussian, Poisson, Repeated
 from noisewise.theory import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
 from noisewise.theory.erm import lecture_noise, risk_rows
+from noisewise.trusted.accountants.classic import advanced_epsilon
+from noisewise.trusted.accountants.common import approximate
+from noisewise.trusted.events import ApproximateDP, Gaussian, Poisson, Repeated
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.0, 2), (0.0, 100), (1.0, 30), (3.0, 1000)])

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounting.gdp import delta_of, epsilon_of
 from noisewise.theory import approximate_tail, compare_accountants, gaussian_tail, pure_tail, tcdp_tail, zcdp_tail
 from noisewise.theory.tails import tail_rows
+from noisewise.trusted.accountants.gdp import delta_of, epsilon_of
 
 DRAWS = 200_000
 

@@ -21,13 +21,13 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.accounting import calibrate
-from noisewise.accounting.rdp import plan_epsilon
 from noisewise.budget import Budget, BudgetExhausted, Terms
 from noisewise.budget.purse import Purse
-from noisewise.events import BoundedRange, Gaussian, Selection, TruncatedNegativeBinomial, from_dict, leaves
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.runs.agreement import verify
+from noisewise.trusted.accountants import calibrate
+from noisewise.trusted.accountants.rdp import plan_epsilon
+from noisewise.trusted.events import BoundedRange, Gaussian, Selection, TruncatedNegativeBinomial, from_dict, leaves
 from noisewise.tune import selection
 from noisewise.tune.candidates import SCORED, Candidate, coins, dealt
 from noisewise.tune.price import AgreedPurse, agreed
@@ -369,7 +369,7 @@ def test_killed_in_the_middle_all_is_spent(tmp_path):
         f"""
         import numpy as np, noisewise as nw
         from noisewise.budget.purse import Purse
-        from noisewise.events import TruncatedNegativeBinomial
+        from noisewise.trusted.events import TruncatedNegativeBinomial
         X = np.random.default_rng(0).uniform(-1, 1, (20000, 3)); y = (X[:, 0] > 0).astype(int)
         face = nw.PrivateClassifier(3.0, 1e-6, bounds=(-1, 1))
         search = nw.PrivateSearchCV(face, [{{"method": "descent"}}], how="selection",

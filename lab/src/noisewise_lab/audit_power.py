@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from noisewise.accounting.calibrate import calibrate
 from noisewise.audit.confirm import confirm
 from noisewise.audit.error_bounds import Floats
 from noisewise.audit.lower_bound import Audit, judged
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Curator
-from noisewise.losses import Squared
-from noisewise.models import Linear
+from noisewise.trusted.accountants.calibrate import calibrate
+from noisewise.trusted.losses import Squared
+from noisewise.trusted.models import Linear
 
 GOAL, SHARE = 0.7, 0.95
 AT_ONCE = 10_000  # questions to one curator

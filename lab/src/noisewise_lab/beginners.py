@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.accounting.calibrate import calibrate, epsilon
-from noisewise.accounting.terms import Budget
-from noisewise.events import Gaussian, Repeated
 from noisewise.show.figures import BLUE, GREEN, GREY, ORANGE, PALE, STYLES, label_axes, panels, save_figure
+from noisewise.trusted.accountants.calibrate import calibrate, epsilon
+from noisewise.trusted.accountants.terms import Budget
+from noisewise.trusted.events import Gaussian, Repeated
 
 DELTA = 1e-6
 WORLDS = (2.0, 0.5)  # epsilons under which a count is shown with and without one person

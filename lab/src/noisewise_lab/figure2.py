@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from noisewise.curator.facts import Released, facts_of
 
 from noisewise.budget import Budget, BudgetExhausted, open_meter
 from noisewise.curator import Curator
-from noisewise.curator.facts import Released, facts_of
 from noisewise.methods import registry
 from noisewise.protect.learned.zoo import OutsideRange
 

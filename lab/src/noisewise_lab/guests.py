@@ -15,10 +15,10 @@ from noisewise.budget import Budget, Terms
 from noisewise.curator import Curator, Facts, PublicCurator
 from noisewise.guest import method_named
 from noisewise.guest.running import Guest
-from noisewise.losses import Logistic
 from noisewise.methods import Method
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 
 SPEC = "noisewise_lab.guests:Asking"
 

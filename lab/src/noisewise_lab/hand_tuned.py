@@ -17,14 +17,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from noisewise.accounting.choose import choose_terms
-from noisewise.accounting.gdp import mu_of
 from noisewise.budget import Terms
 from noisewise.curator import Facts, PublicCurator
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.methods.l2p import L2P, State
 from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
 from noisewise.protect.protector import Protector, by_hand
+from noisewise.trusted.accountants.choose import choose_terms
+from noisewise.trusted.accountants.gdp import mu_of
 
 from .l2p_data import auxiliary, how_many_auxiliaries, model_for, tensors
 from .store import Row

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noisewise.data.pictures import OrientedGradients
-from noisewise.losses import loss_named
-from noisewise.models import MLP, Linear, Model
 from noisewise.protect.learned import zoo
+from noisewise.trusted.losses import loss_named
+from noisewise.trusted.models import MLP, Linear, Model
 
 from .datasets import Missing
 

@@ -294,7 +294,7 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
-    from noisewise.records.grid import Mapped, in_memory
+    from noisewise.trusted.stores.grid import Mapped, in_memory
 
     encoder = Encoder(job.schema)
     scaling = Scaling(encoder.low, encoder.high, unit_rows=True)
@@ -316,7 +316,7 @@ def _poisson_seconds(X: Any, y: Any, store: Any) -> float:
     """Seconds of one question about a small Poisson batch, the median of many."""
     from noisewise.budget import Budget, PlanMeter
     from noisewise.curator import Curator
-    from noisewise.events import Gaussian, Repeated, Sampling, sampled
+    from noisewise.trusted.events import Gaussian, Repeated, Sampling, sampled
 
     batch: Sampling = ("poisson", RATE)
     meter = PlanMeter(Budget(1e6, 1e-5), [Repeated(sampled(batch, Gaussian(5.0)), QUESTIONS)], accountant="gdp")
@@ -349,7 +349,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
     from noisewise.methods.descent import DeflatedDescent
-    from noisewise.records.grid import in_memory
+    from noisewise.trusted.stores.grid import in_memory
 
     pipe.recv()
     with Peak() as peak:
@@ -374,8 +374,8 @@ def _train(method: Any, X: Any, y: Any, store: Any, progress: Any) -> None:
 
 
 def _model(X: Any) -> Any:
-    from noisewise.losses import Logistic
-    from noisewise.models import Linear
+    from noisewise.trusted.losses import Logistic
+    from noisewise.trusted.models import Linear
 
     return Linear(X.shape[1], Logistic())
 

@@ -113,9 +113,9 @@ def made(part: int, parts: int, rows: int, columns: int) -> Any:
     """A holder of one part of made-up rows, laid out."""
     import torch
 
-    from noisewise.losses import Logistic
-    from noisewise.models import Linear
-    from noisewise.records.holder import Holder, Holding, Request
+    from noisewise.remote.holder import Holder, Holding, Request
+    from noisewise.trusted.losses import Logistic
+    from noisewise.trusted.models import Linear
 
     torch.set_num_threads(1)
     many, draw = rows // parts, torch.Generator().manual_seed(part)
@@ -128,8 +128,8 @@ def made(part: int, parts: int, rows: int, columns: int) -> Any:
 
 def total(holder: Any, theta: Any) -> Any:
     """The clipped gradient sum of a holder's rows."""
-    from noisewise.records.holder import Request
-    from noisewise.records.totals import Drawn
+    from noisewise.remote.holder import Request
+    from noisewise.trusted.stores.totals import Drawn
 
     return holder.reply(Request(1, "total", (1, "gradients", Drawn(), (theta, 1.0), {}))).value.values
 
@@ -150,8 +150,8 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
     ]
     for other in others:
         other.start()
-    from noisewise.records.line import GlooLine
-    from noisewise.records.ranks import Lead
+    from noisewise.remote.line import GlooLine
+    from noisewise.remote.ranks import Lead
 
     os.environ |= {**meeting, "RANK": "0"}
     line = GlooLine()
@@ -163,8 +163,8 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
 
 
 def _rank(rank: int, meeting: dict[str, str], rows: int, columns: int) -> None:
-    from noisewise.records.holder import serve
-    from noisewise.records.line import GlooLine
+    from noisewise.remote.holder import serve
+    from noisewise.remote.line import GlooLine
 
     os.environ |= {**meeting, "RANK": str(rank)}
     line = GlooLine()
@@ -173,14 +173,14 @@ def _rank(rank: int, meeting: dict[str, str], rows: int, columns: int) -> None:
 
 
 def _added(lead: Any, theta: Any) -> Any:
-    from noisewise.records.totals import Drawn
+    from noisewise.trusted.stores.totals import Drawn
 
     parts = lead.everyone("total", 1, "gradients", Drawn(), (theta, 1.0), {})
     return reduce(lambda one, other: one + other, parts).values
 
 
 def _holder() -> Any:
-    from noisewise.records.holder import Holder
+    from noisewise.remote.holder import Holder
 
     return Holder({"made": _holding})
 
@@ -191,11 +191,11 @@ def _holding(part: int, rows: int, columns: int) -> Any:
 
 @contextmanager
 def _ray(rows: int, columns: int) -> Iterator[Ask]:
-    from noisewise.losses import Logistic
-    from noisewise.models import Linear
-    from noisewise.records.on_ray import RayCluster
-    from noisewise.records.ranks import Lead
-    from noisewise.records.workers import WorkerLine
+    from noisewise.remote.on_ray import RayCluster
+    from noisewise.remote.ranks import Lead
+    from noisewise.remote.workers import WorkerLine
+    from noisewise.trusted.losses import Logistic
+    from noisewise.trusted.models import Linear
 
     lead = Lead(WorkerLine(RayCluster(_holder, workers=WORKERS)), _holder(), holds=False)
     lead.each("make", [("made", part, rows, columns) for part in range(-1, WORKERS)])

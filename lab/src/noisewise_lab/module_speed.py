@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import noisewise as nw
-from noisewise.engine import Spec, clip_factors, passed, rehearsed
+from noisewise.trusted.engine import Spec, clip_factors, passed, rehearsed
 
 from .peers import CLIP, NOISE, Peer
 from .works import ModuleWorkload, Step, Trained, module_workloads

@@ -15,10 +15,10 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.methods import Method, registry
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named
+from noisewise.trusted.models import Linear
 
 PRIVATE, PUBLIC, TEST, FEATURES = 9950, 50, 5000, 100
 SWEEPS: dict[str, tuple[float, ...]] = {

@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 
 from noisewise import PrivateClassifier
-from noisewise.accounting.calibrate import calibrate
-from noisewise.accounting.rdp import plan_epsilon
 from noisewise.budget import AdditiveMeter, Budget
-from noisewise.events import FULL, Event, Gaussian, Repeated, Sampling, Selection, TruncatedNegativeBinomial, sampled
 from noisewise.methods import Method, method_named
+from noisewise.trusted.accountants.calibrate import calibrate
+from noisewise.trusted.accountants.rdp import plan_epsilon
+from noisewise.trusted.events import (
+    FULL,
+    Event,
+    Gaussian,
+    Repeated,
+    Sampling,
+    Selection,
+    TruncatedNegativeBinomial,
+    sampled,
+)
 from noisewise.tune.candidates import Candidate
 from noisewise.tune.selection import agreement
 

@@ -26,13 +26,13 @@ from noisewise.curator import Curator
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes
-from noisewise.losses import loss_named
 from noisewise.methods.l2p import L2P
-from noisewise.models import Linear
 from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.protect.optimizers import Momentum
 from noisewise.protect.signal import first_signal, with_answer
+from noisewise.trusted.losses import loss_named
+from noisewise.trusted.models import Linear
 
 from .speed import Step, timed
 from .store import Row

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
-from noisewise.events import FULL, Gaussian, Repeated, Sampling, sampled
-from noisewise.losses import Logistic, Softmax
-from noisewise.models import MLP, Linear, Model
-from noisewise.noise import Stream
 from noisewise.protect.optimizers import Sgd
+from noisewise.trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
+from noisewise.trusted.losses import Logistic, Softmax
+from noisewise.trusted.models import MLP, Linear, Model
+from noisewise.trusted.noise import Stream
 
 from .module_speed import loader_engines, loops, module_engines, persons_engines
 from .peers import CLIP, NOISE, Peer

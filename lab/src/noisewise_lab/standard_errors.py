@@ -21,12 +21,12 @@ import torch
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
-from noisewise.losses import loss_named
 from noisewise.methods import Method, method_named, registry
-from noisewise.models import Linear
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.standard_errors import UNKNOWN, standard_errors
 from noisewise.train import Records, train
+from noisewise.trusted.losses import loss_named
+from noisewise.trusted.models import Linear
 
 from .datasets import load
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
 from noisewise.estimators import PrivateClassifier, PrivateRegressor
-from noisewise.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.methods import Method, registry
-from noisewise.models import Linear
 from noisewise.train import Records, train
+from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named
+from noisewise.trusted.models import Linear
 
 from .datasets import Missing, Table, load
 

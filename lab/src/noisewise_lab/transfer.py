@@ -20,18 +20,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, advance, start
-from noisewise.losses import loss_named
-from noisewise.models import Linear
 from noisewise.prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import Design, protector, zero_weights
 from noisewise.protect.optimizers import DebiasedMomentum
 from noisewise.protect.protector import Protector, by_hand, finished
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.losses import loss_named
+from noisewise.trusted.models import Linear
 
 from .l2p_data import PRIVATE_PAIR, problem
 from .store import Report, Row, run_cells

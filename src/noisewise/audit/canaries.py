@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..events import FULL, Adjacency
 from ..guest import method_named
-from ..losses import Loss, loss_named
 from ..methods import Method
-from ..models import Additive, Linear
 from ..prepare import TableColumn
+from ..trusted.events import FULL, Adjacency
+from ..trusted.losses import Loss, loss_named
+from ..trusted.models import Additive, Linear
 
 U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
 FAR_LABEL = 1e6

@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv, ndtri
 
-from .. import _validate
-from ..accounting.gdp import epsilon_of
+from ..trusted import validate
+from ..trusted.accountants.gdp import epsilon_of
 
 Floats = npt.NDArray[np.float64]
 KINDS = ("exact", "gdp", "pooled")
@@ -88,7 +88,7 @@ def strength(
     kind: str, false_positives: Any, false_negatives: Any, trials: int, delta: float, confidence: float
 ) -> Floats:
     """What a kind of bound grows with: epsilon itself (exact) or mu (the others)."""
-    _validate.one_of(KINDS, kind=kind)
+    validate.one_of(KINDS, kind=kind)
     if kind == "exact":
         return exact_epsilon(false_positives, false_negatives, trials, delta, confidence)
     mu = gdp_mu if kind == "gdp" else pooled_mu

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..accounting.calibrate import calibrate
 from ..budget import Budget, PlanMeter
 from ..curator import Curator, PublicCurator
-from ..engine import Spec
-from ..events import Gaussian, Repeated
-from ..losses import Softmax
-from ..models import MLP, Model
-from ..models.module import ModuleModel
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.engine import Spec
+from ..trusted.events import Gaussian, Repeated
+from ..trusted.losses import Softmax
+from ..trusted.models import MLP, Model
+from ..trusted.models.module import ModuleModel
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Budget
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
 from .federation import SETTINGS, Floats, Setting, Shared, Whole, dealt, network, shared
 from .leakage import correlation
 
@@ -170,10 +170,10 @@ def gan(
     Every repeat holds out other pictures and draws other starts and other noise; settings and reference share them. The
     runs are seeded, so they are simulations and nothing here is private.
     """
-    _validate.whole(repeats=repeats, each=each, most=most, holders=holders)
+    validate.whole(repeats=repeats, each=each, most=most, holders=holders)
     server, hostile = server or Server(), hostile or Hostile()
-    _validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
-    _validate.whole(at_least=0, fakes=hostile.fakes)
+    validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
+    validate.whole(at_least=0, fakes=hostile.fakes)
     rows, labels = np.asarray(X, dtype=float), np.asarray(y, dtype=np.int64)
     if victim not in labels:
         raise ValueError(f"victim is {victim!r}; pass one of {', '.join(map(str, np.unique(labels)))}")

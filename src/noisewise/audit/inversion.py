@@ -20,10 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import _validate
 from ..data.preprocess import Scaling
 from ..fitting.fitted import Fitted
 from ..fitting.network import Network
+from ..trusted import validate
 from .leakage import correlation
 
 Floats = NDArray[np.float64]
@@ -87,9 +87,9 @@ def inversion(
     declared range, a step is about ``learning_rate``. ``shape``: rows are pictures of that height and width; then
     neighbouring pixels that differ cost ``smooth`` times the square of the difference (Fredrikson et al. denoise, too).
     """
-    _validate.whole(steps=steps)
-    _validate.positive(learning_rate=learning_rate)
-    _validate.not_negative(l2=l2, smooth=smooth)
+    validate.whole(steps=steps)
+    validate.positive(learning_rate=learning_rate)
+    validate.not_negative(l2=l2, smooth=smooth)
     fitted: Fitted | None = getattr(model, "fitted_", None)
     if fitted is None or fitted.classes is None:
         raise ValueError(f"model is a {type(model).__name__}; pass a fitted PrivateClassifier")
@@ -132,7 +132,7 @@ def with_a_class_of_one(X: Any, y: Any, row: Any, label: Any, *, copies: int = 1
     rows, labels = np.asarray(X, dtype=float), np.asarray(y)
     if label in labels:
         raise ValueError(f"label is {label!r}, which is in y already; pass a new one")
-    _validate.whole(copies=copies)
+    validate.whole(copies=copies)
     own = np.repeat(np.asarray(row, dtype=float)[None], copies, axis=0)
     return np.concatenate([rows, own]), np.concatenate([labels, np.full(copies, label)])
 

@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import _validate
 from ..curator import PublicCurator
-from ..models import Model
+from ..trusted import validate
+from ..trusted.models import Model
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -135,10 +135,10 @@ def leakage(
     ``label``: "infer" reads it off the gradient, "optimise" finds it with the record (softmax only).
     ``blind``: the guess of somebody who has not seen the gradient, e.g. an average of public rows; default 0.5 all over.
     """
-    _validate.one_of(ATTACKS, attack=attack)
-    _validate.one_of(("infer", "optimise"), label=label)
-    _validate.positive(clip=clip)
-    _validate.not_negative(noise_multiplier=min(noise_multipliers))
+    validate.one_of(ATTACKS, attack=attack)
+    validate.one_of(("infer", "optimise"), label=label)
+    validate.positive(clip=clip)
+    validate.not_negative(noise_multiplier=min(noise_multipliers))
     if label == "optimise" and not (model.loss.task == "classes" and model.loss.has_probabilities):
         raise ValueError("label is 'optimise', which needs the softmax loss; pass 'infer'")
     rows = torch.as_tensor(np.asarray(X), dtype=torch.float64)

@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .. import _validate
-from ..accounting.gdp import mu_of
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
-from ..events import Adjacency, Gaussian
-from ..facts import facts_of
 from ..guest import method_named
 from ..methods import Method
 from ..train import Records, train
+from ..trusted import validate
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.events import Adjacency, Gaussian
+from ..trusted.facts import facts_of
 from .canaries import Neighbours, worst_case
 from .confirm import LOOKS, Confirmation, confirm, scores_named
 from .error_bounds import KINDS, epsilon_at, epsilon_bound, strength
@@ -143,8 +143,8 @@ def epsilon_lower_bound(
     method = method_named(method)
     if not method.private:
         raise ValueError(f"{method.name} promises nothing, so there is nothing to audit; pass a private method")
-    _validate.whole(at_least=8, runs=runs)
-    _validate.whole(jobs=jobs)
+    validate.whole(at_least=8, runs=runs)
+    validate.whole(jobs=jobs)
     if not 0.5 <= confidence < 1:
         raise ValueError(f"confidence is {confidence!r}; pass a number from 0.5 to below 1, e.g. 0.95")
     budget = Budget(epsilon, delta, adjacency)

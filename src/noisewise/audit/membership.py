@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from .. import _validate
+from ..trusted import validate
 from .roc import RATES, Allowed, Curve, Point, Rate, allowed_by, membership_advantage, point, roc
 
 Floats = NDArray[np.float64]
@@ -156,7 +156,7 @@ def membership(
     >>> result.advantage.value > 0.3  # the tree has learned its members by heart
     True
     """
-    _validate.one_of(ATTACKS, attack=attack)
+    validate.one_of(ATTACKS, attack=attack)
     X, y = _stack(members[0], non_members[0]), _stack(members[1], non_members[1])
     if not hasattr(model, "predict") or not _is_fitted(model):
         train = model if train is None else train
@@ -193,8 +193,8 @@ def membership_game(
     drawn alike. Under replace_one, where the size is fixed, a random half is in.
     """
     for attack in attacks:
-        _validate.one_of(ATTACKS, attack=attack)
-    _validate.whole(targets=targets)
+        validate.one_of(ATTACKS, attack=attack)
+    validate.whole(targets=targets)
     fit, rng, total = trainer(train, classes_of(train, y)), np.random.default_rng(seed), len(y)
     needed = shadows if any(attack != "loss" for attack in attacks) else 0
 

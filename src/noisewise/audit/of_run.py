@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..events import Adjacency
 from ..guest import method_named
 from ..methods import Method
-from ..units import rows_of_unit
+from ..trusted.events import Adjacency
+from ..trusted.units import rows_of_unit
 
 
 @dataclass(frozen=True)

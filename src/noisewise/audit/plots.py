@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.gdp import mu_of
 from ..show.figures import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, label_axes, legend_below, panels, save_figure
+from ..trusted.accountants.gdp import mu_of
 from .gan import Redrawing, Redrawn
 from .inversion import Inversion
 from .leakage import Leakage

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from .. import _validate
-from ..accounting.gdp import mu_of
+from ..trusted import validate
+from ..trusted.accountants.gdp import mu_of
 from .error_bounds import upper_bound
 
 Floats = NDArray[np.float64]
@@ -39,9 +39,9 @@ class Allowed:
     mu: float | None = None
 
     def __post_init__(self) -> None:
-        _validate.not_negative(epsilon=self.epsilon, delta=self.delta)
+        validate.not_negative(epsilon=self.epsilon, delta=self.delta)
         if self.mu is not None:
-            _validate.not_negative(mu=self.mu)
+            validate.not_negative(mu=self.mu)
 
     def __call__(self, fpr: Any) -> Floats:
         rate = np.asarray(fpr, dtype=float)

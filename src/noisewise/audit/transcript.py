@@ -30,21 +30,21 @@ from torch import Tensor
 
 from ..budget import Terms
 from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
-from ..curator.objective import ObjectiveTerms
-from ..curator.objective import terms as objective_terms
-from ..curator.oneshot import pass_noise
-from ..curator.question import HowAsked, rebuilt
-from ..curator.sampling import expected_size, fixed_size
-from ..events import FULL, Sampling
 from ..methods import Method
 from ..methods.size import size_noise
-from ..models import Linear
-from ..noise import Stream
-from ..prepare.features import Features
-from ..records import records_of
-from ..records.totals import Drawn
-from ..records.walks import gradient_sum, rows_of
-from ..units import rows_per_person
+from ..trusted.events import FULL, Sampling
+from ..trusted.features.features import Features
+from ..trusted.models import Linear
+from ..trusted.noise import Stream
+from ..trusted.question import HowAsked, rebuilt
+from ..trusted.sampling import expected_size, fixed_size
+from ..trusted.stores import records_of
+from ..trusted.stores.totals import Drawn
+from ..trusted.units import rows_per_person
+from ..trusted.walks.iterations import gradient_sum, rows_of
+from ..trusted.walks.objective import ObjectiveTerms
+from ..trusted.walks.objective import terms as objective_terms
+from ..trusted.walks.oneshot import pass_noise
 from .canaries import Neighbours
 
 Floats = npt.NDArray[np.float64]

@@ -5,11 +5,11 @@ What a run states is the cap of its meter, fixed before the first event, never w
 A :class:`purse.Purse` shares one budget among several runs and writes down what each reserves before it begins.
 """
 
-from noisewise.accounting.base import Currency, currency
-from noisewise.accounting.terms import LEAST_DELTA, Budget, Terms
-from noisewise.budget.counts import BudgetExhausted
-from noisewise.budget.meters import AdditiveMeter, Meter, PlanMeter, meter_from
-from noisewise.budget.opening import MeterView, checked_meter, open_meter
+from noisewise.trusted.accountants.base import Currency, currency
+from noisewise.trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from noisewise.trusted.counts import BudgetExhausted
+from noisewise.trusted.meter import AdditiveMeter, Meter, PlanMeter, meter_from
+from noisewise.trusted.opening import MeterView, checked_meter, open_meter
 
 __all__ = [
     "LEAST_DELTA",

@@ -15,9 +15,9 @@ from fractions import Fraction
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
-from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..process import Process, this_process
-from .counts import BudgetExhausted, NotCopied
+from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from ..trusted.counts import BudgetExhausted, NotCopied
+from ..trusted.process import Process, this_process
 from .purse import Part, Purse, down
 from .store import Amount, Entry
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..accounting.base import currencies
-from ..accounting.choose import choose_terms
-from ..accounting.terms import Budget
-from ..events import FULL, Event, Sampling
-from .meters import Meter
-from .opening import checked_meter, open_meter
+from ..trusted.accountants.base import currencies
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.accountants.terms import Budget
+from ..trusted.events import FULL, Event, Sampling
+from ..trusted.meter import Meter
+from ..trusted.opening import checked_meter, open_meter
 
 
 def choose_meter(

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ..process import Process, this_process
+from ..trusted.process import Process, this_process
 from .account import BudgetWarning
 
 MOST_EPSILON, MOST_DELTA = 10.0, 1e-3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .. import _validate
-from .meters import Meter
+from ..trusted import validate
+from ..trusted.meter import Meter
 from .store import Closed, Entry
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Part:
 
         ``journal``: the end of the run's journal, for what it claimed and did not use to come back.
         """
-        _validate.one_of(("spent", "failed"), state=state)
+        validate.one_of(("spent", "failed"), state=state)
         if self._unknown and not self.meter.closed:
             self.meter.forfeit(1.0)
         self._purse._settle(self._number, self._entry, self.meter, state, (self._claimed, self._most), journal)

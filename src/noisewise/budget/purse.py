@@ -10,14 +10,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from .. import _validate
-from ..accounting.base import as_events, currency
-from ..accounting.common import Unpriceable
-from ..accounting.terms import LEAST_DELTA, Budget, Terms
-from ..events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
-from .counts import BudgetExhausted, NotCopied
-from .meters import AdditiveMeter, Meter, PlanMeter
-from .opening import open_meter, rebuilt_terms
+from ..trusted import validate
+from ..trusted.accountants.base import as_events, currency
+from ..trusted.accountants.common import Unpriceable
+from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from ..trusted.counts import BudgetExhausted, NotCopied
+from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
+from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
+from ..trusted.opening import open_meter, rebuilt_terms
 from .part import Part as Part
 from .store import BLOCK, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
 
@@ -140,7 +140,7 @@ class Purse(NotCopied):
         a journal says what that one used (:meth:`Part.known`), it is settled as used whole.
         """
         self._check_process()
-        _validate.share(share=share)
+        validate.share(share=share)
         terms = rebuilt_terms(terms)
         promise = budget or self.largest(share, terms.one_shot_delta)
         if promise.adjacency != self._budget.adjacency:

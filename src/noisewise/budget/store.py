@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..atomic import locked, write_atomically
-from ..events import Event, Leaf, from_dict, to_dict
-from .counts import BudgetExhausted
+from ..trusted.counts import BudgetExhausted
+from ..trusted.events import Event, Leaf, from_dict, to_dict
 
 STATES = ("reserved", "spent", "failed")
 BLOCK = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost

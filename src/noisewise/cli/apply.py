@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..fitting.fitted import Fitted
     from ..ledger.receipt import Payment
     from ..quality import Quality
-    from ..records.ranks import Lead
+    from ..remote.ranks import Lead
 
 WIDE = 60  # letters of class names that a table shows side by side
 LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
@@ -248,7 +248,7 @@ def _quality(
         return public_quality(fitted, known.X, known.y)
     from ..bought_quality import private_quality
     from ..data.rows import IN_MEMORY
-    from ..records.grid import Mapped, in_memory
+    from ..trusted.stores.grid import Mapped, in_memory
 
     store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > IN_MEMORY else in_memory
     rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
@@ -277,7 +277,7 @@ def _say_of(budget: Budget | None) -> None:
 
 def _entry(quality: Quality, data: tuple[Place, ...], rows_per_unit: int | None) -> dict[str, Any]:
     """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
-    from ..units import unit_of
+    from ..trusted.units import unit_of
 
     budget = quality.budget
     return {

@@ -50,7 +50,7 @@ def gan(
 
     Example: [bold]noisewise attack gan --victim 3 --epsilon 8 --out attacks[/bold]
     """
-    from ..accounting.terms import Budget
+    from ..trusted.accountants.terms import Budget
 
     budget = Budget(epsilon, delta)
     from ..audit.gan import Hostile, Server

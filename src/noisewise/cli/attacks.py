@@ -216,7 +216,7 @@ def _finished(
     from ..audit.plots import plot_roc
     from ..estimators import load
     from ..estimators.finished import attack_run, entry, read_table
-    from ..units import UNIT
+    from ..trusted.units import UNIT
 
     with bar("shadow models") as progress:
         tables = (read_table(members), read_table(non_members))
@@ -266,8 +266,8 @@ def leakage(
     from ..audit.leakage import leakage as attack_gradients
     from ..audit.plots import plot_leakage
     from ..data.preprocess import Scaling
-    from ..losses import Softmax
-    from ..models import MLP, Linear
+    from ..trusted.losses import Softmax
+    from ..trusted.models import MLP, Linear
 
     levels = _numbers("noise", noise)
     pictures = load_pictures(data, records + 1000, seed)

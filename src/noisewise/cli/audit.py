@@ -80,7 +80,7 @@ def audit(
         )
     if folder is not None:
         from ..report.page import refresh
-        from ..units import unit_of
+        from ..trusted.units import unit_of
 
         when = datetime.now(UTC).isoformat(timespec="seconds")
         folders.append(folder, "audit.json", {**result.to_dict(), "unit": unit_of(claim.rows_per_unit), "when": when})
@@ -115,11 +115,11 @@ def _claim(
     isolation: str,
 ) -> Claim:
     """What to audit of a method: its small setting with the promise that was asked for."""
-    from .. import _validate
     from ..audit.canaries import small_setting
     from ..audit.of_run import Claim
-    from ..events import ADJACENCIES
     from ..methods import known_names
+    from ..trusted import validate
+    from ..trusted.events import ADJACENCIES
 
     if name not in known_names() and ":" not in name:
         known = ", ".join(known_names())
@@ -127,7 +127,7 @@ def _claim(
     setting = small_setting(name, isolation)
     method = setting.method if steps is None else setting.method.with_settings(steps=steps)
     if adjacency is not None:
-        _validate.one_of(ADJACENCIES, adjacency=adjacency)
+        validate.one_of(ADJACENCIES, adjacency=adjacency)
     relation: Any = adjacency or setting.adjacency
     return Claim(
         method, EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, relation, loss, True

@@ -21,7 +21,7 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     from ..data.tables import columns_of
     from ..fitting.auto import AUTO, choice_for
     from ..fitting.why import why
-    from ..units import CLIENT, unit_of
+    from ..trusted.units import CLIENT, unit_of
 
     reasons = None
     if request.method == AUTO:

@@ -62,8 +62,8 @@ def version(
     ] = False,
 ) -> None:
     if show:
-        from .. import kernels
         from .._version import __version__
+        from ..trusted.fast import kernels
 
         typer.echo(f"noisewise {__version__} (kernels: {kernels.in_use()})")
         raise typer.Exit
@@ -111,7 +111,7 @@ def main() -> None:
 def _usage(error: Exception) -> int:
     """A wrong option or argument in one line; anything else is a bug and is shown as one."""
     if not hasattr(error, "format_message"):
-        from ..budget.counts import BudgetExhausted
+        from ..trusted.counts import BudgetExhausted
 
         if isinstance(error, BudgetExhausted):
             return fail(str(error), DOES_NOT_FIT)

@@ -291,7 +291,7 @@ def _own(data: Path, agreed: Agreed) -> Client:
     from ..data.encode import Encoder
     from ..data.files import open_source
     from ..federated.client import Client
-    from ..late import torch
+    from ..trusted.late import torch
 
     _ = torch.float64  # imported before the clock of a question runs
     source = open_source(data)

@@ -55,7 +55,7 @@ class WithLosses(TyperCommand):
     """Names the losses where help is asked for: finding them out takes numpy, which other commands start without."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from ..losses import loss_names
+        from ..trusted.losses import loss_names
 
         next(option for option in self.params if option.name == "loss").help = f"{', '.join(loss_names())}."  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)

@@ -16,9 +16,9 @@ from .main import JsonFlag, app, errors, print_json
 from .paying import DatasetName, LedgerUrl, named_account
 
 if TYPE_CHECKING:
-    from ..accounting.plan import Need, PlanRow
-    from ..events import Adjacency
     from ..planning import Plan
+    from ..trusted.accountants.plan import Need, PlanRow
+    from ..trusted.events import Adjacency
 
 
 @app.command()
@@ -73,8 +73,8 @@ def plan(
 
     Example: [bold]noisewise plan --epsilon 1 --delta 1e-6 --size 20000 --features 30 --plot plan.png[/bold]
     """
-    from ..accounting.plan import FEATURES, SIZE
     from ..planning import plan as make
+    from ..trusted.accountants.plan import FEATURES, SIZE
 
     if not named_account(ledger, dataset) and (epsilon is None or delta is None):
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
@@ -133,8 +133,8 @@ def _table(**options: Any) -> Table:
 
 
 def _noise_table(rows: Sequence[PlanRow]) -> Table:
-    from ..accounting.base import names
-    from ..accounting.plan import sampling_name
+    from ..trusted.accountants.base import names
+    from ..trusted.accountants.plan import sampling_name
 
     table = _table(
         caption="passes: over the data. by: the accountant that asks for the least noise; "
@@ -165,7 +165,7 @@ def _noise_table(rows: Sequence[PlanRow]) -> Table:
 
 
 def _needs_table(needs: Sequence[Need]) -> Table:
-    from ..accounting.plan import sampling_name
+    from ..trusted.accountants.plan import sampling_name
 
     ratios = list(dict.fromkeys(need.ratio for need in needs))
     table = _table(title="Records needed for an average noise/clip of", title_justify="left", title_style="bold")

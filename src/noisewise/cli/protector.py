@@ -98,10 +98,10 @@ def _plan(
     """The preset with what was said otherwise, and the command that says the same."""
     from dataclasses import replace
 
-    from .. import _validate
     from ..learned.trained import PRESETS, Plan, find_tasks, paper_tasks
+    from ..trusted import validate
 
-    _validate.one_of(tuple(PRESETS), preset=preset)
+    validate.one_of(tuple(PRESETS), preset=preset)
     recipe, design = PRESETS[preset]
     of_recipe = {key: options[key] for key in ("epochs", "constraint", "start_rate", "start_clip") if key in options}
     of_design = {key: value for key, value in options.items() if key not in of_recipe}

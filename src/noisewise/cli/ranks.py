@@ -17,7 +17,7 @@ import typer
 from ..torchrun import restarts, started_by_torchrun
 
 if TYPE_CHECKING:
-    from ..records.ranks import Lead
+    from ..remote.ranks import Lead
 
 Records = Annotated[
     str | None,
@@ -52,7 +52,7 @@ def ranks() -> Iterator[bool]:
         yield _first()
         return
     from ..fitting.of_ranks import lead_files, serve_files
-    from ..records.line import common_line
+    from ..remote.line import common_line
 
     line = common_line()
     try:
@@ -91,7 +91,7 @@ def refuse_records(records: str | None, workers: int | None, address: str | None
         raise ValueError(f"--records is {records!r}; pass ray, or leave it out for one process")
     if started_by_torchrun():
         raise ValueError("torchrun and --records ray are two ways to several processes; leave one of them out")
-    from ..records.on_ray import refuse_address, refuse_without_ray
+    from ..remote.on_ray import refuse_address, refuse_without_ray
 
     refuse_without_ray()
     refuse_address(address)
@@ -116,7 +116,7 @@ def _leading(leader: Lead, who: str) -> Iterator[None]:
     def terminated(*_: Any) -> None:
         """torchrun ends all ranks when one is gone; one that knows already is on its way."""
         if not leader.broken:
-            from ..records.line import RankLost
+            from ..remote.line import RankLost
 
             raise RankLost(f"{who} ended this run; what was reserved stays charged")
 

@@ -212,7 +212,7 @@ def of_classes(schema: Schema) -> bool:
 
 def _loss(request: Request, schema: Schema) -> str:
     """The loss that was asked for, or the usual one of the target."""
-    from ..losses import USUAL
+    from ..trusted.losses import USUAL
 
     if of_classes(schema):
         return request.loss or "auto"
@@ -237,13 +237,13 @@ def _model(text: str) -> str | tuple[int, ...]:
 
 
 def known_loss(loss: str | None) -> None:
-    from ..losses import loss_named
+    from ..trusted.losses import loss_named
 
     if loss is not None:
         loss_named(loss)
 
 
 def for_numbers(loss: str | None) -> bool:
-    from ..losses import loss_named
+    from ..trusted.losses import loss_named
 
     return loss is not None and loss_named(loss).task == "regression"

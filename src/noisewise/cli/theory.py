@@ -99,10 +99,10 @@ def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _problem(
     *, kappa: float, records: int, dimension: int, smoothness: float, clip: float, gap: float, R: float
 ) -> Problem:
-    from .. import _validate
     from ..theory.problem import Problem
+    from ..trusted import validate
 
-    _validate.positive(kappa=kappa, smoothness=smoothness)
+    validate.positive(kappa=kappa, smoothness=smoothness)
     if kappa < 1:
         raise ValueError(f"kappa is {kappa!r}; pass a number >= 1")
     return Problem(M=smoothness, mu=smoothness / kappa, G=clip, D=dimension, N=records, R=R, gap=gap)
@@ -205,11 +205,11 @@ def momentum(
 
     Example: [bold]noisewise theory momentum --beta 0.5 --beta 0.9 --out momentum.png[/bold]
     """
-    from .. import _validate
     from .. import theory as th
     from ..theory import plots
+    from ..trusted import validate
 
-    _validate.open_unit(gamma=gamma)
+    validate.open_unit(gamma=gamma)
     rows = th.noise_figure(steps, gamma, tuple(beta or (0.5, 0.8, 0.9)))
     title = f"influence of each step, T = {steps}, gamma = {gamma:g}"
     return Made(rows, f"Momentum against descent: {title}", partial(plots.plot_momentum, title=title))

@@ -249,7 +249,7 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
     """
     from ..budget import Terms
     from ..data.bought import terms_of
-    from ..events import ApproximateDP
+    from ..trusted.events import ApproximateDP
 
     runs = []
     if resolved.purchase is not None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from ..facts import Answer, Facts
-from . import columns
-from .asking import Asking
-from .curator import Curator
-from .objective import PerturbedObjective
-from .oneshot import Descent, NoisyWalk, OnePass
-from .proved import Proved
-from .public import PublicCurator
-from .questions import QUESTIONS
-from .questions.at_theta import Correct, NormAtMost, SquaredError
-from .questions.choice import Choice
-from .questions.finished import ErrorMoments, ScoreHistogram
-from .questions.gradient import Gradient
-from .questions.gradient_norm import GradientNorm
-from .questions.layered_gradient import LayeredGradient
-from .questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
+from ..public import PublicCurator
+from ..trusted import columns
+from ..trusted.asking import Asking
+from ..trusted.curator import Curator
+from ..trusted.facts import Answer, Facts
+from ..trusted.proved import Proved
+from ..trusted.questions import QUESTIONS
+from ..trusted.questions.at_theta import Correct, NormAtMost, SquaredError
+from ..trusted.questions.choice import Choice
+from ..trusted.questions.finished import ErrorMoments, ScoreHistogram
+from ..trusted.questions.gradient import Gradient
+from ..trusted.questions.gradient_norm import GradientNorm
+from ..trusted.questions.layered_gradient import LayeredGradient
+from ..trusted.questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
+from ..trusted.walks.objective import PerturbedObjective
+from ..trusted.walks.oneshot import Descent, NoisyWalk, OnePass
 
 #: every kind of question by the name that a trace has, whole runs in the room included
 KINDS: dict[str, type[Proved]] = {kind.name: kind for kind in QUESTIONS.values()}

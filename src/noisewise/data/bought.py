@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..accounting.choose import choose_terms
 from ..budget import Budget, Meter, Terms
 from ..budget.account import Account, paying
 from ..budget.purse import Purse
-from ..curator.columns import ColumnCurator
-from ..events import Repeated, to_dict
 from ..prepare.bounds import Bounds, bought_bounds
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.columns import ColumnCurator
+from ..trusted.events import Repeated, to_dict
 from .cells import MISSING, cells_of, codes_of, numbers_of
 from .encode import NOT_ENCODED
 from .files import Share, Source

@@ -28,7 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..spelling import did_you_mean
-from ..units import rows_per_person
+from ..trusted.units import rows_per_person
 from .arrays import places_in, values_in
 from .files import Share, Source
 from .refusal import Refusal, our_words
@@ -98,7 +98,7 @@ class Coins:
     """The secrets of one choice: a key for ids, and words for rows. Never the same twice, unless a seed says so."""
 
     def __init__(self, seed: int | None) -> None:
-        from ..noise.secret_words import LARGEST, Words  # whoever only reads a schema does without
+        from ..trusted.noise.secret_words import LARGEST, Words  # whoever only reads a schema does without
 
         secret = os.urandom(64) if seed is None else hashlib.sha512(f"noisewise persons {seed}".encode()).digest()
         self._key, self._words, self._most = secret[:32], Words(secret[32:]), LARGEST

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from .. import _validate
+from ..trusted import validate
 from .checks import NOT_ROWS
 from .refusal import Refusal, our_words
 
@@ -81,7 +81,7 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"shape is {shape!r}; pass (height, width), each of at least 2 pixels, or (height, width, channels)"
             )
-        _validate.whole(cell=self.cell, directions=self.directions)
+        validate.whole(cell=self.cell, directions=self.directions)
         if type(self.stacked) is not bool:
             raise ValueError(f"stacked is {self.stacked!r}; pass True or False")
         return shape[0], shape[1], shape[2] if len(shape) == 3 else 1

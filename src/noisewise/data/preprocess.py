@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plain
-from ..prepare.columns import TableColumn, cell_type
 from ..spelling import did_you_mean
+from ..trusted import plain
+from ..trusted.features.columns import TableColumn, cell_type
 
 Floats = NDArray[np.float64]
 WAYS_OUT = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..prepare.columns import TableColumn
-from ..prepare.scale import log_scale
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.scale import log_scale
 from .preprocess import Floats
 from .schema import Column, Schema
 from .values import key

@@ -27,8 +27,8 @@ from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes
 from ..fitting.of_files import Origin as Origin
 from ..fitting.of_files import target_bounds as declared_target
-from ..losses import Loss
 from ..methods import Method
+from ..trusted.losses import Loss
 from .base import PrivateEstimator
 from .prepared import Prepared
 

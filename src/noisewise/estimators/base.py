@@ -35,10 +35,10 @@ from ..fitting.of_ranks import elsewhere
 from ..fitting.ready import Ready
 from ..fitting.settings import plain_settings
 from ..methods import Method, makes_a_promise
-from ..models import Model
-from ..records.own_settings import own_settings
 from ..statement import Statement
 from ..train import Progress
+from ..trusted.models import Model
+from ..trusted.own_settings import own_settings
 from .buying import bought_files, bought_ready, buys, refuse_to_buy
 from .pipelines import refuse_others, warn_in_pipeline
 from .prepared import Prepared

@@ -30,8 +30,8 @@ from ..data.schema import Column, Schema, gaps
 from ..fitting.fit import seed_of
 from ..fitting.of_files import Origin
 from ..fitting.ready import Ready
-from ..records.grid import NO_CLASS, NO_LABEL
 from ..train import refuse_every_rank
+from ..trusted.stores.grid import NO_CLASS, NO_LABEL
 
 Array = NDArray[Any]
 BUY = "buy"

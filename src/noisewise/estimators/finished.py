@@ -13,7 +13,7 @@ import pyarrow as pa
 from ..audit.membership import Membership, Progress, Shadows, membership
 from ..data.encode import labelled
 from ..data.files import open_source
-from ..units import UNIT
+from ..trusted.units import UNIT
 
 
 def attack_run(

@@ -10,19 +10,19 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _validate
 from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account
 from ..budget.purse import Purse
-from ..curator.panel import SCORINGS
 from ..data.files import find_files
 from ..data.persons import Mask
 from ..data.pieces import Pinned
-from ..events import Repetitions
 from ..fitting.fit import Labelled
 from ..fitting.ready import Ready
 from ..statement import Statement
+from ..trusted import validate
+from ..trusted.events import Repetitions
+from ..trusted.panel import SCORINGS
 from ..tune import exponential, selection
 from ..tune.candidates import SCORED, Candidate, Tuned, known_size
 from ..tune.online import online
@@ -180,10 +180,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self._searched(ready, payer(purse, ledger, dataset))
 
     def _searched(self, ready: Prepare, purse: Purse | Account | None) -> Self:
-        _validate.one_of(HOW, how=self.how)
-        _validate.open_unit(share=self.share)
-        _validate.whole(jobs=self.jobs)
-        _validate.one_of(SCORINGS, scoring=self.scoring)
+        validate.one_of(HOW, how=self.how)
+        validate.open_unit(share=self.share)
+        validate.whole(jobs=self.jobs)
+        validate.one_of(SCORINGS, scoring=self.scoring)
         if not isinstance(self.estimator, PrivateEstimator):
             raise ValueError("estimator is not one of noisewise's; pass a PrivateClassifier or a PrivateRegressor")
         settings = listed(self.candidates)

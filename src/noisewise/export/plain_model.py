@@ -16,7 +16,7 @@ from ..data.schema import Column
 from ..data.values import MISSING_WORDS, key
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes
-from ..prepare.scale import Floats
+from ..trusted.features.scale import Floats
 from .terms import feature_terms, rounded, scaled_terms
 
 FORMAT = "noisewise-export/1"

@@ -16,8 +16,8 @@ import numpy as np
 from ..data.preprocess import Scaling
 from ..data.schema import Column
 from ..data.values import key
-from ..prepare.features import Codes, Features, Hats, Product
-from ..prepare.scale import Floats, positions
+from ..trusted.features.features import Codes, Features, Hats, Product
+from ..trusted.features.scale import Floats, positions
 
 DIGITS = 10  # of the numbers in a table: single precision has 8
 

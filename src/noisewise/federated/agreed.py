@@ -15,8 +15,8 @@ import numpy as np
 from ..data.refusal import Refusal
 from ..data.schema import Schema
 from ..federation import Declared, Federated
-from ..records.holder import Request
-from ..records.totals import Integers
+from ..remote.holder import Request
+from ..trusted.stores.totals import Integers
 
 CLIPPED = ("gradients", "layered", "vectors")
 OTHER_SCHEMA = "the server's schema is another one than --schema; nothing was answered"

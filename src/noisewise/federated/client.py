@@ -22,14 +22,14 @@ from ..data.refusal import Refusal
 from ..data.schema import Schema
 from ..federation import Declared, Federated
 from ..fitting.labels import Labels, numbers_of_files
-from ..late import torch
-from ..models import Model
-from ..records import scores as scores  # sums that are asked for by name
-from ..records import sums as sums
-from ..records.forms import packed
-from ..records.holder import Holder, Holding, Request
-from ..records.own_settings import own_settings
-from ..records.totals import Integers, IntegerTotal
+from ..remote.forms import packed
+from ..remote.holder import Holder, Holding, Request
+from ..trusted.late import torch
+from ..trusted.models import Model
+from ..trusted.own_settings import own_settings
+from ..trusted.stores import scores as scores  # sums that are asked for by name
+from ..trusted.stores import sums as sums
+from ..trusted.stores.totals import Integers, IntegerTotal
 from .agreed import Agreed
 from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_question
 from .person import Together

@@ -19,12 +19,12 @@ from typing import Any, NoReturn, Protocol, cast
 import numpy as np
 
 from ..federation import Federated
-from ..records.grid import MOST_ROWS
-from ..records.history import History
-from ..records.holder import Request
-from ..records.line import Line, RankLost
-from ..records.ranks import STAYS, Lead, Places
-from ..records.totals import Integers, IntegerTotal
+from ..remote.history import History
+from ..remote.holder import Request
+from ..remote.line import Line, RankLost
+from ..remote.ranks import STAYS, Lead, Places
+from ..trusted.stores.grid import MOST_ROWS
+from ..trusted.stores.totals import Integers, IntegerTotal
 from .client import arrays_of, holder_of
 from .limits import fits
 from .messages import pack_history, pack_question, read_answer, refused

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from ..data.files import Dialect, Paths, Share
-from ..events import FULL
 from ..federation import Declared, Federated
 from ..fitting.fit import Fit, Labelled
 from ..fitting.of_files import public_rows
 from ..fitting.ready import Ready
 from ..methods import Method, makes_a_promise
 from ..methods.growing_batch import GrowingBatch
-from ..records.ranks import Part, Spread
+from ..remote.ranks import Part, Spread
+from ..trusted.events import FULL
 from .client import MAKER
 from .crowd import Crowd
 

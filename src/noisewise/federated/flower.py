@@ -22,9 +22,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..records.line import RankLost
-from ..records.on_ray import keep_out
-from ..records.ranks import STAYS
+from ..remote.line import RankLost
+from ..remote.on_ray import keep_out
+from ..remote.ranks import STAYS
 from .client import Client
 
 if TYPE_CHECKING:

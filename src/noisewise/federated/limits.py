@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..records.linear import FINE, LABEL, ROW
-from ..records.totals import Integers, IntegerTotal
+from ..trusted.stores.linear import FINE, LABEL, ROW
+from ..trusted.stores.totals import Integers, IntegerTotal
 
 LIMB = 20  # bits: products of two, summed over millions of entries, stay within 64
 Check = Callable[[Integers, int, Any], bool]

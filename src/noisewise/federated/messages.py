@@ -1,6 +1,6 @@
 """What goes between the server and its clients, as bytes.
 
-*To a client*: plain data, and objects of a short list that are made of their fields (:mod:`noisewise.records.forms`), none of which
+*To a client*: plain data, and objects of a short list that are made of their fields (:mod:`noisewise.remote.forms`), none of which
 names a file. Reading costs no more than what is there, calls nothing that a message names and changes nothing; what is asked is
 checked by its shape and type (:mod:`.requests`). *From a client*: whole numbers of 64 bits: which question it answers, whether it could, how many arrays follow and how long each is, then their entries. What
 these stand for, and of which shape they are, the server knows; an answer that is a byte shorter or longer than that is none.
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import BadMessage
-from ..records.forms import ELSEWHERE, packed, unpacked
-from ..records.holder import Request
-from ..records.totals import Integers
+from ..remote.forms import ELSEWHERE, packed, unpacked
+from ..remote.holder import Request
+from ..trusted.stores.totals import Integers
 from .requests import check_request
 
 DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was asked; anything else

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arithmetic import Arithmetic
-from ..late import torch
-from ..models import Additive, Model
-from ..records import Coins, records_of
-from ..records.grid import BOUND, Store, in_memory, labelled
-from ..records.linear import EXACT, FINE, LinearRecords, ramp
-from ..records.protocol import Elsewhere, Parts
-from ..records.totals import Drawn, Floats, Integers, IntegerTotal, clipped
+from ..trusted.arithmetic import Arithmetic
+from ..trusted.late import torch
+from ..trusted.models import Additive, Model
+from ..trusted.stores import Coins, records_of
+from ..trusted.stores.grid import BOUND, Store, in_memory, labelled
+from ..trusted.stores.linear import EXACT, FINE, LinearRecords, ramp
+from ..trusted.stores.protocol import Elsewhere, Parts
+from ..trusted.stores.totals import Drawn, Floats, Integers, IntegerTotal, clipped
 
 FIRST, NOBODY = Drawn(np.zeros(1, np.int64)), Drawn(np.empty(0, np.int64))
 

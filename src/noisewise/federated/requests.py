@@ -17,11 +17,11 @@ from ..data.schema import Schema
 from ..federation import Declared, Federated
 from ..fitting.labels import Classes, Labels, Target
 from ..messages import BadMessage
-from ..models import MLP, Additive, Linear, Model
-from ..prepare.features import Features, Hats, Product
-from ..prepare.scale import check_scale
-from ..records.holder import Request
-from ..records.totals import Drawn
+from ..remote.holder import Request
+from ..trusted.features.features import Features, Hats, Product
+from ..trusted.features.scale import check_scale
+from ..trusted.models import MLP, Additive, Linear, Model
+from ..trusted.stores.totals import Drawn
 from .limits import OF_SUMS, OF_TOTALS
 
 MAX_NUMBER = 1 << 62  # of a request or a version

@@ -9,7 +9,7 @@ from ..guest import method_named
 from ..methods import RECOMMENDED, Method
 from ..methods.additive import AdditiveDescent
 from ..prepare.choices import Outline
-from ..prepare.columns import TableColumn
+from ..trusted.features.columns import TableColumn
 from .why import AUTO, MOST_COLUMNS, TABLES, Choice
 
 

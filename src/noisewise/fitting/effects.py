@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..prepare.columns import TableColumn
-from ..prepare.features import Codes, Features, Hats, Product
-from ..prepare.scale import Floats, values_at
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.features import Codes, Features, Hats, Product
+from ..trusted.features.scale import Floats, values_at
 
 MISSING = "missing"
 MOST_VALUES = 64

@@ -16,27 +16,27 @@ from ..budget.account import Account, account_of
 from ..budget.concerns import chosen, warn_of
 from ..budget.purse import Purse
 from ..curator import PublicCurator
-from ..curator.question import bare
 from ..data.classes import class_weights
 from ..data.column_checks import tells_nothing
 from ..data.encode import Encoder
 from ..data.persons import Persons
 from ..data.preprocess import Cells, Scaling
-from ..facts import facts_of
 from ..federation import Federated
 from ..journal import Journal
-from ..late import torch
-from ..losses import USUAL, ClassWeighted, Loss, loss_named
 from ..methods import Method, isolation_of, makes_a_promise
-from ..models import MLP, Additive, Linear, Model
-from ..prepare.features import Features
-from ..records.grid import Store, in_memory
-from ..records.own_settings import own_settings
-from ..records.protocol import Elsewhere
 from ..standard_errors import standard_errors
 from ..statement import Statement, make_statement, training_budget
 from ..tape import Tape
 from ..train import Progress, Records, Trained, refuse_batches, train
+from ..trusted.facts import facts_of
+from ..trusted.features.features import Features
+from ..trusted.late import torch
+from ..trusted.losses import USUAL, ClassWeighted, Loss, loss_named
+from ..trusted.models import MLP, Additive, Linear, Model
+from ..trusted.own_settings import own_settings
+from ..trusted.question import bare
+from ..trusted.stores.grid import Store, in_memory
+from ..trusted.stores.protocol import Elsewhere
 from .fitted import Fitted
 from .labels import Classes, Labels, Target
 from .network import Network

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from ..data.encode import Encoder
 from ..data.preprocess import Cells, Scaling
 from ..data.tables import columns_of, number_columns
-from ..losses import loss_named
-from ..prepare.columns import TableColumn
-from ..prepare.features import Features
 from ..prepare.names import names_of
 from ..statement import Statement
-from ..trace import Released
-from ..units import UNIT, rows_of_unit
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.features import Features
+from ..trusted.losses import loss_named
+from ..trusted.trace import Released
+from ..trusted.units import UNIT, rows_of_unit
 from .effects import Effects, effects_of
 from .labels import Classes, Labels, Target, labels_from
 from .link import calibrated, uncalibrated

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..data.classes import class_codes
 from ..data.preprocess import interval
-from ..losses import loss_named
-from ..records.grid import NO_CLASS, NO_LABEL
+from ..trusted.losses import loss_named
+from ..trusted.stores.grid import NO_CLASS, NO_LABEL
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.layers import LAYERS
+from ..trusted.models.layers import LAYERS
 
 Array = NDArray[Any]
 CHUNK = 1 << 16  # rows at a time

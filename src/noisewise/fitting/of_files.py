@@ -19,11 +19,11 @@ from ..data.preprocess import Cells, Scaling, interval
 from ..data.rows import read_rows
 from ..data.schema import Schema
 from ..data.tables import columns_of
-from ..losses import Loss
 from ..methods import Method
-from ..records.grid import Store, in_memory
-from ..records.own_settings import own_settings
-from ..records.ranks import Lead
+from ..remote.ranks import Lead
+from ..trusted.losses import Loss
+from ..trusted.own_settings import own_settings
+from ..trusted.stores.grid import Store, in_memory
 from .auto import method_for
 from .fit import Fit, Labelled, for_classes, for_numbers
 from .labels import Array, Labels, numbers_of_files

@@ -23,13 +23,13 @@ from ..data.preprocess import Scaling
 from ..data.refusal import Refusal, our_words
 from ..data.rows import IN_MEMORY
 from ..data.schema import Schema
-from ..late import torch
 from ..methods import makes_a_promise
-from ..records.grid import Mapped, Store, in_memory
-from ..records.holder import Holder, Holding, serve
-from ..records.line import Line
-from ..records.own_settings import own_settings
-from ..records.ranks import Lead, Part, Places, Spread
+from ..remote.holder import Holder, Holding, serve
+from ..remote.line import Line
+from ..remote.ranks import Lead, Part, Places, Spread
+from ..trusted.late import torch
+from ..trusted.own_settings import own_settings
+from ..trusted.stores.grid import Mapped, Store, in_memory
 from .fit import Fit, Labelled
 from .fitted import Fitted
 from .labels import Classes, Labels, numbers_of_files
@@ -44,8 +44,8 @@ def lead_files(line: Line) -> Lead:
 
 def lead_workers(workers: int | None = None, address: str | None = None) -> Lead:
     """Leads workers on Ray that hold pieces of files; this process holds none. ``address``: of a cluster that is there."""
-    from ..records.on_ray import RayCluster
-    from ..records.workers import WorkerLine
+    from ..remote.on_ray import RayCluster
+    from ..remote.workers import WorkerLine
 
     return Lead(WorkerLine(RayCluster(_holder, workers=workers, address=address)), _holder(), holds=False)
 

@@ -8,8 +8,8 @@ from ..budget.account import Account
 from ..budget.purse import Purse
 from ..data.persons import Mask
 from ..journal import Journal
-from ..records.grid import Store, in_memory
 from ..train import Progress
+from ..trusted.stores.grid import Store, in_memory
 from .fit import Fit, Labelled
 from .fitted import Fitted
 

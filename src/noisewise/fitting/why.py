@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..accounting.gdp import mu_of
 from ..budget import Budget
 from ..prepare.choices import ENOUGH_FOR_PAIRS, KNOTS, MOST_HATS
 from ..statement import training_budget
+from ..trusted.accountants.gdp import mu_of
 
 AUTO = "auto"
 TABLES = "additive"

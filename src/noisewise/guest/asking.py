@@ -9,10 +9,10 @@ import numpy as np
 
 from ..budget import Budget, BudgetExhausted
 from ..curator import Answer, Asking, Facts
-from ..events import FULL, Event, Leaf, Sampling, from_dict, plain_sampling, to_dict
-from ..late import Tensor, torch
-from ..prepare.features import Features
-from ..trace import Released
+from ..trusted.events import FULL, Event, Leaf, Sampling, from_dict, plain_sampling, to_dict
+from ..trusted.features.features import Features
+from ..trusted.late import Tensor, torch
+from ..trusted.trace import Released
 from .wire import Wire, answer_from, facts_from, question_to, trace_from, walk_to
 
 ERRORS = {

@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from .. import _validate
 from ..budget import BudgetExhausted, Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..events import FULL, Sampling
-from ..late import Tensor
-from ..losses import loss_names
 from ..methods.base import Method
+from ..trusted import validate
+from ..trusted.events import FULL, Sampling
+from ..trusted.late import Tensor
+from ..trusted.losses import loss_names
 from .isolation import ISOLATIONS, Isolation, located, package_of, refuse_readable
 from .running import Guest, GuestFailed, borrowed, end_idle, printable
 from .serving import Served
@@ -202,7 +202,7 @@ def _made(guest: Guest, changed: Mapping[str, Any]) -> About:
 
 def described(spec: str, isolation: str = "sandbox", name: str | None = None) -> GuestMethod:
     """The method that ``spec`` names (``package.module:Class``), as its own process describes it."""
-    _validate.one_of(ISOLATIONS, isolation=isolation)
+    validate.one_of(ISOLATIONS, isolation=isolation)
     package, colon, kind = spec.partition(":")
     if not colon or not kind.isidentifier() or not all(part.isidentifier() for part in package.split(".")):
         raise ValueError(f"method is {spec!r}; pass package.module:Class, e.g. 'my_package.mine:Mine'")

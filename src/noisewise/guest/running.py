@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..messages import BadMessage
-from ..process import Process, hide_memory, this_process
+from ..trusted.process import Process, hide_memory, this_process
 from .isolation import Isolation, located, no_sandbox, package_of, started
 from .wire import Hung, Wire
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..budget import BudgetExhausted
 from ..curator import Curator
-from ..events import from_dict, to_dict
-from ..prepare.features import Features
+from ..trusted.events import from_dict, to_dict
+from ..trusted.features.features import Features
 from .running import Guest
 from .wire import answer_to, facts_to, question_from, sampling_from, trace_to, vector_from, walk_from
 

@@ -18,15 +18,15 @@ import numpy as np
 
 from ..budget import Budget, Terms
 from ..curator import QUESTIONS, Answer, Descent, Facts, OnePass, PublicCurator
-from ..curator.objective import PerturbedObjective
-from ..curator.question import plain
-from ..events import from_dict, plain_sampling, to_dict
-from ..late import Tensor, torch
-from ..losses import ClassWeighted, Loss, loss_named
 from ..messages import pack, unpack
-from ..models import MLP, Additive, Linear, Model
-from ..prepare.columns import TableColumn
-from ..trace import Released
+from ..trusted.events import from_dict, plain_sampling, to_dict
+from ..trusted.features.columns import TableColumn
+from ..trusted.late import Tensor, torch
+from ..trusted.losses import ClassWeighted, Loss, loss_named
+from ..trusted.models import MLP, Additive, Linear, Model
+from ..trusted.question import plain
+from ..trusted.trace import Released
+from ..trusted.walks.objective import PerturbedObjective
 
 MAX_MESSAGE = 1 << 28  # bytes
 CHUNK = 1 << 20  # bytes that are read or written at once

@@ -13,13 +13,13 @@ from ..budget.account import Account
 from ..budget.purse import Part, Purse
 from ..budget.store import Claimed
 from ..curator import Answer, Asking, Curator, Facts
-from ..curator.oneshot import rebuilt_walk
-from ..curator.question import checked_noise, rebuilt
-from ..curator.questions.moments import Count
-from ..events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
-from ..late import Tensor, torch
-from ..prepare.features import Features
-from ..trace import LOST, Released
+from ..trusted.events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
+from ..trusted.features.features import Features
+from ..trusted.late import Tensor, torch
+from ..trusted.question import checked_noise, rebuilt
+from ..trusted.questions.moments import Count
+from ..trusted.trace import LOST, Released
+from ..trusted.walks.oneshot import rebuilt_walk
 from .folder import Forfeited, Journal, Kept
 
 #: how a purse names runs with a journal, which claim what they draw, and runs without one, whose part is never taken up

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..atomic import read_plain
 from ..budget.store import Closed
-from ..events import Leaf, from_dict, leaves
+from ..trusted.events import Leaf, from_dict, leaves
 
 LINES = "journal.jsonl"
 START = "0" * 64  # what the first line follows

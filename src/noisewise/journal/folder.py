@@ -21,9 +21,9 @@ from ..budget.purse import Part
 from ..budget.store import BLOCK as BLOCK
 from ..budget.store import UNUSED, Closed
 from ..curator import Answer
-from ..events import Event, from_dict, to_dict
-from ..late import torch
-from ..process import this_process
+from ..trusted.events import Event, from_dict, to_dict
+from ..trusted.late import torch
+from ..trusted.process import this_process
 from .chain import LINES, Chain
 
 SETTINGS = "settings.json"

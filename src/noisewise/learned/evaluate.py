@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import _validate
 from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
 from ..protect.learned.zoo import Learned
 from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
+from ..trusted import validate
 from .tasks import Tasks, TaskSource
 from .unroll import PublicTask, advance, start
 
@@ -142,9 +142,9 @@ def evaluate_protector(
     ``loss_gain`` and ``accuracy_gain``: how much better the learned protector did than the one of the row, paired by task.
     """
     epsilons = tuple(epsilons or default_epsilons(tasks))
-    _validate.whole(many=many, copies=copies)
+    validate.whole(many=many, copies=copies)
     for epsilon in epsilons:
-        _validate.positive(epsilons=epsilon)
+        validate.positive(epsilons=epsilon)
     rows: Rows = []
     without = _without(learned) if parts else {}
     names = ("learned", "zero-weight", "momentum", *without)

@@ -33,9 +33,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _validate
 from ..protect.learned.parts import Design, Weights, new_weights, protector, weights_from
 from ..protect.protector import Run, with_scores_scaled
+from ..trusted import validate
 from .tasks import Tasks
 from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start
 
@@ -69,13 +69,13 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _validate.one_of(CONSTRAINTS, constraint=self.constraint)
-        _validate.whole(epochs=self.epochs, batch=self.batch)
-        _validate.positive(learning_rate=self.learning_rate, gradient_clip=self.gradient_clip, penalty=self.penalty)
+        validate.one_of(CONSTRAINTS, constraint=self.constraint)
+        validate.whole(epochs=self.epochs, batch=self.batch)
+        validate.positive(learning_rate=self.learning_rate, gradient_clip=self.gradient_clip, penalty=self.penalty)
         for name, (low, high) in STARTS.items():
             if not low < (value := getattr(self, name)) < high:
                 raise ValueError(f"{name} is {value!r}; pass a number between {low} and {high}")
-        _validate.share(final_weight=self.final_weight)
+        validate.share(final_weight=self.final_weight)
         if (self.scheduler_updates == 0) != (self.projector_updates == 0):
             raise ValueError("scheduler_updates and projector_updates are both 0 (all together) or both at least 1")
 

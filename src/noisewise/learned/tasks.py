@@ -36,15 +36,15 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from .. import _validate
-from ..accounting.gdp import mu_of
 from ..atomic import is_there
 from ..curator import PublicCurator
 from ..data.generated import census, digits
 from ..data.schema_text import one_line
-from ..losses import USUAL, loss_named, loss_names
-from ..models import MLP, Linear, Model
 from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..trusted import validate
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.losses import USUAL, loss_named, loss_names
+from ..trusted.models import MLP, Linear, Model
 from .unroll import PublicTask
 
 Floats = NDArray[np.float64]
@@ -82,16 +82,16 @@ class TaskSource:
 
     def __post_init__(self) -> None:
         self._check_kinds()
-        _validate.one_of(("table", "images", *GENERATED), data=self.data)
-        _validate.one_of(("linear", "mlp"), model=self.model)
-        _validate.whole(hidden=self.hidden)
-        _validate.positive(weight=self.weight)
+        validate.one_of(("table", "images", *GENERATED), data=self.data)
+        validate.one_of(("linear", "mlp"), model=self.model)
+        validate.whole(hidden=self.hidden)
+        validate.positive(weight=self.weight)
         if not 0 <= self.basis <= 1:
             raise ValueError(f"basis is {self.basis!r}; pass how often rows get a new basis, from 0 to 1")
         if not self.losses:
             raise ValueError("losses is empty; name at least one, e.g. losses = ['logistic']")
         for loss in self.losses:
-            _validate.one_of(loss_names(), losses=loss)
+            validate.one_of(loss_names(), losses=loss)
             if self.model == "mlp" and math.isinf(loss_named(loss).smoothness):
                 raise ValueError(f"losses has {loss!r} for a perceptron, whose losses are smooth; pass 'huber_hinge'")
         for name in ("columns", "components", "rescale"):
@@ -148,8 +148,8 @@ class Tasks:
     def __post_init__(self) -> None:
         for name in ("epsilon", "size", "horizon", *(("ratio",) if self.ratio else ())):
             _check_range(name, getattr(self, name))
-        _validate.open_unit(delta=self.delta)
-        _validate.whole(rows=self.rows, copies=self.copies)
+        validate.open_unit(delta=self.delta)
+        validate.whole(rows=self.rows, copies=self.copies)
         if self.rows > 1_000_000 or self.copies > 1000:
             raise ValueError(f"rows is {self.rows} and copies {self.copies}; pass at most 1000000 and 1000")
         if self.horizon[0] < 2:

@@ -24,10 +24,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from .._version import __version__
-from ..accounting.gdp import epsilon_of
 from ..atomic import write_atomically
 from ..protect.learned.parts import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
+from ..trusted.accountants.gdp import epsilon_of
 from .evaluate import Rows, best_horizon, evaluate_protector, on_one_thread
 from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves

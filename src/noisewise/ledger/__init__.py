@@ -14,7 +14,7 @@ Account('patients': 0 of (3, 1e-05) add_remove taken by 0 runs)
 >>> folder.cleanup()
 """
 
-from ..accounting.terms import Budget
+from ..trusted.accountants.terms import Budget
 from .database import LedgerBusy, LedgerUnreachable
 from .ledger import Ledger, account_in
 from .verify import Findings

@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from ..process import Process, this_process
+from ..trusted.process import Process, this_process
 from .tables import VERSION
 
 WAIT = 5.0  # seconds that a transaction waits for others before it gives up

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, text, update
 
-from .. import _validate
-from ..accounting.base import currencies
-from ..accounting.terms import Budget, Terms
 from ..budget.account import UNITS, Account, Unit, named
 from ..budget.purse import Purse
 from ..budget.store import Amount, Entry
+from ..trusted import validate
+from ..trusted.accountants.base import currencies
+from ..trusted.accountants.terms import Budget, Terms
 from .database import Database, ledger_url
 from .store import MOST, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 from .tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, Row, metadata
@@ -127,7 +127,7 @@ class Ledger:
         is kept for runs that cannot be counted in it and count as the (epsilon, delta) that they promise.
         """
         named(dataset)
-        _validate.one_of(UNITS, unit=unit)
+        validate.one_of(UNITS, unit=unit)
         terms = _terms(budget, currency, order, delta_share)
         purse = Purse(budget, terms)  # refuses what no filter can hold, and says what its cap is
         cap = Amount(**purse.terms["cap"])

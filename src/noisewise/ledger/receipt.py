@@ -9,7 +9,7 @@ from typing import Any
 
 from ..budget.account import Account
 from ..budget.store import Entry, entry_from_dict, entry_to_dict
-from ..events import Leaf, from_dict, leaves
+from ..trusted.events import Leaf, from_dict, leaves
 from .ledger import Ledger, Taken
 from .store import new_run
 

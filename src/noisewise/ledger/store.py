@@ -18,12 +18,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text, update
 
-from ..accounting.base import currencies
-from ..accounting.terms import Budget
 from ..budget.account import UNITS
-from ..budget.counts import BudgetExhausted, up
 from ..budget.store import TAKEN_UP, UNUSED, Amount, Claimed, Closed, Entries, Entry, check_terms
-from ..events import from_dict, to_dict
+from ..trusted.accountants.base import currencies
+from ..trusted.accountants.terms import Budget
+from ..trusted.counts import BudgetExhausted, up
+from ..trusted.events import from_dict, to_dict
 from .database import Database
 from .tables import ACCOUNTS, HISTORY, RUNS, hashed
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..accounting.terms import Budget, Terms
 from ..budget.account import PERSONS
-from ..budget.meters import meter_from
 from ..budget.purse import Purse
 from ..budget.store import Amount, Closed, Entry
-from ..events import leaves
+from ..trusted.accountants.terms import Budget, Terms
+from ..trusted.events import leaves
+from ..trusted.meter import meter_from
 from .ledger import Ledger
 from .store import canonical, entry_of, in_units
 from .tables import START, VERSION, Row

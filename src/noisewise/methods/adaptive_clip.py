@@ -27,12 +27,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.joint import joint_noise, split_noise
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
-from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..late import Tensor, torch
+from ..trusted import validate
+from ..trusted.accountants.joint import joint_noise, split_noise
+from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
+from ..trusted.late import Tensor, torch
 from .walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")
@@ -72,9 +72,9 @@ class AdaptiveClip(WalkingMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.one_of(FORMS, form=self.form)
-        _validate.positive(clip_learning_rate=self.clip_learning_rate)
-        _validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
+        validate.one_of(FORMS, form=self.form)
+        validate.positive(clip_learning_rate=self.clip_learning_rate)
+        validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
 
     def noise(self, facts: Facts) -> tuple[float, float]:
         """sigma of the gradient and of the count, from the budget and the number of steps alone."""

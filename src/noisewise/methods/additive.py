@@ -30,20 +30,20 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import _validate
-from ..accounting.choose import choose_terms
 from ..budget import Budget, BudgetExhausted, Terms, currency
 from ..curator import Curator, Facts, FirstMoment, PublicCurator
-from ..curator.questions.levels import ColumnLevels
-from ..late import Tensor, torch
 from ..prepare import choices
 from ..prepare.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
-from ..prepare.columns import TableColumn
-from ..prepare.features import Block, Features, even
 from ..prepare.ranks import Ranks, public_ranks, ranks_from
-from ..prepare.scale import Floats
 from ..prepare.smooth import SMOOTHINGS, choice_share, smoothed
 from ..protect.signal import worth, worth_of
+from ..trusted import validate
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.features import Block, Features, even
+from ..trusted.features.scale import Floats
+from ..trusted.late import Tensor, torch
+from ..trusted.questions.levels import ColumnLevels
 from .agd import choice_epsilon
 from .base import Method
 from .nonprivate import warm_start
@@ -112,10 +112,10 @@ class AdditiveDescent(Method):
     def __post_init__(self) -> None:
         for name in ("steps", "knots"):
             if getattr(self, name) is not None:
-                _validate.whole(**{name: getattr(self, name)})
-        _validate.positive_or_none(max_grad_norm=self.max_grad_norm)
+                validate.whole(**{name: getattr(self, name)})
+        validate.positive_or_none(max_grad_norm=self.max_grad_norm)
         if self.pairs is not None:
-            _validate.not_negative(pairs=self.pairs)
+            validate.not_negative(pairs=self.pairs)
 
     def terms(self, facts: Facts) -> Terms:
         return choose_terms(facts.budget, adaptive=True)

@@ -23,11 +23,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting import special
 from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
-from ..late import Tensor, torch
+from ..trusted import validate
+from ..trusted.accountants import special
+from ..trusted.late import Tensor, torch
 from .base import Method
 from .nonprivate import warm_start
 
@@ -63,13 +63,13 @@ class Agd(Method):
     adaptive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps, refresh=self.refresh)
-        _validate.whole(candidates=self.candidates, at_least=2)
-        _validate.positive(
+        validate.whole(steps=self.steps, refresh=self.refresh)
+        validate.whole(candidates=self.candidates, at_least=2)
+        validate.positive(
             max_grad_norm=self.max_grad_norm, loss_bound=self.loss_bound, reach=self.reach, gamma=self.gamma
         )
-        _validate.open_unit(choice_share=self.choice_share)
-        _validate.one_of(("modern", "zcdp"), accounting=self.accounting)
+        validate.open_unit(choice_share=self.choice_share)
+        validate.one_of(("modern", "zcdp"), accounting=self.accounting)
 
     @property
     def _currency(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..curator import Facts, PublicCurator
-from ..late import Tensor
+from ..trusted.late import Tensor
 from .agd import Agd, State
 from .nonprivate import minimise
 from .only_public import OnlyPublic, required

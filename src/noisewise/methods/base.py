@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..curator.oneshot import Whole
-from ..late import Tensor
-from ..losses import loss_names
+from ..trusted.late import Tensor
+from ..trusted.losses import loss_names
+from ..trusted.walks.oneshot import Whole
 
 if TYPE_CHECKING:
     from ..protect.learned.zoo import Learned
@@ -51,7 +51,7 @@ class Method(ABC):
             raise TypeError(
                 f"{cls.__name__} defines meter, but a method does not bring its meter: define terms(self, facts) instead "
                 "and return Terms.plan(events) or Terms.adaptive(accountant) from noisewise.budget, or "
-                "noisewise.accounting.choose.choose_terms(facts.budget, ...); the meter is made from them"
+                "noisewise.trusted.accountants.choose.choose_terms(facts.budget, ...); the meter is made from them"
             )
 
     @abstractmethod

@@ -37,12 +37,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import _validate
-from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
-from ..late import Tensor, torch
-from ..losses import LOSSES
 from ..prepare.basis import (
     BASIS_SHARE,
     LENGTH_SHARE,
@@ -56,6 +52,10 @@ from ..prepare.basis import (
 from ..protect import calibration
 from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
+from ..trusted import validate
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.late import Tensor, torch
+from ..trusted.losses import LOSSES
 from .base import Method
 from .nonprivate import warm_start
 
@@ -99,9 +99,9 @@ class DeflatedDescent(Method):
 
     def __post_init__(self) -> None:
         if self.steps is not None:
-            _validate.whole(steps=self.steps)
-        _validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
-        _validate.not_negative(l2=self.l2)
+            validate.whole(steps=self.steps)
+        validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
+        validate.not_negative(l2=self.l2)
 
     def terms(self, facts: Facts) -> Terms:
         return choose_terms(facts.budget, adaptive=True)

@@ -19,8 +19,8 @@ from typing import ClassVar, NamedTuple
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..events import FULL, Sampling
-from ..late import Tensor
+from ..trusted.events import FULL, Sampling
+from ..trusted.late import Tensor
 from .walk import Walk, WalkingMethod
 
 

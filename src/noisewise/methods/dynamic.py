@@ -22,14 +22,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import Floats, calibrate
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
-from ..events import FULL, Gaussian, Sampling, sampled
-from ..late import Tensor, torch
 from ..protect import schedules
 from ..protect.optimizers import DebiasedMomentum, GradientMoments
+from ..trusted import validate
+from ..trusted.accountants.calibrate import Floats, calibrate
+from ..trusted.events import FULL, Gaussian, Sampling, sampled
+from ..trusted.late import Tensor, torch
 from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
@@ -65,12 +65,12 @@ class Dynamic(Method):
     paper: ClassVar[str] = "Hong et al. 2022"
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.not_negative(l2=self.l2)
-        _validate.positive_or_none(learning_rate=self.learning_rate)
+        validate.whole(steps=self.steps)
+        validate.positive(max_grad_norm=self.max_grad_norm)
+        validate.not_negative(l2=self.l2)
+        validate.positive_or_none(learning_rate=self.learning_rate)
         if self.gamma is not None:
-            _validate.share(gamma=self.gamma)
+            validate.share(gamma=self.gamma)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum is {self.momentum!r}; pass a number in [0, 1)")
 

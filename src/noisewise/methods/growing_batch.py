@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import least_noise
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..events import Event, Gaussian, Poisson, Repeated
-from ..late import Tensor
+from ..trusted import validate
+from ..trusted.accountants.calibrate import least_noise
+from ..trusted.events import Event, Gaussian, Poisson, Repeated
+from ..trusted.late import Tensor
 from .size import size_noise
 from .walk import Walk, WalkingMethod
 
@@ -59,9 +59,9 @@ class GrowingBatch(WalkingMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.whole(stages=self.stages)
-        _validate.share(first_rate=self.first_rate, last_rate=self.last_rate)
-        _validate.one_of(NOISES, noise=self.noise)
+        validate.whole(stages=self.stages)
+        validate.share(first_rate=self.first_rate, last_rate=self.last_rate)
+        validate.one_of(NOISES, noise=self.noise)
 
     def rates(self) -> tuple[float, ...]:
         """The sampling rate of every step.

@@ -26,12 +26,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..curator.question import CLIPS
-from ..late import Tensor, torch
 from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step
 from ..protect.learned.fast import fast
@@ -40,6 +36,10 @@ from ..protect.learned.private import finished as meta_trained
 from ..protect.learned.zoo import LONGEST, Learned, named, names, pick_for, warn_outside
 from ..protect.protector import Protector, Run, begin, finished, step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
+from ..trusted import validate
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.late import Tensor, torch
+from ..trusted.question import CLIPS
 from .base import Method
 from .descent import bought_basis, public_basis
 
@@ -84,7 +84,7 @@ class L2P(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.protector, str):
             raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
-        _validate.one_of(WEIGHTS, protector_weights=self.protector_weights)
+        validate.one_of(WEIGHTS, protector_weights=self.protector_weights)
         if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MOST_SHARE:
             raise ValueError(
                 f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MOST_SHARE}"
@@ -96,10 +96,10 @@ class L2P(Method):
                 "max_grad_norm is given, but a private protector learns its clip norm; leave one of them out"
             )
         if self.steps is not None:
-            _validate.whole(steps=self.steps)
+            validate.whole(steps=self.steps)
             if self.steps > LONGEST:
                 raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
-        _validate.positive_or_none(max_grad_norm=self.max_grad_norm)
+        validate.positive_or_none(max_grad_norm=self.max_grad_norm)
         if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= LARGEST_CLIP:
             raise ValueError(
                 f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"

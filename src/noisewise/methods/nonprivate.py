@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from ..curator import Curator, Facts, PublicCurator
-from ..late import Tensor, torch
+from ..trusted.late import Tensor, torch
 from .base import Method
 
 WARM_START_L2 = 0.01

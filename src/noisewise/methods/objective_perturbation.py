@@ -17,16 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import epsilon
-from ..accounting.gdp import epsilon_of
 from ..budget import Terms
 from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
-from ..curator.objective import terms_of
-from ..curator.oneshot import Whole
-from ..events import ApproximateDP
-from ..late import Tensor
 from ..protect.signal import signal_to_noise
+from ..trusted import validate
+from ..trusted.accountants.calibrate import epsilon
+from ..trusted.accountants.gdp import epsilon_of
+from ..trusted.events import ApproximateDP
+from ..trusted.late import Tensor
+from ..trusted.walks.objective import terms_of
+from ..trusted.walks.oneshot import Whole
 from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
@@ -55,7 +55,7 @@ class ObjectivePerturbation(Method):
 
     def __post_init__(self) -> None:
         if self.l2 is not None:
-            _validate.not_negative(l2=self.l2)
+            validate.not_negative(l2=self.l2)
 
     def event(self, facts: Facts) -> ApproximateDP:
         """All of the budget, or what the bought size leaves of it."""

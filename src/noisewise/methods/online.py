@@ -38,15 +38,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.choose import choose_terms
-from ..accounting.joint import split_noise
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, NormAtMost, PublicCurator
-from ..curator.question import CLIPS
-from ..late import Tensor, torch
 from ..protect.brake import Asked, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
+from ..trusted import validate
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.accountants.joint import split_noise
+from ..trusted.late import Tensor, torch
+from ..trusted.question import CLIPS
 from .base import Method
 from .descent import BETA, WARM_START_L2, bought_basis, default_step_size, usual_steps, wanted_step_size
 from .nonprivate import warm_start
@@ -95,10 +95,10 @@ class OnlineDescent(Method):
 
     def __post_init__(self) -> None:
         if self.steps is not None:
-            _validate.whole(steps=self.steps)
-        _validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
-        _validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
-        _validate.not_negative(l2=self.l2)
+            validate.whole(steps=self.steps)
+        validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
+        validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
+        validate.not_negative(l2=self.l2)
 
     def terms(self, facts: Facts) -> Terms:
         return choose_terms(facts.budget, adaptive=True)

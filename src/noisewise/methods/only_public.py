@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..late import Tensor
+from ..trusted import validate
+from ..trusted.late import Tensor
 from .base import Method
 from .nonprivate import minimise
 from .size import size_noise
@@ -39,8 +39,8 @@ class OnlyPublic(Method):
     asks_private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.not_negative(l2=self.l2)
+        validate.whole(steps=self.steps)
+        validate.not_negative(l2=self.l2)
 
     def terms(self, facts: Facts) -> Terms:
         return Terms.plan(size_noise(facts))

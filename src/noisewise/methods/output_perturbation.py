@@ -19,14 +19,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Descent, Facts, PublicCurator
-from ..curator.oneshot import Whole, loss_constants
-from ..events import Gaussian
-from ..late import Tensor
 from ..protect.signal import signal_to_noise
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.events import Gaussian
+from ..trusted.late import Tensor
+from ..trusted.walks.oneshot import Whole, loss_constants
 from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
@@ -56,8 +56,8 @@ class OutputPerturbation(Method):
     losses: ClassVar[tuple[str, ...]] = ("logistic", "huber_hinge", "squared", "softmax")
 
     def __post_init__(self) -> None:
-        _validate.not_negative(l2=self.l2)
-        _validate.positive_or_none(length=self.length, radius=self.radius)
+        validate.not_negative(l2=self.l2)
+        validate.positive_or_none(length=self.length, radius=self.radius)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""

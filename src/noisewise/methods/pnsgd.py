@@ -18,14 +18,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Curator, Facts, OnePass, PublicCurator
-from ..curator.oneshot import Whole, loss_constants
-from ..events import Gaussian
-from ..late import Tensor
 from ..protect.signal import signal_to_noise
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.events import Gaussian
+from ..trusted.late import Tensor
+from ..trusted.walks.oneshot import Whole, loss_constants
 from .base import Method
 from .nonprivate import warm_start
 from .output_perturbation import State, ball
@@ -48,9 +48,9 @@ class Pnsgd(Method):
     needs_public: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.whole(passes=self.passes)
-        _validate.not_negative(l2=self.l2)
-        _validate.positive_or_none(learning_rate=self.learning_rate, radius=self.radius)
+        validate.whole(passes=self.passes)
+        validate.not_negative(l2=self.l2)
+        validate.positive_or_none(learning_rate=self.learning_rate, radius=self.radius)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget alone."""

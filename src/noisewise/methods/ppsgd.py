@@ -25,15 +25,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting import tcdp
-from ..accounting.choose import choose_terms
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
-from ..events import FULL, Sampling
-from ..late import Tensor, torch
 from ..protect.optimizers import OPTIMIZERS, Optimizer
 from ..protect.signal import signal_to_noise
+from ..trusted import validate
+from ..trusted.accountants import tcdp
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.events import FULL, Sampling
+from ..trusted.late import Tensor, torch
 from .base import Method
 from .nonprivate import minimise
 from .only_public import required
@@ -83,13 +83,13 @@ class PpSgd(Method):
     adaptive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.positive(phi=self.phi)
-        _validate.not_negative(alpha=self.alpha, l2=self.l2, reuse=self.reuse)
-        _validate.one_of(("mean", "max"), clip_rule=self.clip_rule)
-        _validate.one_of(("modern", "paper"), accounting=self.accounting)
-        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
-        _validate.positive_or_none(
+        validate.whole(steps=self.steps)
+        validate.positive(phi=self.phi)
+        validate.not_negative(alpha=self.alpha, l2=self.l2, reuse=self.reuse)
+        validate.one_of(("mean", "max"), clip_rule=self.clip_rule)
+        validate.one_of(("modern", "paper"), accounting=self.accounting)
+        validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
+        validate.positive_or_none(
             max_grad_norm=self.max_grad_norm, varphi=self.varphi, learning_rate=self.learning_rate
         )
         if not 0 <= self.beta < 1:

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..curator.sampling import expected_size
-from ..events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..late import Tensor, torch
 from ..protect.sets import ConvexSet, set_named
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
+from ..trusted.late import Tensor, torch
+from ..trusted.sampling import expected_size
 from .base import Method
 from .size import size_noise
 
@@ -53,9 +53,9 @@ class ProjectedMethod(Method):
     release: str
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
-        _validate.positive(max_grad_norm=self.max_grad_norm)
-        _validate.one_of(RELEASES, release=self.release)
+        validate.whole(steps=self.steps)
+        validate.positive(max_grad_norm=self.max_grad_norm)
+        validate.one_of(RELEASES, release=self.release)
         set_named(self.constraint, self.radius)
 
     def sampling_of(self, facts: Facts) -> Sampling:

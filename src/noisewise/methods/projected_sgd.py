@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .. import _validate
 from ..curator import Facts
-from ..events import Sampling
+from ..trusted import validate
+from ..trusted.events import Sampling
 from .projected_gd import ProjectedMethod
 
 
@@ -42,7 +42,7 @@ class ProjectedSgd(ProjectedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.positive(batch_size=self.batch_size)
+        validate.positive(batch_size=self.batch_size)
 
     def sampling_of(self, facts: Facts) -> Sampling:
         """The sampling that was asked for, or the one with the expected batch size, from a public size only."""

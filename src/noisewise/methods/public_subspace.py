@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
 from ..curator import Curator, Facts, PublicCurator
-from ..events import FULL, Sampling
-from ..late import Tensor
+from ..trusted import validate
+from ..trusted.events import FULL, Sampling
+from ..trusted.late import Tensor
 from .walk import Walk, WalkingMethod
 
 
@@ -53,7 +53,7 @@ class PublicSubspace(WalkingMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _validate.whole(rank=self.rank, refresh=self.refresh)
+        validate.whole(rank=self.rank, refresh=self.refresh)
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
         if public is None or public.size == 0:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..curator import Facts
-from ..events import Sampling
+from ..trusted.events import Sampling
 from .dpsgd import DpSgd
 
 

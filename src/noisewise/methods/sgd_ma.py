@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..accounting.classic import LAMBDAS
 from ..curator import Facts
-from ..events import Sampling
+from ..trusted.accountants.classic import LAMBDAS
+from ..trusted.events import Sampling
 from .dpsgd import DpSgd
 
 

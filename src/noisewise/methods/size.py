@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from ..accounting.gdp import mu_of
 from ..curator import Facts
-from ..events import Gaussian
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.events import Gaussian
 
 SHARE = 0.01
 

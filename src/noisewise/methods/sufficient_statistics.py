@@ -21,12 +21,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
-from ..events import Gaussian, Repeated
-from ..late import Tensor, torch
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.events import Gaussian, Repeated
+from ..trusted.late import Tensor, torch
 from .base import Method
 from .size import size_noise
 
@@ -49,7 +49,7 @@ class SufficientStatistics(Method):
     losses: ClassVar[tuple[str, ...]] = ("squared",)
 
     def __post_init__(self) -> None:
-        _validate.open_unit(failure=self.failure)
+        validate.open_unit(failure=self.failure)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma of each of the three statistics, from the budget alone."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
 from ..budget import Terms
 from ..curator import Answer, Facts, PublicCurator
-from ..events import Event, Gaussian, Repeated, Sampling, sampled
-from ..late import Tensor, torch
 from ..protect.optimizers import OPTIMIZERS, Optimizer
 from ..protect.signal import signal_to_noise
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.events import Event, Gaussian, Repeated, Sampling, sampled
+from ..trusted.late import Tensor, torch
 from .base import Method
 from .nonprivate import warm_start
 from .size import size_noise
@@ -46,14 +46,14 @@ class WalkingMethod(Method):
     layers: ClassVar[bool] = False  # whether max_grad_norm may be a tuple, one for each layer of a torch module
 
     def __post_init__(self) -> None:
-        _validate.whole(steps=self.steps)
+        validate.whole(steps=self.steps)
         several = self.layers and isinstance(self.max_grad_norm, tuple) and len(self.max_grad_norm) > 0
         for clip in self.max_grad_norm if several else (self.max_grad_norm,):
-            _validate.positive(max_grad_norm=clip)
-        _validate.positive_or_none(learning_rate=self.learning_rate)
-        _validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
-        _validate.share(tail=self.tail)
-        _validate.not_negative(l2=self.l2)
+            validate.positive(max_grad_norm=clip)
+        validate.positive_or_none(learning_rate=self.learning_rate)
+        validate.one_of(tuple(OPTIMIZERS), optimizer=self.optimizer)
+        validate.share(tail=self.tail)
+        validate.not_negative(l2=self.l2)
 
     def noise_multiplier(self, facts: Facts) -> float:
         """sigma, from the budget and the number of steps alone."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import _validate
-from ..accounting.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
-from ..accounting.terms import Budget
 from ..accounts import planned_budget
-from ..events import Adjacency
 from ..fitting.auto import choice_for, outline_for
 from ..fitting.why import TABLES, Choice, why
-from ..prepare.columns import TableColumn
+from ..trusted import validate
+from ..trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
+from ..trusted.accountants.terms import Budget
+from ..trusted.events import Adjacency
+from ..trusted.features.columns import TableColumn
 from .expected import expected
 from .plans import Plan
 from .tuning import CANDIDATES, tunings
@@ -59,7 +59,7 @@ def plan(
     if (columns is None) == (schema is None):
         raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
     if classes is not None:
-        _validate.whole(at_least=2, classes=classes)
+        validate.whole(at_least=2, classes=classes)
     table = _table_of(columns, schema)
     persons = (table.rows_per_unit if rows_per_unit is None else rows_per_unit) is not None
     budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=persons)
@@ -124,7 +124,7 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
 
     if given is None:
         assert columns is not None
-        _validate.whole(columns=columns)
+        validate.whole(columns=columns)
         if columns > MOST_COLUMNS:
             raise ValueError(f"columns is more than {MOST_COLUMNS}; pass as many as a table has")
         return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..accounting.plan import Need, PlanRow
-from ..accounting.terms import Budget
-from ..units import unit_of
+from ..trusted.accountants.plan import Need, PlanRow
+from ..trusted.accountants.terms import Budget
+from ..trusted.units import unit_of
 from .expected import Expected
 from .tuning import Tuning
 

@@ -7,8 +7,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from ..accounting.plan import PlanRow, sampling_name
 from ..show.figures import BLUE, GREEN, GREY, ORANGE, STYLES, label_axes, note, panels, save_figure
+from ..trusted.accountants.plan import PlanRow, sampling_name
 from .expected import Expected
 from .tuning import EXPONENTIAL, NONE, PUBLIC, SELECTION, Tuning
 

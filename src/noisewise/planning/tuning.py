@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .. import _validate
-from ..accounting import gdp
-from ..accounting.selection import candidate_budget
-from ..accounting.terms import Budget
-from ..events import TruncatedNegativeBinomial
+from ..trusted import validate
+from ..trusted.accountants import gdp
+from ..trusted.accountants.selection import candidate_budget
+from ..trusted.accountants.terms import Budget
+from ..trusted.events import TruncatedNegativeBinomial
 from .expected import Expected, expected
 
 CANDIDATES = (1, 4, 8, 16, 64)
@@ -62,7 +62,7 @@ def tunings(
     if not candidates:
         raise ValueError("candidates is empty; pass numbers of settings to tune, e.g. 1,8")
     for count in candidates:
-        _validate.whole(candidates=count)
+        validate.whole(candidates=count)
     whole = gdp.mu_of(budget.epsilon, budget.delta)
     found = []
     for count in sorted(set(candidates)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..accounting import gdp
-from ..accounting.terms import Budget
+from ..trusted.accountants import gdp
+from ..trusted.accountants.terms import Budget
 from .expected import Expected, clarity_for
 from .tuning import WORDS, Tuning, cheapest
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from ..budget import MeterView
-from .scale import Floats
+from ..trusted.features.scale import Floats
 
 POWERS = np.exp2(np.arange(-20.0, 65.0))
 COARSE = np.concatenate([-POWERS[::-1], [0.0], POWERS])

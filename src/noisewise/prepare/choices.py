@@ -9,10 +9,10 @@ from itertools import combinations
 
 import numpy as np
 
-from .columns import TableColumn
-from .features import Block, Codes, Features, Hats, Product, even
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.features import Block, Codes, Features, Hats, Product, even
+from ..trusted.features.scale import Floats
 from .ranks import Scale
-from .scale import Floats
 
 KNOTS = 0.15  # hats of a column for each n mu and column
 MOST_HATS, COARSE = 64, 8

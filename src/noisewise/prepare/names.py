@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .columns import TableColumn
-from .features import Features, Hats
+from ..trusted.features.columns import TableColumn
+from ..trusted.features.features import Features, Hats
 
 
 def names_of(features: Features, columns: Sequence[TableColumn]) -> list[str]:

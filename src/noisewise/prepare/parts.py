@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-from ..events import Event, Leaf, from_dict, leaves, to_dict
+from ..trusted.events import Event, Leaf, from_dict, leaves, to_dict
+from ..trusted.features.features import Features, Product
 from .basis import Basis
 from .bounds import Bounds
-from .features import Features, Product
 from .ranks import Ranks
 
 SIZE, PAIRS = "size", "pairs"

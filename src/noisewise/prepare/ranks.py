@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .scale import Floats, check_scale, positions, values_at
+from ..trusted.features.scale import Floats, check_scale, positions, values_at
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..late import Tensor, torch
+from ..trusted.late import Tensor, torch
 
 SHARE, STEPS, SETTLED = 0.02, 8, 4  # of the budget; gradients; of which the last thetas are averaged
 CLIP_FACTOR = 8.0  # times the typical clip norm of training

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..late import Tensor, torch
+from ..trusted.late import Tensor, torch
 from .signal import Signal
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from ..curator import Answer
-from ..late import Tensor, torch
+from ..trusted.late import Tensor, torch
 
 S = TypeVar("S")
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .._moved import moved
 from ..curator import Answer
-from ..late import Tensor
+from ..trusted.late import Tensor
 from .optimizers import Optimizer
 from .signal import Signal
-
-__getattr__ = moved(__name__, "noisewise.protect.optimizers")  # what 0.1.0 had here: Sgd, Adam, ...
 
 
 class Projector(Protocol):

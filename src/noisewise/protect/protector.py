@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..late import Tensor, torch
+from ..trusted.late import Tensor, torch
 from .clips import Clip, FixedClip
 from .optimizers import Optimizer
 from .projectors import Projector, Stepped

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .. import _validate
-from ..late import Tensor, torch
+from ..trusted import validate
+from ..trusted.late import Tensor, torch
 from .signal import Signal
 
 Floats = npt.NDArray[np.float64]
@@ -62,8 +62,8 @@ def debiased_momentum(steps: int, gamma: float, beta: float) -> Floats:
     q_t = sum over s = t .. T of gamma^(T-s) ((1-beta) beta^(s-t) / (1-beta^s))^2: the noise of step t enters every
     later step s with that weight.
     """
-    _validate.whole(steps=steps)
-    _validate.share(gamma=gamma)
+    validate.whole(steps=steps)
+    validate.share(gamma=gamma)
     if not 0 <= beta < 1:
         raise ValueError(f"beta is {beta!r}; pass a number in [0, 1)")
     s = np.arange(1.0, steps + 1)

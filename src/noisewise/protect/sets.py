@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from .. import _validate
-from ..late import Tensor, torch
+from ..trusted import validate
+from ..trusted.late import Tensor, torch
 
 
 class ConvexSet(Protocol):
@@ -80,6 +80,6 @@ def set_named(name: str, radius: float) -> ConvexSet:
     >>> set_named("box", 2.0)
     Box(radius=2.0)
     """
-    _validate.one_of(tuple(SETS), constraint=name)
-    _validate.positive(radius=radius)
+    validate.one_of(tuple(SETS), constraint=name)
+    validate.positive(radius=radius)
     return SETS[name](radius)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..accounting.gdp import mu_of
 from ..budget import Budget
 from ..curator import Facts
-from ..late import Tensor, torch
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.late import Tensor, torch
 
 BETA = 0.9  # memory of the running average of released gradients
 

@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _validate
 from ..budget import Budget
-from ..events import FULL, Sampling
 from ..guest import method_named
 from ..methods import Method, makes_a_promise
 from ..methods.l2p import L2P
+from ..trusted import validate
+from ..trusted.events import FULL, Sampling
 
 METHODS = (
     "adaptive_clip",
@@ -43,7 +43,7 @@ class Size:
 
 def size_of(records: int, budget: Budget, *, size_is_public: bool, expected_size: float | None) -> Size:
     """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
-    _validate.positive_or_none(expected_size=expected_size)
+    validate.positive_or_none(expected_size=expected_size)
     if not size_is_public and budget.adjacency != "replace_one":
         return Size(None, None if expected_size is None else float(expected_size))
     if budget.delta > 1 / records:
@@ -80,7 +80,7 @@ def with_batches(
     """The method with as many steps and as large batches as asked for: Poisson batches, of a rate fixed beforehand."""
     if steps is not None and epochs is not None:
         raise ValueError("steps and epochs are both given; pass one of them")
-    _validate.positive_or_none(epochs=epochs, batch_size=batch_size)
+    validate.positive_or_none(epochs=epochs, batch_size=batch_size)
     known = _settings(method)
     if batch_size is not None and "sampling" not in known:
         raise ValueError(f"batch_size is given, but {method.name} asks all records at every step; leave it out")
@@ -101,12 +101,12 @@ def with_batches(
 
 def with_clip(method: Method, max_grad_norm: float | None, clipping: str, layers: int) -> Method:
     """The method with a clip norm, or with one for each layer, of which the whole is the norm asked for."""
-    _validate.one_of(CLIPPINGS, clipping=clipping)
+    validate.one_of(CLIPPINGS, clipping=clipping)
     if clipping == "per_layer":
         if not getattr(method, "layers", False):
             raise ValueError(f"clipping is 'per_layer', which dpsgd has, not {method.name}; pass clipping='flat'")
         norm = 1.0 if max_grad_norm is None else max_grad_norm
-        _validate.positive(max_grad_norm=norm)
+        validate.positive(max_grad_norm=norm)
         return method.with_settings(max_grad_norm=(norm / math.sqrt(layers),) * layers)
     return method if max_grad_norm is None else method.with_settings(max_grad_norm=max_grad_norm)
 

@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.modules import module as of_torch
 from torch.utils._pytree import tree_leaves
 
-from ..engine import Layout, Refused, Tape
-from ..engine.alone import one_each, opened, outputs_of
-from ..engine.tape import map_tensors
-from ..late import Tensor, torch
+from ..trusted.engine import Layout, Refused, Tape
+from ..trusted.engine.alone import one_each, opened, outputs_of
+from ..trusted.engine.tape import map_tensors
+from ..trusted.late import Tensor, torch
 from .handed_out import unmarked
 from .rehearsals import Rehearsals
 from .run import OTHER_ROWS, Run

@@ -12,25 +12,25 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import _validate
 from .._version import __version__
 from ..accounts import payer
 from ..budget import Budget
 from ..budget.account import Account, account_of
 from ..budget.purse import Purse
 from ..curator import PublicCurator
-from ..curator.question import bare
 from ..fitting.fit import seed_of
 from ..fitting.settings import plain_values
 from ..journal import Journal, settings_in
-from ..late import Tensor
 from ..methods import Method, isolation_of
-from ..models.module import CHUNK, ModuleModel, TensorRows
 from ..show.progress import bar
 from ..statement import Statement, make_statement
 from ..tape import Trained
 from ..torchrun import started_by_torchrun
 from ..train import Progress, Records, train
+from ..trusted import validate
+from ..trusted.late import Tensor
+from ..trusted.models.module import CHUNK, ModuleModel, TensorRows
+from ..trusted.question import bare
 from .asked import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
@@ -144,7 +144,7 @@ def fit(
     purse = payer(purse, ledger, dataset_name)
     checkpoint = _folder(checkpoint, resume)
     _checked(budget, arithmetic, checkpoint, random_state)
-    _validate.whole(max_physical_batch_size=max_physical_batch_size)
+    validate.whole(max_physical_batch_size=max_physical_batch_size)
     seed, asked = seed_of(random_state), chosen(method, protector, isolation)
     given = {"optimizer": optimizer, "learning_rate": learning_rate, **(settings or {})}
     asked = asked.with_settings(**{name: value for name, value in given.items() if value is not None})
@@ -206,7 +206,7 @@ def _checked(budget: Budget, arithmetic: str | None, checkpoint: Any, random_sta
     if not isinstance(budget, Budget):
         raise TypeError(f"budget is a {type(budget).__name__}; pass noisewise.Budget(epsilon, delta)")
     if arithmetic is not None:
-        _validate.one_of(ARITHMETICS, arithmetic=arithmetic)
+        validate.one_of(ARITHMETICS, arithmetic=arithmetic)
     if checkpoint is not None and random_state is not None:
         raise ValueError("checkpoint is for private runs: noise of a seeded one would repeat; leave random_state out")
 

@@ -9,13 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..events import to_dict
-from ..late import Tensor, torch
 from ..report.page import write_report
 from ..runs import checked_contents, new_folder, put_json, readable, reseal
 from ..runs.seal import FORMAT, TRACE_FORMAT
 from ..statement import Statement
-from ..trace import Released
+from ..trusted.events import to_dict
+from ..trusted.late import Tensor, torch
+from ..trusted.trace import Released
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..data.refusal import Refusal, our_words
-from ..engine import Spec
-from ..late import Tensor, torch
-from ..models.module import ModuleModel, TensorRows, own_settings
+from ..trusted.engine import Spec
+from ..trusted.late import Tensor, torch
+from ..trusted.models.module import ModuleModel, TensorRows, own_settings
 
 PASS = "pass a TensorDataset, a tuple of tensors (inputs..., target), or a map-style data set of such tuples"
 

@@ -15,17 +15,29 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from .. import _validate
-from ..accounting.base import currency
-from ..accounting.calibrate import epsilon
-from ..accounting.choose import choose_terms
-from ..accounting.rdp import ORDERS
-from ..accounting.terms import Budget, Terms
 from ..budget import Meter, PlanMeter
 from ..budget.account import Account, account_of, paying, private_fit_begins
-from ..budget.counts import NotCopied
 from ..budget.purse import Part, Purse
-from ..events import FULL, Adjacency, Event, Gaussian, Leaf, Repeated, Sampling, from_dict, leaves, sampled, to_dict
+from ..trusted import validate
+from ..trusted.accountants.base import currency
+from ..trusted.accountants.calibrate import epsilon
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.accountants.rdp import ORDERS
+from ..trusted.accountants.terms import Budget, Terms
+from ..trusted.counts import NotCopied
+from ..trusted.events import (
+    FULL,
+    Adjacency,
+    Event,
+    Gaussian,
+    Leaf,
+    Repeated,
+    Sampling,
+    from_dict,
+    leaves,
+    sampled,
+    to_dict,
+)
 
 MOST_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other
@@ -70,7 +82,7 @@ class Ledger:
         accountant: str = "auto",
         purse: Purse | Account | None = None,
     ) -> None:
-        _validate.not_negative(noise_multiplier=noise)
+        validate.not_negative(noise_multiplier=noise)
         self.sampling, self.adjacency, self.steps = sampling, adjacency, steps
         self._accountant, self._purse = accountant, purse
         self.account: Account | None = account_of(purse)
@@ -156,7 +168,7 @@ class Ledger:
 
     def epsilon(self, delta: float) -> float:
         """A plan or counter: the price of what was paid for so far. A filter: its cap."""
-        _validate.open_unit(delta=delta)
+        validate.open_unit(delta=delta)
         if self.kind == "nothing":
             return math.inf
         if self.kind == "filter":

@@ -26,10 +26,10 @@ from torch.utils.data import (
     default_collate,
 )
 
-from .. import _validate
-from ..events import FULL, Sampling
-from ..late import Tensor, torch
-from ..process import hide_memory
+from ..trusted import validate
+from ..trusted.events import FULL, Sampling
+from ..trusted.late import Tensor, torch
+from ..trusted.process import hide_memory
 from .handed_out import unmarked, with_mark
 from .run import Run
 
@@ -200,7 +200,7 @@ def draws_of(loader: DataLoader[Any], *, size: int | None, poisson: bool) -> Dra
     """Batches of the expected size that the loader has, on so many records; on its data set's own number without one."""
     assert loader.batch_size is not None
     many = len(loader.dataset) if size is None else size  # type: ignore[arg-type]
-    _validate.whole(public_size=many)
+    validate.whole(public_size=many)
     if loader.batch_size >= many:
         return Draws(many, FULL, 1)
     kind: Literal["poisson", "fixed"] = "poisson" if poisson else "fixed"

@@ -8,7 +8,7 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from .. import _validate
+from ..trusted import validate
 from .loader import DPDataLoader
 from .optimizer import DPOptimizer
 
@@ -21,7 +21,7 @@ class BatchMemoryManager:
     """
 
     def __init__(self, *, data_loader: DataLoader[Any], max_physical_batch_size: int, optimizer: Optimizer) -> None:
-        _validate.whole(max_physical_batch_size=max_physical_batch_size)
+        validate.whole(max_physical_batch_size=max_physical_batch_size)
         if not isinstance(data_loader, DPDataLoader):
             raise TypeError("data_loader is not private; pass the one that make_private returned")
         if not isinstance(optimizer, DPOptimizer) or optimizer.run is not data_loader.run:

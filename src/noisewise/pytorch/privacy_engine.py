@@ -16,20 +16,20 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from .. import _validate
-from ..accounting.calibrate import calibrate
-from ..accounting.terms import Budget
 from ..accounts import payer
 from ..budget.account import Account, BudgetWarning
 from ..budget.purse import Purse
-from ..curator.sampling import expected_size
-from ..engine import layout_of
-from ..events import ADJACENCIES, Adjacency
-from ..late import torch
-from ..models.module import uncompiled
-from ..noise import Stream
 from ..statement import Statement
 from ..torchrun import started_by_torchrun
+from ..trusted import validate
+from ..trusted.accountants.calibrate import calibrate
+from ..trusted.accountants.terms import Budget
+from ..trusted.engine import layout_of
+from ..trusted.events import ADJACENCIES, Adjacency
+from ..trusted.late import torch
+from ..trusted.models.module import uncompiled
+from ..trusted.noise import Stream
+from ..trusted.sampling import expected_size
 from .calls import Forward, take_off
 from .criterion import Criterion
 from .ledger import Ledger, Spent
@@ -109,8 +109,8 @@ class PrivacyEngine:
             raise ValueError(
                 "accountant is 'gdp', which for sampled batches is an approximation from below; pass 'auto', which is tight"
             )
-        _validate.one_of(tuple(ACCOUNTANTS), accountant=accountant)
-        _validate.one_of(ADJACENCIES, adjacency=adjacency)
+        validate.one_of(tuple(ACCOUNTANTS), accountant=accountant)
+        validate.one_of(ADJACENCIES, adjacency=adjacency)
         self._account = payer(None, ledger, dataset)
         self._accountant, self._adjacency = ACCOUNTANTS[accountant], adjacency
         self.secure_mode = True  # noise is drawn exactly, from the operating system's entropy, always
@@ -368,14 +368,14 @@ class PrivacyEngine:
 
 
 def _whole(epochs: int) -> int:
-    _validate.whole(epochs=epochs)
+    validate.whole(epochs=epochs)
     return int(epochs)
 
 
 def _check(batch_first: bool, loss_reduction: str, clipping: str, generator: Any, mode: str) -> None:
-    _validate.one_of(("mean", "sum"), loss_reduction=loss_reduction)
-    _validate.one_of(CLIPPINGS, clipping=clipping)
-    _validate.one_of(MODES, grad_sample_mode=mode)
+    validate.one_of(("mean", "sum"), loss_reduction=loss_reduction)
+    validate.one_of(CLIPPINGS, clipping=clipping)
+    validate.one_of(MODES, grad_sample_mode=mode)
     if not batch_first:
         raise ValueError(
             "batch_first=False: give the module batches with the records first, and transpose inside of it"

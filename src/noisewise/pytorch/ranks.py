@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..curator.question import bare
 from ..data.refusal import Refusal, our_words
-from ..engine import Refused
-from ..events import from_dict, to_dict
-from ..late import Tensor, torch
 from ..methods import Method
-from ..models.module import ModuleModel, TensorRows
-from ..records.holder import Holder, Holding, serve
-from ..records.line import RankLost, common_line
-from ..records.modules import MOST
-from ..records.ranks import Lead, cut, spread_tensors
+from ..remote.holder import Holder, Holding, serve
+from ..remote.line import RankLost, common_line
+from ..remote.ranks import Lead, cut, spread_tensors
 from ..statement import Statement
 from ..torchrun import restarts
-from ..trace import Released
+from ..trusted.engine import Refused
+from ..trusted.events import from_dict, to_dict
+from ..trusted.late import Tensor, torch
+from ..trusted.models.module import ModuleModel, TensorRows
+from ..trusted.question import bare
+from ..trusted.stores.modules import MOST
+from ..trusted.trace import Released
 from .asked import Size
 from .fitted import FittedModule
 from .handed_over import PASS, handed_over, specs_of

@@ -15,8 +15,8 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..engine import Layout, Refused, Spec, rehearsed
-from ..late import Tensor
+from ..trusted.engine import Layout, Refused, Spec, rehearsed
+from ..trusted.late import Tensor
 
 Look = tuple[Any, ...]
 

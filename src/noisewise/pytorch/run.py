@@ -22,12 +22,12 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget.counts import NotCopied
-from ..curator.sampling import draw
-from ..engine import Layout, Refused, Tape, clip_factors, in_units
-from ..late import Tensor, torch
-from ..noise import Stream
-from ..process import hide_memory
+from ..trusted.counts import NotCopied
+from ..trusted.engine import Layout, Refused, Tape, clip_factors, in_units
+from ..trusted.late import Tensor, torch
+from ..trusted.noise import Stream
+from ..trusted.process import hide_memory
+from ..trusted.sampling import draw
 from .ledger import Ledger
 
 ONES = 1 << 40  # the clip in whole units: sums become integers, and noise is drawn exactly for those

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import _validate
+from ..trusted import validate
 from .optimizer import DPOptimizer
 from .run import Clip
 
@@ -77,7 +77,7 @@ class _GradClip(_Schedule):
 
 class _Exponential(_Schedule):
     def __init__(self, optimizer: DPOptimizer, *, gamma: float, last_epoch: int = -1) -> None:
-        _validate.positive(gamma=gamma)
+        validate.positive(gamma=gamma)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch=last_epoch)
 
@@ -87,8 +87,8 @@ class _Exponential(_Schedule):
 
 class _Step(_Schedule):
     def __init__(self, optimizer: DPOptimizer, *, step_size: int, gamma: float, last_epoch: int = -1) -> None:
-        _validate.positive(gamma=gamma)
-        _validate.whole(step_size=step_size)
+        validate.positive(gamma=gamma)
+        validate.whole(step_size=step_size)
         self.gamma, self.step_size = gamma, step_size
         super().__init__(optimizer, last_epoch=last_epoch)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._version import __version__
-from ..arithmetic import Arithmetic
-from ..engine.torch_names import untested
-from ..events import Repeated, to_dict
-from ..records.modules import APART
 from ..statement import FORMAT, HYPER_PARAMETERS, Statement, promised
 from ..statement_words import derived_words
+from ..trusted.arithmetic import Arithmetic
+from ..trusted.engine.torch_names import untested
+from ..trusted.events import Repeated, to_dict
+from ..trusted.stores.modules import APART
 from .run import Run
 
 ARITHMETIC = Arithmetic(

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..arithmetic import sentence
 from ..statement import account_text
+from ..trusted.arithmetic import sentence
 from . import words
 from .charts import Interval, Series, interval_chart, line_chart
 from .markup import Markup, Part, Section, charts, figure, join, latest_first, listed, section, tag

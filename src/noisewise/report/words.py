@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..accounting import special
-from ..accounting.gdp import mu_of
 from ..curator import KINDS
 from ..statement import shown
-from ..trace import LOST
+from ..trusted.accountants import special
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.trace import LOST
 from .markup import clean
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -15,14 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..events import Leaf, from_dict, leaves
-from ..prepare.features import Features
 from ..prepare.parts import parts_of
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter
-from ..trace import Released
+from ..trusted.events import Leaf, from_dict, leaves
+from ..trusted.features.features import Features
+from ..trusted.trace import Released
+from ..trusted.units import CLIENT, unit_of
 from ..tuning import traced
-from ..units import CLIENT, unit_of
 from .rules import odd_answers, verify_statement
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
 

@@ -24,11 +24,11 @@ from safetensors.numpy import load as tensors_in
 from safetensors.numpy import save as as_tensors
 
 from ..atomic import force_to_disk, locked, umask
-from ..events import from_dict, to_dict
 from ..fitting.fitted import Fitted
 from ..shapes import check_shape
 from ..statement import Statement
-from ..trace import Released
+from ..trusted.events import from_dict, to_dict
+from ..trusted.trace import Released
 from .seal import FORMAT, PROTECTOR, TRACE_FORMAT, checked_contents, formatted, json_of, put_json, reseal
 
 SOFTWARE = ("noisewise", "torch", "numpy", "scikit-learn", "pyarrow")

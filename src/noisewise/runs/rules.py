@@ -1,6 +1,6 @@
 """What no run can have been: the rules that a curator refuses by, applied to what a statement and a trace say.
 
-Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.curator.proved`); nothing of
+Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.proved`); nothing of
 it is said again here.
 """
 
@@ -12,29 +12,29 @@ from contextlib import suppress
 from typing import Any
 
 from .._version import __version__
-from ..accounting.common import unsampled
-from ..arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..budget import Budget
 from ..curator import KINDS
-from ..curator.oneshot import Whole
-from ..curator.proved import CLOSE, Line, Proved, sampling_of
-from ..curator.question import HowAsked, Sum, checked_noise
-from ..curator.questions.histograms import Histograms
-from ..curator.questions.levels import ColumnLevels, moved
-from ..curator.sampling import expected_size
-from ..events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
-from ..facts import Facts
 from ..fitting.network import Network
-from ..losses import Loss, loss_named
 from ..methods import shipped
 from ..methods.additive import AdditiveDescent
-from ..models import MLP, Additive, Linear, Model
 from ..prepare.choices import LEVELS
-from ..prepare.columns import TableColumn
 from ..statement import Verdict, verify_data
-from ..trace import LOST
+from ..trusted.accountants.common import unsampled
+from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
+from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
+from ..trusted.facts import Facts
+from ..trusted.features.columns import TableColumn
+from ..trusted.losses import Loss, loss_named
+from ..trusted.models import MLP, Additive, Linear, Model
+from ..trusted.proved import CLOSE, Line, Proved, sampling_of
+from ..trusted.question import HowAsked, Sum, checked_noise
+from ..trusted.questions.histograms import Histograms
+from ..trusted.questions.levels import ColumnLevels, moved
+from ..trusted.sampling import expected_size
+from ..trusted.trace import LOST
+from ..trusted.units import CLIENT, rows_of_unit
+from ..trusted.walks.oneshot import Whole
 from ..tuning import traced
-from ..units import CLIENT, rows_of_unit
 
 MODELS: dict[str, type[Model]] = {kind.__name__: kind for kind in (Linear, Additive, MLP)}  # all others are modules
 OWN_LOOP = "make_private"  # the method of a loop of the user's own, which trains a module whatever its class is called

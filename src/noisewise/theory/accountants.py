@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from ..accounting import Unpriceable, rdp, renyi
-from ..accounting.base import accountant_named
-from ..accounting.base import names as known_names
-from ..accounting.calibrate import epsilon
-from ..events import FULL, Gaussian, Repeated, Sampling, sampled
+from ..trusted.accountants import Unpriceable, rdp, renyi
+from ..trusted.accountants.base import accountant_named
+from ..trusted.accountants.base import names as known_names
+from ..trusted.accountants.calibrate import epsilon
+from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 
 NAMES = known_names(lambda known: Gaussian in known.mechanisms)
 

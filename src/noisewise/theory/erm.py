@@ -25,10 +25,10 @@ from typing import Any
 
 from scipy.special import lambertw
 
-from .. import _validate
-from ..accounting import Unpriceable
-from ..accounting.classic import advanced_epsilon
-from ..events import Gaussian, Repeated, sampled
+from ..trusted import validate
+from ..trusted.accountants import Unpriceable
+from ..trusted.accountants.classic import advanced_epsilon
+from ..trusted.events import Gaussian, Repeated, sampled
 from .problem import privacy_total
 
 
@@ -38,10 +38,10 @@ def last_iterate_bound(steps: int, *, diameter: float, second_moment: float, c: 
     >>> round(last_iterate_bound(10_000, diameter=1.0, second_moment=1.0), 4)
     0.2242
     """
-    _validate.whole(steps=steps)
-    _validate.positive(diameter=diameter, second_moment=second_moment)
+    validate.whole(steps=steps)
+    validate.positive(diameter=diameter, second_moment=second_moment)
     step = c if c is not None else diameter / math.sqrt(second_moment)
-    _validate.positive(c=step)
+    validate.positive(c=step)
     return (diameter**2 / step + step * second_moment) * (2 + math.log(steps)) / math.sqrt(steps)
 
 
@@ -49,18 +49,18 @@ def second_moment(
     *, lipschitz: float, records: int, dimension: int, noise_multiplier: float = 0.0, rate: float = 1.0
 ) -> float:
     """G^2 = L^2 (1 + (1 - q)/(q n) + d sigma^2/(q n)^2): signal, sampling and privacy noise of one step."""
-    _validate.positive(lipschitz=lipschitz)
-    _validate.whole(records=records, dimension=dimension)
-    _validate.not_negative(noise_multiplier=noise_multiplier)
-    _validate.share(rate=rate)
+    validate.positive(lipschitz=lipschitz)
+    validate.whole(records=records, dimension=dimension)
+    validate.not_negative(noise_multiplier=noise_multiplier)
+    validate.share(rate=rate)
     batch = rate * records
     return lipschitz**2 * (1 + (1 - rate) / batch + dimension * (noise_multiplier / batch) ** 2)
 
 
 def private_bound(steps: int, *, diameter: float, lipschitz: float, records: int, dimension: int, R: float) -> float:
     """2 B L (2 + log T) sqrt(1/T + d/(R n^2)): full batches, the same noise sigma = sqrt(T/R) at every step."""
-    _validate.positive(R=R)
-    _validate.whole(steps=steps)
+    validate.positive(R=R)
+    validate.whole(steps=steps)
     moment = second_moment(
         lipschitz=lipschitz, records=records, dimension=dimension, noise_multiplier=math.sqrt(steps / R)
     )
@@ -75,8 +75,8 @@ def best_private_steps(*, records: int, dimension: int, R: float) -> int:
     >>> best_private_steps(records=10_000, dimension=10, R=0.056)
     4275131
     """
-    _validate.positive(R=R)
-    _validate.whole(records=records, dimension=dimension)
+    validate.positive(R=R)
+    validate.whole(records=records, dimension=dimension)
     b = dimension / (R * records**2)
     if 2 * b >= math.exp(-1):
         return 1
@@ -97,8 +97,8 @@ def subsampled(epsilon: float, delta: float, rate: float) -> tuple[float, float]
     >>> tuple(round(value, 8) for value in subsampled(1.0, 1e-5, 0.01))
     (0.01703686, 1e-07)
     """
-    _validate.not_negative(epsilon=epsilon, delta=delta)
-    _validate.share(rate=rate)
+    validate.not_negative(epsilon=epsilon, delta=delta)
+    validate.share(rate=rate)
     if epsilon > 700:
         return epsilon + math.log(rate + math.exp(-epsilon) * (1 - rate)), rate * delta
     return math.log1p(rate * math.expm1(epsilon)), rate * delta
@@ -140,7 +140,7 @@ def lecture_noise(steps: int, rate: float, *, epsilon: float, delta: float, adja
 
     The classical Gaussian mechanism under it is proved for an epsilon of at most 1 a step, so no less noise is taken.
     """
-    _validate.positive(epsilon=epsilon)
+    validate.positive(epsilon=epsilon)
 
     def fits(sigma: float) -> bool:
         try:

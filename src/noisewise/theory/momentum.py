@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from .. import _validate
+from ..trusted import validate
 from .problem import Floats, Problem, check_schedule
 from .risk import descent_influence, optimal_schedule, uniform_schedule
 
@@ -40,7 +40,7 @@ def momentum_influence(steps: int, gamma: float, beta: float) -> Floats:
     >>> momentum_influence(3, 0.5, 0.0).tolist()
     [0.25, 0.5, 1.0]
     """
-    _validate.whole(steps=steps)
+    validate.whole(steps=steps)
     _check_beta(beta)
     weight = (1 - beta) / (1 - beta ** np.arange(1.0, steps + 1))
     terms = descent_influence(steps, gamma) * weight**2
@@ -54,7 +54,7 @@ def momentum_influence(steps: int, gamma: float, beta: float) -> Floats:
 
 def printed_influence(steps: int, gamma: float, beta: float) -> Floats:
     """q_t as the slides print it: (beta^(2n) - gamma^n) / (beta^2 - gamma), n = T-t+1, and n gamma^(n-1) when they meet."""
-    _validate.whole(steps=steps)
+    validate.whole(steps=steps)
     _check_beta(beta)
     n = np.arange(steps, 0, -1.0)
     if math.isclose(beta * beta, gamma, rel_tol=1e-6):
@@ -77,7 +77,7 @@ def largest_rate(M: float, mu: float, beta: float) -> float:
     >>> round(largest_rate(1.0, 0.1, 0.0), 6), round(largest_rate(1.0, 0.1, 0.9), 4)
     (1.0, 0.0507)
     """
-    _validate.positive(M=M, mu=mu)
+    validate.positive(M=M, mu=mu)
     _check_beta(beta)
     top = min(1 / M, (1 - beta) / mu * (1 - 1e-9))
     if zeta(M, mu, beta, top) <= 0:
@@ -138,7 +138,7 @@ def momentum_uniform_bound(problem: Problem, steps: int, *, beta: float, eta: fl
 
 
 def _check_beta(beta: float) -> None:
-    _validate.not_negative(beta=beta)
+    validate.not_negative(beta=beta)
     if beta >= 1:
         raise ValueError(f"beta is {beta!r}; pass a number in [0, 1)")
 
@@ -147,7 +147,7 @@ def _checked_rate(problem: Problem, beta: float, eta: float | None) -> float:
     largest = largest_rate(problem.M, problem.mu, beta)
     if eta is None:
         return largest
-    _validate.positive(eta=eta)
+    validate.positive(eta=eta)
     if eta > largest * (1 + 1e-6):
         raise ValueError(
             f"eta is {eta!r}, but the momentum effect is negative up to {largest:.6g} only; pass at most that"

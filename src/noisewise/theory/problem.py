@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from .. import _validate
-from ..accounting.gdp import mu_of
-from ..events import ADJACENCIES
+from ..trusted import validate
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.events import ADJACENCIES
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ def privacy_total(epsilon: float, delta: float, adjacency: str = "add_remove") -
     >>> round(privacy_total(1.0, 1e-6), 4), round(privacy_total(1.0, 1e-6, "replace_one"), 4)
     (0.056, 0.014)
     """
-    _validate.one_of(ADJACENCIES, adjacency=adjacency)
+    validate.one_of(ADJACENCIES, adjacency=adjacency)
     return mu_of(epsilon, delta) ** 2 / (4 if adjacency == "replace_one" else 1)
 
 
@@ -45,8 +45,8 @@ class Problem:
     gap: float = 1.0
 
     def __post_init__(self) -> None:
-        _validate.positive(M=self.M, mu=self.mu, G=self.G, R=self.R, gap=self.gap)
-        _validate.whole(D=self.D, N=self.N)
+        validate.positive(M=self.M, mu=self.mu, G=self.G, R=self.R, gap=self.gap)
+        validate.whole(D=self.D, N=self.N)
         if self.mu > self.M:
             raise ValueError(f"mu is {self.mu!r}, above M = {self.M!r}; pass mu in (0, M]")
 
@@ -62,7 +62,7 @@ class Problem:
 
     def with_kappa(self, kappa: float) -> Problem:
         """The same problem with another condition number: mu changes, M stays."""
-        _validate.positive(kappa=kappa)
+        validate.positive(kappa=kappa)
         return replace(self, mu=self.M / kappa)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import wrightomega
 
-from .. import _validate
+from ..trusted import validate
 from .problem import Floats, Problem, check_schedule
 
 SCHEDULES = ("uniform", "dynamic")
@@ -33,7 +33,7 @@ def descent_influence(steps: int, gamma: float) -> Floats:
     >>> descent_influence(3, 0.5).tolist()
     [0.25, 0.5, 1.0]
     """
-    _validate.whole(steps=steps)
+    validate.whole(steps=steps)
     return np.asarray(float(gamma) ** np.arange(steps - 1, -1, -1))
 
 
@@ -45,7 +45,7 @@ def optimal_schedule(influence: npt.ArrayLike, R: float) -> Floats:
     >>> optimal_schedule([1.0, 4.0], 3.0).round(4).tolist()
     [1.0, 0.7071]
     """
-    _validate.positive(R=R)
+    validate.positive(R=R)
     q = np.asarray(influence, dtype=float)
     if q.ndim != 1 or not q.size or not np.all(np.isfinite(q) & (q > 0)):
         raise ValueError("influence is not a list of finite numbers > 0; pass one q_t per step")
@@ -56,8 +56,8 @@ def optimal_schedule(influence: npt.ArrayLike, R: float) -> Floats:
 
 def uniform_schedule(steps: int, R: float) -> Floats:
     """The same sigma = sqrt(T/R) at every step."""
-    _validate.whole(steps=steps)
-    _validate.positive(R=R)
+    validate.whole(steps=steps)
+    validate.positive(R=R)
     return np.full(steps, math.sqrt(steps / R))
 
 
@@ -83,8 +83,8 @@ def schedule_bound(problem: Problem, steps: int, schedule: str) -> float:
     uniform: gamma^T gap + A kappa T (1 - gamma^T), dynamic: gamma^T gap + A ((1 - gamma^(T/2)) / (1 - gamma^(1/2)))^2,
     where A = D G^2 / (2 M N^2 R). For T to infinity the first grows without limit, the second does not.
     """
-    _validate.whole(steps=steps)
-    _validate.one_of(SCHEDULES, schedule=schedule)
+    validate.whole(steps=steps)
+    validate.one_of(SCHEDULES, schedule=schedule)
     gamma, A = problem.gamma, noise_unit(problem) / problem.R
     left = gamma**steps
     if schedule == "uniform":
@@ -102,7 +102,7 @@ def best_steps(problem: Problem, schedule: str) -> int:
     >>> best_steps(Problem(), "uniform"), best_steps(Problem(), "dynamic")
     (76, 125)
     """
-    _validate.one_of(SCHEDULES, schedule=schedule)
+    validate.one_of(SCHEDULES, schedule=schedule)
     gamma, A = problem.gamma, noise_unit(problem) / problem.R
     if gamma == 0:
         return 1

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import _validate
+from ..trusted import validate
 from .momentum import largest_rate, momentum_bound, momentum_influence, momentum_schedule
 from .problem import Floats, Problem, Quadratic, quadratic
 from .risk import descent_bound, descent_influence, optimal_schedule, uniform_schedule
@@ -66,7 +66,7 @@ def simulated_risk(
     Gradients are clipped at G. The theorems hold where that never bites, ``largest_gradient`` <= G: compare before
     trusting a bound. A PL loss on all of space is not Lipschitz, so noise that is large enough always breaks it.
     """
-    _validate.whole(draws=draws, at_least=2)
+    validate.whole(draws=draws, at_least=2)
     std = np.asarray(sigma, dtype=float) * problem.G / problem.N
     losses, largest = walk(
         quadratic(problem), std, eta=eta or 1 / problem.M, beta=beta, draws=draws, seed=seed, clip=problem.G
@@ -90,9 +90,9 @@ def measured_influence(
     ``bound`` is (M D / 2) (eta s)^2 gamma^(T-t) for descent, eta D s^2 q_t for momentum; ``exact`` is the closed form for
     descent on quadratics (absent for momentum). All are divided by s^2 eta^2 D M / 2, so that descent's bound reads q_t.
     """
-    _validate.whole(steps=steps)
-    _validate.whole(draws=draws, at_least=2)
-    _validate.positive(noise_std=noise_std)
+    validate.whole(steps=steps)
+    validate.whole(draws=draws, at_least=2)
+    validate.positive(noise_std=noise_std)
     rate = eta or 1 / problem.M
     gamma = 1 - rate * problem.mu
     loss = quadratic(problem)

@@ -22,21 +22,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from .. import _validate
-from ..accounting.gdp import mu_of
+from ..trusted import validate
+from ..trusted.accountants.gdp import mu_of
 from .problem import Floats
 
 
 def pure_tail(t: npt.ArrayLike, epsilon: float) -> Floats:
     """P(Z > t) under pure epsilon-DP: at most 1 below epsilon, 0 from there."""
-    _validate.positive(epsilon=epsilon)
+    validate.positive(epsilon=epsilon)
     return np.where(np.asarray(t, dtype=float) >= epsilon, 0.0, 1.0)
 
 
 def approximate_tail(t: npt.ArrayLike, epsilon: float, delta: float) -> Floats:
     """P(Z > t) <= delta / (1 - e^(epsilon - t)) for t > epsilon; never above 1."""
-    _validate.not_negative(epsilon=epsilon)
-    _validate.open_unit(delta=delta)
+    validate.not_negative(epsilon=epsilon)
+    validate.open_unit(delta=delta)
     beyond = np.asarray(t, dtype=float) - epsilon
     share = -np.expm1(-np.maximum(beyond, 1e-300))
     return np.where(beyond > 0, np.minimum(1.0, delta / np.maximum(share, 1e-300)), 1.0)
@@ -53,7 +53,7 @@ def zcdp_tail(t: npt.ArrayLike, rho: float) -> Floats:
 
 def tcdp_tail(t: npt.ArrayLike, rho: float, omega: float) -> Floats:
     """P(Z > t) under (rho, omega)-tCDP: Gaussian at first, exponential beyond t - rho = 2 rho (omega - 1)."""
-    _validate.positive(rho=rho)
+    validate.positive(rho=rho)
     if not omega > 1:
         raise ValueError(f"omega is {omega!r}; pass a number > 1")
     above = np.maximum(np.asarray(t, dtype=float) - rho, 0.0)
@@ -63,7 +63,7 @@ def tcdp_tail(t: npt.ArrayLike, rho: float, omega: float) -> Floats:
 
 def gaussian_tail(t: npt.ArrayLike, mu: float) -> Floats:
     """P(Z > t) of the Gaussian mechanism, exactly: its loss is N(mu^2/2, mu^2)."""
-    _validate.positive(mu=mu)
+    validate.positive(mu=mu)
     return np.asarray(ndtr((mu * mu / 2 - np.asarray(t, dtype=float)) / mu))
 
 
@@ -71,7 +71,7 @@ def tail_rows(
     epsilon: float, delta: float, *, omega: float = 10.0, largest: float | None = None, points: int = 200
 ) -> list[dict[str, Any]]:
     """All tails of the Gaussian mechanism that just meets (epsilon, delta), and of a pure epsilon promise."""
-    _validate.whole(points=points, at_least=2)
+    validate.whole(points=points, at_least=2)
     mu = mu_of(epsilon, delta)
     rho = mu * mu / 2
     t = np.union1d(np.linspace(0, largest if largest is not None else 2.5 * epsilon, points), [epsilon])

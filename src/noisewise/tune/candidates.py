@@ -13,8 +13,8 @@ from ..budget import Budget
 from ..fitting.fit import Fit, Labelled
 from ..fitting.fitted import Fitted
 from ..methods import makes_a_promise
-from ..noise import Stream
-from ..records.grid import Store, in_memory
+from ..trusted.noise import Stream
+from ..trusted.stores.grid import Store, in_memory
 
 SCORED = 0.15  # of the records, which candidates are compared on and not trained on
 DEALING = 1 << 65  # a simulation deals its rows with another seed than it trains with

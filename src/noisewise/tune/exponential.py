@@ -4,7 +4,7 @@
     release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
 
 *Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
-bounded losses on rows that nobody trained on; :func:`~noisewise.curator.panel.choose_best` has the proof, also for losses
+bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.panel.choose_best` has the proof, also for losses
 with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
 released, so methods may be anybody's.
 
@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..accounting.gdp import mu_of
-from ..accounting.price import price_of
-from ..accounting.search import least_scale, log_ratio
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
 from ..budget.account import Account
 from ..budget.purse import Purse
-from ..curator.panel import Entrant, choose_best
-from ..events import BoundedRange, Event, Gaussian, leaves
 from ..fitting.fit import as_labels
-from ..late import torch
 from ..methods.agd import choice_epsilon
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.accountants.price import price_of
+from ..trusted.accountants.search import least_scale, log_ratio
+from ..trusted.events import BoundedRange, Event, Gaussian, leaves
+from ..trusted.late import torch
+from ..trusted.panel import Entrant, choose_best
 from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
 from .price import Agreed, all_agreed, opened
 from .runs import Outcome, Run, outcomes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..events import FULL
 from ..fitting.fit import Fit
 from ..methods.online import OnlineDescent
+from ..trusted.events import FULL
 
 KEPT = ("learning_rate", "max_grad_norm", "l2")
 WORDS = (

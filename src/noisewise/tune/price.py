@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..accounting.base import currency
-from ..accounting.common import Unpriceable, unsampled
-from ..accounting.selection import whole_of
 from ..budget import Budget, Terms
 from ..budget.account import Account, account_of, paying, private_fit_begins
 from ..budget.concerns import chosen, warn_of
-from ..budget.opening import rebuilt_terms
 from ..budget.purse import Part, Purse
-from ..events import ApproximateDP, Composed, Event, leaves
-from ..facts import facts_of
 from ..fitting.fit import Fit
+from ..trusted.accountants.base import currency
+from ..trusted.accountants.common import Unpriceable, unsampled
+from ..trusted.accountants.selection import whole_of
+from ..trusted.events import ApproximateDP, Composed, Event, leaves
+from ..trusted.facts import facts_of
+from ..trusted.opening import rebuilt_terms
 from .candidates import Candidate
 
 

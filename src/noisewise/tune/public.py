@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .. import _validate
 from ..fitting.fit import Fit, Labelled
 from ..fitting.labels import Classes
 from ..quality import public_quality
+from ..trusted import validate
 from .searches import SEARCHES, USUAL_TRIALS, by_optuna, drawn, halving, needed, try_each
 from .simulated import Parts, Shape, as_given, parts_of, shape_of, simulated, table_of
 
@@ -242,12 +242,12 @@ def _check(
     repeats: int,
     seed: int,
 ) -> None:
-    _validate.one_of(SEARCHES, search=search)
-    _validate.whole(at_least=2, repeats=repeats)
-    _validate.whole(at_least=0, seed=seed)
-    _validate.positive_or_none(size=size)
+    validate.one_of(SEARCHES, search=search)
+    validate.whole(at_least=2, repeats=repeats)
+    validate.whole(at_least=0, seed=seed)
+    validate.positive_or_none(size=size)
     if trials is not None:
-        _validate.whole(trials=trials)
+        validate.whole(trials=trials)
         if search == "all":
             raise ValueError("trials is given but search is 'all'; pass search='random', 'halving' or 'optuna' with it")
     if not fits or len(fits) != len(rows):

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..accounting.gdp import cost, epsilon_of
 from ..bought_quality import scored_by
 from ..budget import Budget, Terms
 from ..budget.account import BudgetWarning
-from ..budget.opening import open_meter
 from ..curator import Correct, Curator, SquaredError
-from ..events import Gaussian
 from ..fitting.fit import Fit, Labelled, as_labels
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes
-from ..late import torch
-from ..records.grid import Store
+from ..trusted.accountants.gdp import cost, epsilon_of
+from ..trusted.events import Gaussian
+from ..trusted.late import torch
+from ..trusted.opening import open_meter
+from ..trusted.stores.grid import Store
 from .price import Agreed
 
 SCORING_STREAM = 1 << 67

@@ -24,17 +24,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..accounting.gdp import mu_of
-from ..accounting.rdp import plan_epsilon
-from ..accounting.selection import calibrated_candidates, choose_repetitions, gaussian_worth
 from ..budget import Budget, Terms
 from ..budget.account import Account
 from ..budget.purse import Purse
-from ..events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Target
 from ..methods import made_anew
-from ..noise import Stream
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.accountants.rdp import plan_epsilon
+from ..trusted.accountants.selection import calibrated_candidates, choose_repetitions, gaussian_worth
+from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
+from ..trusted.noise import Stream
 from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
 from .price import Agreed, alike, all_agreed, opened
 from .runs import Outcome, Run, outcomes
@@ -55,7 +55,7 @@ class Agreement:
 
 
 def law_for(budget: Budget, candidates: int) -> Repetitions:
-    """How often to draw, by :func:`~noisewise.accounting.selection.choose_repetitions`, hardly ever not at all."""
+    """How often to draw, by :func:`~noisewise.trusted.accountants.selection.choose_repetitions`, hardly ever not at all."""
     drawing = choose_repetitions(budget, candidates)
     found = [one for one in (drawing, *drawing.alternatives) if _chance_of_nothing(one.repetitions) <= NOTHING]
     most = max(one.each.mu for one in found)

@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accounting.gdp import mu_of
 from ..budget import Budget
 from ..data.preprocess import Cells, Scaling
 from ..fitting.fit import Fit, Labelled
 from ..fitting.fitted import Fitted
 from ..fitting.labels import Labels, Target
+from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]
 MOST_RECORDS = 20_000  # of a simulated table, unless there are more real rows

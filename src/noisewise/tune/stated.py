@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..arithmetic import Arithmetic
 from ..budget import Budget, Meter
-from ..events import Repeated, to_dict
 from ..fitting.fitted import Fitted
 from ..fitting.of_files import SETTINGS
 from ..prepare.parts import parts_of
 from ..statement import promised, worded
+from ..trusted.arithmetic import Arithmetic
+from ..trusted.events import Repeated, to_dict
 from .candidates import Candidate
 from .price import Agreed
 

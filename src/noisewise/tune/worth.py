@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..accounting.gdp import mu_of
-from ..accounting.selection import candidate_budget
 from ..budget import Budget
+from ..trusted.accountants.gdp import mu_of
+from ..trusted.accountants.selection import candidate_budget
 from .selection import law_for
 
 ENOUGH = 4000.0  # n mu of a run from which more noise costs little

@@ -7,8 +7,8 @@ import torch
 
 from noisewise.budget import Terms
 from noisewise.curator import Count, FirstMoment
-from noisewise.events import Gaussian, Poisson, Repeated
 from noisewise.methods import Method
+from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
 
 class State(NamedTuple):
@@ -135,7 +135,7 @@ class OnTable(Descent):
 
     def step(self, state, private, public):
         from noisewise.prepare import Hats
-        from noisewise.prepare.features import even
+        from noisewise.trusted.features.features import even
 
         if state.step == 0:
             made = even([Hats(at, column.points, column.ranks, 4) for at, column in enumerate(private.facts.table)])

@@ -128,7 +128,7 @@ class Liar(Descent):
 
     def terms(self, facts):
         from noisewise.budget import Terms
-        from noisewise.events import Gaussian
+        from noisewise.trusted.events import Gaussian
 
         return Terms.plan(Gaussian(1e-3)) if self.what == "plan" else super().terms(facts)
 

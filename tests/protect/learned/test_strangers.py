@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from noisewise.curator.facts import facts_of
 from safetensors.torch import save as to_bytes
 
 import noisewise as nw
-from noisewise.accounting.gdp import mu_of
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.learned.tasks import load_tasks
-from noisewise.losses import Logistic
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
-from noisewise.models import Linear
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import FARTHEST, Design, zero_weights
-from noisewise.records import records_of
-from noisewise.records.totals import Drawn
 from noisewise.train import Records, train
+from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
+from noisewise.trusted.stores import records_of
+from noisewise.trusted.stores.totals import Drawn
 
 DESIGN = Design(units=3)
 HEADER = {"name": "mine", "horizon": 5, "ranges": {name: [1e-9, 1e12] for name in zoo.RANGES}}

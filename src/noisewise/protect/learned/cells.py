@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, cast
 
-from ...late import Tensor, torch
+from ...trusted.late import Tensor, torch
 
 Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # input weights, memory weights, and a bias for each
 PARTS = ("input", "memory", "input_bias", "memory_bias")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...late import Tensor, torch
+from ...trusted.late import Tensor, torch
 from ..protector import Protector
 from ..signal import Signal, one
 from .cells import LstmCell, cell_from

@@ -15,7 +15,7 @@ shards find shorter steps good.
 shards are unrolled side by side; *whole*: all weights, one shard after the other. How fast theta shrinks is not among the few:
 the less data, the more of that is good, so shards would vote for what their own smallness needs.
 
-*Guarantee*: none is needed of what is computed here (:class:`~noisewise.curator.questions.meta.MetaGradient` clips and
+*Guarantee*: none is needed of what is computed here (:class:`~noisewise.trusted.questions.meta.MetaGradient` clips and
 noises it), but that a shard's vector follows from that shard alone. This is trusted code: it is handed private rows.
 """
 
@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...curator.questions.meta import units_of
-from ...late import Tensor, torch
-from ...models import Model
-from ...records.shards import SIDES, ShardRows
-from ...records.totals import Floats
+from ...trusted.late import Tensor, torch
+from ...trusted.models import Model
+from ...trusted.questions.meta import units_of
+from ...trusted.stores.shards import SIDES, ShardRows
+from ...trusted.stores.totals import Floats
 from ..clips import longest_step
 from ..protector import Protector, Run, begin, step, with_scores_scaled
 from ..signal import first_signal

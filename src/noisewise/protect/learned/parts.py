@@ -26,8 +26,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ... import _validate
-from ...late import Tensor, torch
+from ...trusted import validate
+from ...trusted.late import Tensor, torch
 from ..clips import FixedClip
 from ..protector import Protector
 from ..schedules import Uniform
@@ -65,9 +65,9 @@ class Design:
     squared_norm: bool = False
 
     def __post_init__(self) -> None:
-        _validate.whole(units=self.units)
-        _validate.one_of(FORMS, form=self.form)
-        _validate.one_of(INPUTS, inputs=self.inputs)
+        validate.whole(units=self.units)
+        validate.one_of(FORMS, form=self.form)
+        validate.one_of(INPUTS, inputs=self.inputs)
         for name in ("clip", "scheduler", "projector", "squared_norm"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; pass True or False")

@@ -7,7 +7,7 @@ Clip norms are so small that nearly every shard's gradient is clipped: shards vo
 noise of deviation s = 2 / (mu_t S) on each coordinate. ``shrunk`` multiplies it by the share of its square that noise does not
 explain, 1 - d s^2 / ||v||^2 or 0 (James & Stein 1961, a little more careful): what noise alone explains moves nothing.
 
-*Guarantee*: what is computed here is made of released answers. :class:`~noisewise.curator.questions.meta.MetaGradient`
+*Guarantee*: what is computed here is made of released answers. :class:`~noisewise.trusted.questions.meta.MetaGradient`
 has the price. Whatever the weights, the protector cannot overspend.
 
 Hong, Wang, Wang & Zhou 2021 (private meta-optimization is left open there).
@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...curator import Answer, Facts
-from ...curator.questions.meta import FARTHEST, MetaGradient
-from ...late import torch
-from ...records.totals import Floats
+from ...trusted.late import torch
+from ...trusted.questions.meta import FARTHEST, MetaGradient
+from ...trusted.stores.totals import Floats
 from ..signal import worth
 from .inside import KNOBS, flattened, unflattened, with_knobs
 from .parts import Design, Weights, zero_weights

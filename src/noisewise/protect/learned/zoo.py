@@ -25,9 +25,9 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from ...atomic import is_there, write_atomically
-from ...facts import Facts
-from ...late import Tensor, torch
-from ...losses import LOSSES
+from ...trusted.facts import Facts
+from ...trusted.late import Tensor, torch
+from ...trusted.losses import LOSSES
 from ..protector import Protector
 from ..signal import signal_to_noise
 from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights

@@ -1,0 +1,1 @@
+"""Records that lie elsewhere (other processes, other machines, other people), behind the protocol of stores."""

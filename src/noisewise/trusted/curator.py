@@ -1,0 +1,277 @@
+"""The curator holds the private records and answers paid questions about them.
+
+Every answer is charged before the records are touched; a refused charge releases nothing. No record can raise, stop
+or steer anything: gradients that are not finite count as zero, a loss that is not finite counts as its bound, an
+empty batch is answered with noise, and sums are divided by an expected size, never by a realised one.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .arithmetic import Arithmetic
+from .asking import Asking
+from .events import FULL, Sampling, plain_sampling
+from .facts import Answer, Facts, Released, facts_of, resized, shown
+from .features.features import Features, even, features_anew
+from .gate import Desk
+from .late import Tensor, torch
+from .meter import AdditiveMeter, PlanMeter
+from .models import Additive, Model
+from .noise import Stream
+from .opening import MeterView, checked_meter
+from .own_settings import own_settings
+from .question import HowAsked, checked_noise, plain, rebuilt
+from .questions.gradient import Gradient
+from .questions.moments import Count
+from .sampling import expected_size
+from .stores import counted_of, records_of
+from .stores.grid import Store, in_memory
+from .stores.shards import Shards, Unroll
+from .trace import LOST
+from .units import rows_per_person
+from .walks.objective import PerturbedObjective
+from .walks.oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
+
+
+class Curator(Asking):
+    """Holds the private records, the model and its loss; every answer is charged before it is computed.
+
+    ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
+    bought with :meth:`release_size`. It is never compared with the number of rows.
+    A record whose label is ``NO_LABEL`` or ``NO_CLASS`` keeps its place and is in no answer (:mod:`.desk`).
+    ``row_bound``: a public bound on the norm of every row that the data holder has enforced; infinite if none.
+    ``seed``: makes the run a simulation; without it all randomness comes from the operating system.
+    ``store``: where laid out rows are kept, in memory or (``Mapped``) in a file without a name.
+    ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here; None: a row.
+    ``unroll``: trusted code that trains inside a shard; without it nothing is asked of shards.
+    """
+
+    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__shards", "__store")
+
+    def __init__(
+        self,
+        X: Tensor,
+        y: Tensor,
+        *,
+        model: Model,
+        meter: AdditiveMeter | PlanMeter,
+        size: float | None,
+        row_bound: float = math.inf,
+        seed: int | None = None,
+        store: Store = in_memory,
+        rows_per_unit: int | None = None,
+        unroll: Unroll | None = None,
+    ) -> None:
+        model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
+        meter = checked_meter(meter)
+        if rows_per_person(rows_per_unit) == 1 and size is None and meter.budget.adjacency == "replace_one":
+            raise ValueError("size is missing; under replace_one the size is public, pass it")
+        if size is not None and not 1 <= size <= 1e15:
+            raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")
+        if not row_bound > 0:
+            raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
+        self.__store = store
+        coins = Stream(seed, "module").words if model.tensors else None
+        with own_settings():  # a method has named its terms by now, and may have left something behind
+            model.refuse_rows(X, y)
+            records = records_of(model, X, y, store, coins)
+            self.__desk = Desk(records, meter, Stream(seed), counted_of(model, X, y))
+        self.__model = model
+        self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
+        self.__basis: Tensor | None = None
+        self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
+        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
+        self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
+
+    @property
+    def facts(self) -> Facts:
+        """What is public or already released: a copy, so that nothing that is done to it changes a price."""
+        return shown(self.__facts)
+
+    @property
+    def meter(self) -> MeterView:
+        """The meter that every question is charged to, to look at."""
+        return self.__desk.view
+
+    @property
+    def trace(self) -> tuple[Released, ...]:
+        """Every answered question, described by released facts."""
+        return self.__desk.released()
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """How exact the sums and the noise of what was released are."""
+        return self.__arithmetic
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the noise can be reproduced from a seed, which is not private."""
+        return self.__desk.stream.simulation
+
+    def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
+        """Check, spend, total, noise, log: the one way to an answer.
+
+        *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
+        """
+        return self.__asked(rebuilt(question), noise, sampling)
+
+    def gradient(self, theta: Tensor, *, noise_multiplier: float, sampling: Sampling = FULL, **asked: Any) -> Answer:
+        """:meth:`Asking.gradient`, made of plain numbers here and so not rebuilt: training asks little else."""
+        return self.__asked(Gradient.of(theta, **asked), noise_multiplier, sampling)
+
+    def __asked(self, asked: Any, noise: float, sampling: Sampling) -> Answer:
+        """The answer to a question that nobody else holds."""
+        plainly, multiplier = plain_sampling(sampling), checked_noise(noise)  # last of a stranger's code
+        records, facts = self.__desk.records, self.__facts  # in this order: `prepare` replaces them in the other
+        asked.check(facts)
+        known = self.__known_size() if asked.mean else facts.size
+        size = math.nan if known is None else expected_size(plainly, known)
+        rows = asked.refuse(facts.budget.adjacency, plainly, facts.rows_per_unit)
+        how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
+        if asked.sharded and self.__shards is None:
+            raise ValueError("shards are asked of in a run of noisewise.train alone")
+        shards = self.__shards if asked.sharded else None
+        answer = self.__desk.answer(asked, how, facts, records, shards)
+        self.__arithmetic = asked.graded(self.__arithmetic)
+        return answer
+
+    def last_iterate(self, walk: NoisyWalk) -> Answer:
+        """The end of a whole walk: :class:`Descent` (noise at the end) or :class:`OnePass` (noise at every step).
+
+        *Guarantee*: argued in their docstrings; both are the event Gaussian(walk.noise_multiplier), Descent under both
+        relations, OnePass under replace_one. ``noise_std`` is that of the last step for OnePass.
+        """
+        if type(walk) not in (Descent, OnePass):
+            raise TypeError(f"{type(walk).__name__} is not a walk; pass frozen data, Descent(...) or OnePass(...)")
+        return self.__ended(walk)
+
+    def minimise(self, objective: PerturbedObjective) -> Answer:
+        """The minimiser of a randomly perturbed objective; ``noise_std`` is that of the small noise on top of it.
+
+        *Guarantee*: argued in :class:`PerturbedObjective`; one event ApproximateDP(epsilon, delta).
+        """
+        if type(objective) is not PerturbedObjective:
+            raise TypeError(f"{type(objective).__name__} is not an objective; pass PerturbedObjective(...)")
+        return self.__ended(objective)
+
+    def __ended(self, asked: Any) -> Answer:
+        """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
+        with own_settings():
+            records, facts = self.__desk.records, self.__facts
+            asked.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+            asked.of_model(facts)
+            whole, size = rebuilt_walk(asked, facts.dimension), self.__known_size()
+            event, std = whole.event(), whole.noise_std(facts, size)
+        with self.__desk:
+            self.__desk.pay(event, records)
+            answer = Answer(whole.end(self.__model, records.float_rows(), facts, size, self.__desk.stream), std)
+            self.__desk.log(whole.name, event, None, answer, norm=True)
+        self.__arithmetic = whole.graded(self.__arithmetic)
+        return answer
+
+    def release_size(self, *, noise_multiplier: float) -> float:
+        """Buy the number of records, at least 1; from then on sums are divided by it."""
+        answer = self.ask(Count(), noise=noise_multiplier)
+        size = max(float(answer.value), 1.0)
+        self.__facts = replace(self.__facts, size=size)
+        return size
+
+    def take_up(self, line: Released, asked: Any = None, size: float | None = None) -> None:
+        """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
+
+        ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
+        that was answered. *Sensitivity*: nothing is drawn and no record is touched.
+        """
+        with self.__desk:
+            self.__desk.meter.spend(line.event)
+            self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
+            self.__facts = self.__facts if size is None else replace(self.__facts, size=max(float(size), 1.0))
+        if asked is not None:
+            self.__arithmetic = asked.graded(self.__arithmetic)
+
+    def forfeit(self, share: float) -> None:
+        """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
+        with self.__desk:
+            for event in self.__desk.meter.forfeit(share).elements():
+                self.__desk.trace.append(Released(LOST, event, None, 0.0, None, self.__desk.meter.spent_fraction))
+
+    def change_basis(self, matrix: Tensor) -> None:
+        """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.
+
+        *Sensitivity*: nothing is released. The matrix is data that was public or released before, applied to each row
+        by itself, so a neighbouring data set still differs in one record; what is asked later is clipped anew.
+        The bound on the rows grows by the matrix's spectral norm.
+        """
+        if isinstance(self.__model, Additive):
+            raise TypeError("rows of a table are made by features; ask for others with prepare, not for another basis")
+        self.__about_rows("another basis")
+        features, entries = self.__facts.features, plain(matrix)
+        square = isinstance(entries, np.ndarray) and entries.shape == (features, features)
+        if not square or not np.isfinite(entries).all() or not 1e-15 <= np.abs(entries).max() <= 1e15:
+            raise ValueError(f"matrix must be a {features} x {features} matrix with a largest entry from 1e-15 to 1e15")
+        step = entries.astype(np.float64)
+        norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
+        with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
+            basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
+            self.__desk.records = self.__desk.records.in_basis(step, self.__store)
+            self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
+
+    @property
+    def features(self) -> Features | None:
+        """What rows of a table are made of: a copy of what was asked for last."""
+        return None if self.__features is None else features_anew(self.__features)
+
+    def prepare(self, features: Features) -> None:
+        """From now on rows are made of the table's cells by ``features``; theta has as many entries as they are wide.
+
+        *Sensitivity*: nothing is released. Features are frozen data that was public or released before, made anew from
+        plain numbers, and applied to each row by itself; what is asked later is clipped anew.
+        """
+        if not isinstance(self.__model, Additive):
+            raise TypeError("there is no table to make features of; train on a table with declared columns")
+        own = features_anew(features)
+        own.check(self.__facts.table)
+        model = self.__model.of_width(own.width)
+        with self.__desk:
+            records, self.__model, self.__features = self.__desk.records.prepared(own, self.__store), model, own
+            self.__facts = resized(self.__facts, model, row_bound=1.0)
+            self.__desk.records = records
+
+    def centre(self, centre: Tensor, scale: float) -> None:
+        """From now on every row x of a table is scale (x - centre), both public; x as it was prepared.
+
+        *Sensitivity*: nothing is released; see :meth:`prepare`.
+        """
+        if not isinstance(self.__model, Additive):
+            raise TypeError("rows can be centred when they are made of a table; use change_basis for others")
+        middle, times = np.asarray(plain(centre), np.float64), float(plain(scale))
+        with self.__desk:
+            self.__desk.records = self.__desk.records.centred(middle, times, self.__store)
+            self.__facts = replace(self.__facts, row_bound=times * (1 + float(np.linalg.norm(middle)) + 2.0**-4))
+
+    def in_first_basis(self, theta: Tensor) -> Tensor:
+        """The theta that scores rows as they came as the given one scores them now; made of released facts."""
+        return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
+
+    def __about_rows(self, what: str) -> None:
+        if self.__facts.tensors:
+            raise ValueError(f"{what} is for rows of numbers, and a module's records are tensors; ask for gradients")
+
+    def __known_size(self) -> float:
+        if self.__facts.size is None:
+            raise RuntimeError("the size of the data is private; buy it first with release_size(noise_multiplier=...)")
+        return self.__facts.size
+
+    def __repr__(self) -> str:
+        return f"Curator({self.__facts})"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a curator holds private records and is never copied or saved; save the released model instead")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _refuse

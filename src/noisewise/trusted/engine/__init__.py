@@ -1,0 +1,30 @@
+"""Clipped sums of gradients for any module, each record alone: one pass, norms from books, one reweighted product.
+
+Trusted code: it touches private rows, and what it returns is private until noise is added. Sums are floats; what that
+means for a promise is said where they become whole numbers (:mod:`noisewise.trusted.stores.modules`).
+"""
+
+from __future__ import annotations
+
+from . import rules as _rules
+from .alone import passed, values
+from .books import clip_factors
+from .facts import Layout, Refused, Spec, layout_of, trainable
+from .rehearsal import rehearsed
+from .tape import Tape
+from .units import in_units
+
+__all__ = [
+    "Layout",
+    "Refused",
+    "Spec",
+    "Tape",
+    "clip_factors",
+    "in_units",
+    "layout_of",
+    "passed",
+    "rehearsed",
+    "trainable",
+    "values",
+]
+assert _rules

@@ -1,0 +1,89 @@
+"""What anyone may know about a run, and what a curator hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from .accountants.terms import Budget
+from .features.columns import TableColumn
+from .late import Tensor
+from .models import Additive, Model
+from .trace import Released as Released
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What anyone may know: declared, public or released. ``size`` is None until it is declared or bought."""
+
+    size: float | None
+    size_is_public: bool
+    dimension: int
+    features: int
+    outputs: int
+    row_bound: float
+    loss: str
+    task: str
+    lipschitz: float
+    smoothness: float
+    budget: Budget
+    groups: tuple[int, ...] = ()
+    linear: bool = False  # what the model can do, and what its loss says of itself
+    coordinates: bool = False
+    tensors: bool = False
+    typical_clip: float = 1.0
+    typical_norm: float = 1.0
+    learning: float = 1.0
+    effect_clip: float = 0.5
+    table: tuple[TableColumn, ...] = ()  # what is declared of a table's columns
+    rows_per_unit: int | None = None  # how many rows of a person count at most; None: what is protected is a row
+
+
+def facts_of(
+    model: Model, budget: Budget, *, size: float | None, row_bound: float, rows_per_unit: int | None = None
+) -> Facts:
+    """The facts of a run before anything is released."""
+    return Facts(
+        size=None if size is None else float(size),
+        size_is_public=size is not None,
+        dimension=model.dimension,
+        features=model.features,
+        outputs=model.outputs,
+        row_bound=row_bound,
+        loss=model.loss.name,
+        task=model.loss.task,
+        lipschitz=model.loss.lipschitz,
+        smoothness=model.loss.smoothness,
+        budget=replace(budget),  # whoever is shown the facts could write into it
+        groups=model.groups,
+        linear=model.linear,
+        coordinates=model.coordinates,
+        tensors=model.tensors,
+        typical_clip=model.loss.typical_clip,
+        typical_norm=model.loss.typical_norm,
+        learning=model.loss.learning,
+        effect_clip=model.loss.effect_clip,
+        table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
+        rows_per_unit=rows_per_unit,
+    )
+
+
+def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:
+    """The facts when rows are those of another model."""
+    return replace(facts, features=model.features, dimension=model.dimension, groups=model.groups, row_bound=row_bound)
+
+
+def shown(facts: Facts) -> Facts:
+    """A copy that anyone may write into: whatever is done to it changes no price and no check."""
+    return replace(facts, budget=replace(facts.budget), table=tuple(map(replace, facts.table)))
+
+
+class Answer(NamedTuple):
+    """What was released, and the standard deviation of the noise known to be on each coordinate of it.
+
+    For a gradient in other coordinates: of each coordinate in which records were clipped.
+    """
+
+    value: Tensor
+    noise_std: float
+    below: float | None = None  # a gradient with a count: the released share of records whose gradient is short

@@ -1,0 +1,125 @@
+# mypy: ignore-errors
+"""Entries of features and counts of levels, compiled: the bits of :mod:`noisewise.trusted.features.features` and ``scale``.
+
+Rows are taken 64 at a time, so that what the blocks of a table have in common, places on scales, hats and categories, is
+worked out once and stays in the cache while it is joined. Every row by itself, from its own cells.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import kernels
+
+__all__ = ["count_levels", "entries"]
+
+ROWS = 64
+i8 = np.int64
+f4, f8 = np.float32, np.float64
+
+
+@kernels.jit
+def _positions(cells, column, points, ranks, slopes, inside, piece, out):
+    """Where the values of a column are on a scale, NaN for what is missing: all of them a step of the search at a time."""
+    n, last = len(cells), len(points) - 2
+    for i in range(n):
+        value = f8(cells[i, column])
+        inside[i] = min(max(points[0] if np.isnan(value) else value, points[0]), points[last + 1])
+        piece[i] = 0
+    step = 1
+    while 2 * step <= last:
+        step *= 2
+    while step > 0 and last > 0:
+        for i in range(n):
+            probe = min(piece[i] + step, last)
+            piece[i] = probe if points[probe] <= inside[i] else piece[i]
+        step >>= 1
+    for i in range(n):
+        low = ranks[piece[i]]
+        place = low + (inside[i] - points[piece[i]]) * slopes[piece[i]]
+        place = min(place, ranks[piece[i] + 1]) if place > low else low
+        out[i] = np.nan if np.isnan(cells[i, column]) else place
+
+
+@kernels.jit
+def count_levels(cells, chosen, whole, column, points, ranks, slopes, counts):
+    n, parts = len(cells) if whole else len(chosen), len(counts)
+    inside, piece, at, some = np.zeros(ROWS), np.zeros(ROWS, np.uint32), np.zeros(ROWS), np.zeros((ROWS, 1))
+    for start in range(0, n, ROWS):
+        count = min(ROWS, n - start)
+        for i in range(count):
+            some[i, 0] = cells[start + i if whole else chosen[start + i], column]
+        _positions(some[:count], 0, points, ranks, slopes, inside, piece, at)
+        for i in range(count):
+            if not np.isnan(at[i]):
+                counts[i8(min(at[i] * parts, f8(parts - 1)))] += 1
+
+
+@kernels.jit
+def _hats(at, knots, count, places, values):
+    for i in range(count):
+        place = at[i] * (knots - 1)
+        missing = np.isnan(place)
+        known = 0.0 if missing else place
+        first = min(np.floor(known), f8(knots - 2))
+        rest = known - first
+        places[0, i] = knots if missing else i8(first)
+        places[1, i] = 0 if missing else i8(first) + 1
+        values[0, i] = f4(1.0) if missing else f4(1.0 - rest)
+        values[1, i] = f4(0.0) if missing else f4(rest)
+
+
+@kernels.jit
+def _codes(cells, column, coordinates, places, values):
+    """The coordinate of each category; the last one is that of what is none."""
+    for i in range(len(cells)):
+        code = f8(cells[i, column])
+        known = code >= 0 and code < len(coordinates) - 1  # false for NaN
+        places[0, i] = coordinates[i8(code) if known else len(coordinates) - 1]
+        values[0, i] = f4(1.0)
+
+
+@kernels.jit
+def _sides(cells, scales, points, ranks, slopes, sides, coordinates, at, places, values):
+    """Places and values of the entries of all sides."""
+    inside, piece = np.zeros(ROWS), np.zeros(ROWS, np.uint32)
+    for s in range(len(scales)):
+        begin, end = scales[s, 1], scales[s, 2]
+        scale = points[begin:end], ranks[begin:end], slopes[begin:end]
+        _positions(cells, scales[s, 0], scale[0], scale[1], scale[2], inside, piece, at[s])
+    for s in range(len(sides)):
+        if sides[s, 0] == 2:
+            _hats(at[sides[s, 1]], sides[s, 2], len(cells), places[s], values[s])
+        else:
+            _codes(cells, sides[s, 1], coordinates[sides[s, 2] : sides[s, 3]], places[s], values[s])
+
+
+@kernels.jit
+def entries(cells, scales, points, ranks, slopes, sides, coordinates, blocks, gains, where, numbers):
+    """Places and values of all entries: a row of ``scales``, ``sides``, ``blocks`` is one of :class:`.tables.Plan`."""
+    at = np.zeros((len(scales), ROWS))
+    places, values = np.zeros((len(sides), 2, ROWS), np.uint32), np.zeros((len(sides), 2, ROWS), np.float32)
+    last = len(gains) - 1
+    for start in range(0, len(cells), ROWS):
+        stop = min(start + ROWS, len(cells))
+        _sides(cells[start:stop], scales, points, ranks, slopes, sides, coordinates, at, places, values)
+        j = 0
+        for b in range(len(blocks)):
+            first, second = blocks[b, 0], blocks[b, 1]
+            wide, gain = np.uint32(blocks[b, 2]), gains[blocks[b, 3] :]
+            for a in range(sides[first, 0]):
+                p, v = places[first, a], values[first, a]
+                for c in range(1 if second < 0 else sides[second, 0]):
+                    if second < 0:
+                        for i in range(stop - start):
+                            where[start + i, j] = blocks[b, 3] + i8(p[i])
+                            numbers[start + i, j] = f8(v[i]) * gain[p[i]]
+                    else:
+                        q, w = places[second, c], values[second, c]
+                        for i in range(stop - start):
+                            place = p[i] * wide + q[i]
+                            where[start + i, j] = blocks[b, 3] + i8(place)
+                            numbers[start + i, j] = f8(v[i] * w[i]) * gain[place]
+                    j += 1
+        for i in range(start, stop):
+            where[i, j], numbers[i, j] = last, gains[last]

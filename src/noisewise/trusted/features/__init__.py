@@ -1,0 +1,1 @@
+"""How a table's cells become rows: frozen data, the same rule for every row."""

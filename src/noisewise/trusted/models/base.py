@@ -1,0 +1,208 @@
+"""What a model is: its shape, its capabilities as plain data, and sums of its gradients over public rows.
+
+Public sums are in floating point, where rounding harms nobody. Private ones are exact: :mod:`noisewise.trusted.stores`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..late import Tensor, torch
+from ..losses import Loss, check_weights
+from .batches import Batch, RowSource, in_chunks, lay_out
+
+RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
+
+
+class Model(ABC):
+    """Scores of rows by a flat vector theta, and the loss that they go into.
+
+    What the code may want to know of a model, it asks as a capability, never as a type: ``linear``, scores are products of
+    rows with theta, so that a record's gradient is its slope times its row; ``coordinates``, gradients can be clipped in
+    other coordinates, divided by a scale or inside a basis; ``table``, rows are cells of a table, from which features are
+    made; ``tensors``, records are tensors of any shape, of which nothing is asked as of rows. ``records`` names the module of :mod:`noisewise.trusted.stores` that sums over its private rows: what holds the rows of one
+    kind of model needs nothing of another's.
+    """
+
+    loss: Loss
+    linear: ClassVar[bool] = False
+    coordinates: ClassVar[bool] = False
+    table: ClassVar[bool] = False
+    tensors: ClassVar[bool] = False
+    records: ClassVar[str]
+    grade: ClassVar[str] = "bounded"  # the best that sums over its records can have: see arithmetic
+
+    if TYPE_CHECKING:  # fields here, properties there
+
+        @property
+        def features(self) -> int: ...
+        @property
+        def outputs(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Numbers on the way from a row to its scores: features first, outputs last."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> tuple[int, ...]:
+        """Lengths of the parts of theta that belong together."""
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.groups)
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes labels number, from 0 on; None for labels that are signs or real."""
+        return self.outputs if self.loss.task == "classes" else None
+
+    def check(self) -> None:
+        """Refuse a loss that wants another number of outputs, or weights of another number of classes."""
+        if self.outputs < 1 or (self.outputs > 1) != (self.loss.task == "classes"):
+            raise ValueError(
+                f"{self.outputs} outputs for the loss {self.loss}; pass one per class where labels are classes, else 1"
+            )
+        check_weights(self.loss, self.outputs)
+
+    def refuse_rows(self, X: Any, y: Any) -> None:
+        """Refuse records of another shape, by what is public of them."""
+        if X.ndim != 2 or X.shape[1] != self.row_width or y.ndim != 1 or len(X) != len(y):
+            raise ValueError(f"X must be 2-d with {self.row_width} columns and y 1-d, as long as X has rows")
+
+    @property
+    def row_width(self) -> int:
+        """Columns of the rows as they come."""
+        return self.features
+
+    @abstractmethod
+    def start(self) -> Tensor:
+        """The public starting point."""
+
+    @abstractmethod
+    def scores(self, theta: Tensor, X: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
+        """The theta that scores x as the given one scores x @ matrix."""
+
+    def lay_out(self, X: Tensor | RowSource, y: Tensor) -> Batch:
+        """Public records as the formulas want them: of a linear model, unit rows u and lengths r, x = r u."""
+        return lay_out(X, y, unit_rows=self.linear, classes=self.classes, columns=self.features)
+
+    @abstractmethod
+    def rows(self, batch: Batch) -> Tensor:
+        """The rows of a batch as they came, in double precision."""
+
+    @abstractmethod
+    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Loss of each record."""
+
+    @abstractmethod
+    def norms(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Gradient norm of each record."""
+
+    @abstractmethod
+    def per_record(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Every record's gradient as a row, in double precision; one that is not finite is 0."""
+
+    def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+        """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
+        with torch.inference_mode():  # skips autograd's book-keeping, which many small operations would feel
+            return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
+
+    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+        return self._seen(theta, batch, clip, None, None)[0]
+
+    def clipped_sum_and_count(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        clip: float,
+        *,
+        scale: Tensor | None = None,
+        basis: Tensor | None = None,
+        threshold: float | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The clipped sum in the coordinates asked for, and the centred count of short gradients in those coordinates.
+
+        ``scale`` divides each coordinate of a record's gradient before it is clipped (Pichapati et al. 2019), ``basis``
+        replaces the gradient by its coordinates in a subspace (Zhou, Wu & Banerjee 2020), ``threshold`` asks for a count of
+        short gradients (Andrew et al. 2021). Each record adds a vector of norm at most ``clip`` to the sum and a number in
+        [-1/2, 1/2] to the count; one whose gradient is not finite adds zero and -1/2.
+        """
+
+        def chunk_sum(chunk: Batch) -> Tensor:
+            total, norms, alive = self._seen(theta, chunk, clip, scale, basis)
+            count = total.new_zeros(1) if threshold is None else soft_count(norms, alive, threshold)[None]
+            return torch.cat([total, count])
+
+        with torch.inference_mode():
+            both = in_chunks(batch, chunk_sum)
+            return both[:-1], None if threshold is None else both[-1:]
+
+    @abstractmethod
+    def _seen(
+        self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The clipped sum in other coordinates, the norms there, and whose gradient is finite."""
+
+    @abstractmethod
+    def clipped_means(self, thetas: Tensor, batch: Batch, clip: Tensor) -> Tensor:
+        """Mean gradient at each row of ``thetas`` (R, dimension), records clipped to the entries of ``clip`` (R,).
+
+        In differentiable operations: what meta-training unrolls, with a graph from the parameters and the clip to the mean.
+        """
+
+    @abstractmethod
+    def stacked_scores(self, thetas: Tensor, batch: Batch) -> Tensor:
+        """Scores (R, n) of one output, or (R, n, K) of several, with a graph."""
+
+    def mean_losses(self, thetas: Tensor, batch: Batch) -> Tensor:
+        """Mean loss at each row of ``thetas``, with a graph."""
+        return stacked_values(self.loss, self.stacked_scores(thetas, batch), batch.y).mean(1)
+
+
+def factors(norms: Tensor, bound: float) -> Tensor:
+    """What each record is multiplied by so that its norm is at most ``bound``, as a column."""
+    return torch.ones_like(norms)[:, None] if math.isinf(bound) else (bound / norms.clamp(min=bound))[:, None]
+
+
+def soft_count(norms: Tensor, alive: Tensor, threshold: float) -> Tensor:
+    """Sum of a ramp from +1/2 for short to -1/2 for long norms: a count that would jump could jump for many by rounding."""
+    ramp = ((threshold - norms.double()) / (2 * RAMP * threshold)).clamp_(-0.5, 0.5)
+    return torch.where(alive, ramp, -0.5).sum()
+
+
+def stacked_factors(norms: Tensor, bound: Tensor) -> Tensor:
+    """:func:`factors` with a graph, a bound for each copy."""
+    return (bound[:, None] / norms.clamp(min=1e-20)).clamp(max=1)
+
+
+def stacked_values(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
+    """Loss of each record in each copy, (R, n)."""
+    if loss.task != "classes":
+        return loss.value(scores, y)
+    copies, n, outputs = scores.shape
+    return loss.value(scores.reshape(-1, outputs), y.repeat(copies)).view(copies, n)
+
+
+def stacked_slopes(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
+    """Derivative of each record's loss in its scores, with a graph where the scores have one."""
+    with torch.enable_grad():
+        at = scores if scores.requires_grad else scores.detach().requires_grad_(True)
+        (slopes,) = torch.autograd.grad(stacked_values(loss, at, y).sum(), at, create_graph=scores.requires_grad)
+    return slopes
+
+
+def leading_subspace(rows: Tensor, rank: int) -> Tensor:
+    """An orthonormal basis, as columns, of the ``rank`` directions in which rows are largest (fewer if there are)."""
+    n, d = rows.shape
+    rank = min(rank, n, d)
+    if n >= d:
+        return torch.linalg.eigh(rows.T @ rows)[1][:, -rank:].flip(1)
+    left = torch.linalg.eigh(rows @ rows.T)[1][:, -rank:].flip(1)
+    return torch.linalg.qr(rows.T @ left)[0]

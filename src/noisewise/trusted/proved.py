@@ -1,0 +1,93 @@
+"""What a kind of question is proved for: said once, in its class. The curator refuses the rest, and so does ``verify``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from .accountants.common import unsampled
+from .arithmetic import Arithmetic
+from .events import ADJACENCIES, FULL, Adjacency, FixedBatch, Gaussian, Leaf, Mechanism, Poisson, Sampling
+from .facts import Facts
+from .units import MOST_ROWS, rows_per_person
+
+CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
+ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
+
+
+class Line(NamedTuple):
+    """What a trace and a statement say of an answer: its clip, the public facts, the method's settings."""
+
+    clip: float | None
+    facts: Facts
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+class Proved:
+    """A kind of question: its name and words, what it is to an accountant, and all that its proof covers."""
+
+    name: ClassVar[str] = ""
+    words: ClassVar[str] = ""
+    mechanism: ClassVar[type[Mechanism]] = Gaussian
+    relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
+    samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
+    persons: ClassVar[int] = MOST_ROWS  # how many rows of one person may count; 0: it is proved for records alone
+    of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
+    in_one_place: ClassVar[bool] = False  # whether rows that lie with several clients are refused
+    bounded: ClassVar[str] = ""  # what is not exact about the answer, but charged for
+    assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__dict__.get("name", cls.__name__)
+
+    @classmethod
+    def refuse(cls, adjacency: str, sampling: Sampling, rows_per_unit: int | None) -> int:
+        """How many rows of a person count at most; a relation, batch or unit without a proof is refused."""
+        if adjacency not in cls.relations:
+            raise ValueError(f"{cls.name} is proved for adjacency={cls.relations[0]!r} alone; pass that")
+        if sampling[0] not in cls.samplings:
+            raise ValueError(f"{cls.name} is asked of all records, not of batches; pass sampling ('full',)")
+        if rows_per_unit is not None and not cls.persons:
+            raise ValueError(f"{cls.name} is proved for records, not for persons; take another method")
+        return rows_per_person(rows_per_unit, sampling, most=cls.persons)
+
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        """Refuse a model that no question of this kind can be asked of."""
+        if facts.tensors and not cls.of_tensors:
+            raise ValueError(
+                f"{cls.name} is about rows of numbers, and a module's records are tensors; ask for gradients"
+            )
+
+    @classmethod
+    def graded(cls, before: Arithmetic) -> Arithmetic:
+        """How exact a run is after an answer to such a question."""
+        after = before.bounded(cls.bounded) if cls.bounded else before
+        return after.assumed(cls.assumed) if cls.assumed else after
+
+    @classmethod
+    def ranges(cls, how: Any, line: Line) -> Iterable[tuple[float, float]]:
+        """From where to where the noise of an answer may lie, by what is said of it; ``how`` has the event's noise."""
+        return ANY
+
+    @classmethod
+    def fits(cls, std: float, how: Any, line: Line) -> bool:
+        """Whether noise of this deviation is that of an answer to such a question."""
+        return any(low * (1 - CLOSE) <= std <= high * (1 + CLOSE) for low, high in cls.ranges(how, line))
+
+    @classmethod
+    def made(cls, event: Leaf) -> bool:
+        """Whether it is an event of such a question."""
+        return type(unsampled(event)) is cls.mechanism
+
+
+def sampling_of(event: Leaf) -> Sampling:
+    """How the batch of an event was drawn."""
+    match event:
+        case Poisson(rate):
+            return ("poisson", rate)
+        case FixedBatch(rate):
+            return ("fixed", rate)
+    return FULL

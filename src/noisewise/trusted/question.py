@@ -1,0 +1,238 @@
+"""What a question is: frozen data, never a function, because a function run on records could keep them.
+
+Everything about a question stands in its class: its exact total over a batch, its unit with the proof, the shape of its
+answer, its words in a report, and cases for the laws that every question must pass. The unit is the C of the event
+Gaussian(noise std / C): the most that one record moves the total by under add_remove, half of the most that replacing one
+does under replace_one. A Poisson batch may hold the record or not, whatever the relation, so there a record's own part
+must not exceed the unit either.
+
+*Persons*. Where a person has up to k rows that count, every unit is k times that of one row, and a clip C of gradients is
+C/k for each row. Proof: which rows of a person count depends on that person's rows and coins alone, so neighbours differ
+in at most k rows, at most k more when the person is replaced. A person's part of a sum is a sum of k parts, of norm at most
+k times that of one, and of two persons twice that (triangle inequality); norms and eigenvalues of sums move no further, and
+parts within [0, 1] add up to [0, k], all in one direction. Parts that have inner products >= 0, as counts in bins and
+x x^T have, add up to such parts: ||A - B||^2 <= ||A||^2 + ||B||^2 <= 2 k^2. So `moves` holds with both its numbers times k.
+Batches are of rows, not of persons, so a batch and k > 1 are refused; whole runs in the room are proved for one row.
+
+A question is answered only if its type is registered here, exactly; it is rebuilt from plain numbers before it is priced,
+and only that copy is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .events import Adjacency, Gaussian, Mechanism, Sampling
+from .facts import Answer, Facts
+from .late import Tensor, torch
+from .noise import Stream
+from .proved import Line, Proved
+from .stores.protocol import HeldRecords
+from .stores.totals import Drawn, Floats, IntegerTotal
+
+
+@dataclass(frozen=True, slots=True)
+class HowAsked:
+    """How a question is asked: the relation, the batch, the noise, how many records are expected, how many columns, and
+    how many rows of one person count at most."""
+
+    adjacency: Adjacency
+    sampling: Sampling
+    noise: float
+    size: float
+    features: int
+    rows: int = 1
+
+    def unit(self, added: float, replaced: float) -> float:
+        """The C of Gaussian(noise std / C), from the most that a record added and a record replaced moves a total by."""
+        if self.adjacency == "add_remove":
+            return self.rows * added
+        return self.rows * (max(added, replaced / 2) if self.sampling[0] == "poisson" else replaced / 2)
+
+    def row(self, clip: float) -> float:
+        """A row's share of what a person's gradients are clipped to, or measured by."""
+        return clip / self.rows
+
+
+LONG = 4096  # entries of a theta that is copied by torch
+MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
+CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
+NORMS = 1e-30, 1e30  # of a threshold for norms
+
+Q = TypeVar("Q", bound=type[Any])
+_known: dict[str, type[Any]] = {}
+_closed: list[bool] = []
+QUESTIONS: Mapping[str, type[Any]] = MappingProxyType(_known)
+_fields: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
+
+
+def question(kind: Q) -> Q:
+    """Register a question. It must say how much one record moves it, and bring cases for the laws."""
+    for needed in ("moves", "total", "words", "cases"):
+        own = getattr(kind, needed, None)
+        if not own or own is getattr(Sum, needed, None):
+            raise TypeError(f"{kind.__name__} has no {needed}; a question brings everything about itself")
+    if not kind.cases(2):
+        raise TypeError(f"{kind.__name__} has no cases; the laws would pass it by")
+    if _closed or not kind.__module__.startswith("noisewise.trusted.questions."):
+        raise TypeError(f"{kind.__name__} is not defined in the curator's room; a question lives there, with its proof")
+    _known[kind.__name__] = kind
+    _fields[kind] = tuple(field.name for field in fields(kind))
+    return kind
+
+
+def close() -> None:
+    """No question is registered from now on: called when the room is complete."""
+    _closed.append(True)
+
+
+def rebuilt(asked: object) -> Any:
+    """The same question made anew from plain numbers; what is not exactly a registered type is refused by name.
+
+    A subclass could say one bound to the clamp and another to the noise, and so could a number that is not a plain one.
+    """
+    kind = type(asked)
+    if QUESTIONS.get(kind.__name__) is not kind:
+        raise TypeError(f"{kind.__name__} is not a question; pass frozen data, one of {', '.join(QUESTIONS)}")
+    return kind(*[plain(getattr(asked, name)) for name in _fields[kind]])
+
+
+def plain(value: Any) -> Any:
+    """A plain float, bool, tuple or array of floats; a copy, so that nobody else holds it."""
+    kind = type(value)
+    if value is None or kind is bool or kind is float:
+        return value
+    if isinstance(value, np.ndarray):
+        entries = value if kind is np.ndarray else np.asarray(value)
+        return np.array(entries, dtype=np.float32 if entries.dtype == np.float32 else np.float64)
+    if isinstance(value, Tensor):
+        entries = bare(value)
+        return entries if entries.dtype == np.float32 else entries.astype(np.float64)
+    if isinstance(value, float | int | np.number):
+        return float(value)
+    if type(value) in (tuple, list):
+        return tuple(plain(entry) for entry in value)
+    raise TypeError(f"{type(value).__name__} is not plain data; pass numbers, tensors or tuples of them")
+
+
+def bare(value: Tensor) -> NDArray[Any]:
+    """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
+    alone = type(value) is Tensor and not torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+    if alone and value.dtype is torch.float32 and value.layout is torch.strided and Tensor.numel(value) < LONG:
+        return np.array(Tensor.numpy(value, force=True))  # the usual theta; whatever comes, the copy is numpy's own
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        own = Tensor.as_subclass(Tensor.detach(value), Tensor)
+        if type(own) is not Tensor or own.layout != torch.strided or own.is_complex():
+            raise TypeError("pass a plain, real torch.Tensor, not a subclass")
+        if own.numel() >= LONG:
+            return own.to("cpu", copy=True).numpy()  # a copy of torch's own, at an address that its products want
+        return np.array(own.cpu().numpy())
+
+
+def released(
+    total: IntegerTotal, multiplier: float, unit: float, stream: Stream, *, over: float = 1.0, dtype: Any = np.float64
+) -> Floats:
+    """The total with Gaussian noise of standard deviation multiplier * unit, rounded onto a public grid, exactly.
+
+    In integers: ``unit`` is unit/one * ones, and what is added has at least multiplier times that as its deviation
+    (the products, and those that made the unit, round by less than 2^-50, and the last factor is more). ``over``: what the answer is divided by.
+    """
+    std = multiplier * (unit / total.one) * total.ones * (1 + 2.0**-49)
+    return stream.released(total.values, std, total.worth / over, dtype)
+
+
+class Sum(Proved):
+    """What questions answered by one noised sum have in common."""
+
+    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
+    shape: ClassVar[tuple[int, ...]] = ()  # of the answer
+    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
+
+    def check(self, facts: Facts) -> None:
+        """Refuse, from public facts, what cannot be asked of this model: rows of tensors, a theta of another one."""
+        self.of_model(facts)
+        theta = getattr(self, "theta", None)
+        if theta is not None and len(theta) != facts.dimension:
+            raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
+
+    @classmethod
+    def like(cls, line: Line) -> Sequence[Any]:
+        """Questions of this kind, one for each unit that an answer with such a line may have."""
+        return list(cls.cases(1)[:1])  # type: ignore[attr-defined]
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> Iterable[tuple[float, float]]:
+        return [(std, std) for std in (asked.noise_std(how) for asked in cls.like(line))]
+
+    def event(self, noise: float) -> Mechanism:
+        return Gaussian(noise)
+
+    def unit(self, terms: HowAsked) -> float:
+        """The C of its event, from what the question says about one record."""
+        return terms.unit(*self.moves(terms))  # type: ignore[attr-defined]
+
+    def noise_std(self, terms: HowAsked) -> float:
+        """The standard deviation of the noise on each coordinate of what is released."""
+        return terms.noise * self.unit(terms)
+
+    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
+        return [released(totals[0], terms.noise, self.unit(terms), stream)]
+
+    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
+        return [self.total(records, drawn, terms)]  # type: ignore[attr-defined]
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        return Answer(torch.from_numpy(noisy[0].reshape(self.shape)), self.noise_std(terms))
+
+    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+        """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
+        return np.asarray(answer.value.double().numpy()).reshape(-1)
+
+    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+        """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
+        return totals[0].values.astype(np.float64) * totals[0].worth
+
+
+def always(added: float, replaced: float) -> Callable[[Any, HowAsked], tuple[float, float]]:
+    """``moves`` of a question that one record added, and one replaced, moves by the same, however it is asked."""
+    return lambda self, terms: (added, replaced)
+
+
+def itself(kind: type[Any], dimension: int) -> list[Any]:
+    """``cases`` of a question that has nothing to vary."""
+    return [kind()]
+
+
+def vector(name: str, theta: object) -> None:
+    """Refuse what is not a flat vector of numbers below 1e30 (NaN is not)."""
+    entries = theta if isinstance(theta, np.ndarray) else np.array(theta if type(theta) is tuple else [math.nan])
+    low, high = (entries.item(entries.argmin()), entries.item(entries.argmax())) if entries.size else (0.0, 0.0)
+    if entries.ndim != 1 or not (low > -1e30 and high < 1e30):  # NaN is found at either end
+        raise ValueError(f"{name} must be a flat vector of finite numbers below 1e30, e.g. tuple(theta.tolist())")
+
+
+def flat(name: str, theta: object) -> None:
+    """Refuse what is not an array, a flat vector of usual numbers."""
+    if not isinstance(theta, np.ndarray):
+        raise ValueError(f"{name} is no array or tensor; pass a flat one")
+    vector(name, theta)
+
+
+def between(name: str, value: object, least: float, most: float) -> None:
+    if type(value) not in (float, int) or not least <= value <= most:  # type: ignore[operator]
+        raise ValueError(f"{name} is not a plain number from {least:g} to {most:g}; pass one that is")
+
+
+def checked_noise(noise: Any) -> float:
+    """A plain number that noise can have."""
+    value = plain(noise)
+    if type(value) is not float or not 0 < value <= MOST_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    return value

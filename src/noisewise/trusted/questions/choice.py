@@ -1,0 +1,79 @@
+"""Which of several candidates has a small loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from ..events import BoundedRange, Mechanism
+from ..facts import Answer, Facts
+from ..late import torch
+from ..noise import Stream
+from ..proved import Line
+from ..question import CLIPS, HowAsked, Sum, between, flat, question
+from ..stores.protocol import HeldRecords
+from ..stores.totals import Drawn, Floats, IntegerTotal
+
+
+@question
+@dataclass(frozen=True, eq=False)
+class Choice(Sum):
+    """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses, drawn exactly.
+
+    Candidate i is chosen with probability proportional to exp(-S_i epsilon / B) under add_remove and
+    exp(-S_i epsilon / (2B)) under replace_one, S_i the sum over the batch of min(loss, B) in integers; a loss that is not
+    finite counts as B.
+    *Sensitivity*: losses lie in [0, B]. Adding a record raises every candidate's sum by 0 to B, all in one
+    direction, so the log-odds of two candidates move within an interval of length epsilon at scale B/epsilon.
+    Replacing one moves them by up to B in either direction, which needs twice the scale. Both are BoundedRange.
+    """
+
+    thetas: tuple[Floats, ...]
+    clip: float
+    name: ClassVar[str] = "choose"
+    words: ClassVar[str] = "the best of several candidates"
+    mechanism: ClassVar[type[Mechanism]] = BoundedRange
+    of_tensors: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if type(self.thetas) is not tuple or not self.thetas:
+            raise ValueError("thetas is no tuple or empty; pass at least one candidate")
+        for theta in self.thetas:
+            flat("theta", theta)
+        between("loss_bound", self.clip, *CLIPS)
+
+    def check(self, facts: Facts) -> None:
+        if any(len(theta) != facts.dimension for theta in self.thetas):
+            raise ValueError(f"thetas has candidates of other lengths; pass flat tensors of {facts.dimension}")
+
+    def event(self, noise: float) -> Mechanism:
+        return BoundedRange(noise)
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return self.clip, 2 * self.clip
+
+    def noise_std(self, terms: HowAsked) -> float:
+        """The scale of the Gumbel noise that would choose alike."""
+        return terms.rows * self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
+
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return records.losses(drawn, self.thetas, self.clip)
+
+    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
+        scale = Fraction(terms.noise) / (totals[0].ones * terms.rows * (2 if terms.adjacency == "replace_one" else 1))
+        return [np.array([float(stream.choose(totals[0].values, scale))])]
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        return Answer(torch.tensor(int(noisy[0][0])), self.noise_std(terms))
+
+    @classmethod
+    def like(cls, line: Line) -> list[Choice]:
+        return [] if line.clip is None else [cls((np.zeros(1),), line.clip)]
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[Choice]:
+        return [cls((np.zeros(dimension), np.full(dimension, 0.2)), 1.0)]

@@ -1,0 +1,199 @@
+"""The mean of clipped gradients, in coordinates of choice, with a count of the short ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..accountants.joint import joint_noise
+from ..events import LEAST_NOISE, Gaussian, Mechanism
+from ..facts import Answer, Facts
+from ..late import Tensor, torch
+from ..noise import Stream
+from ..proved import Line
+from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, between, flat, plain, question, released
+from ..stores.protocol import HeldRecords
+from ..stores.totals import Drawn, Floats, IntegerTotal
+
+LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
+
+
+@question
+@dataclass(frozen=True, eq=False)
+class Gradient(Sum):
+    """The mean gradient at theta, each record's clipped to norm ``clip``.
+
+    Releases (sum over the batch of g_i min(1, clip/||g_i||) + noise) / (expected batch size), noise of standard
+    deviation noise_multiplier * clip on each coordinate.
+    *Sensitivity* of the sum: each term has norm <= clip, in integers, so adding or removing a record moves it by at most
+    clip, replacing one by at most 2 clip: the event Gaussian(noise_multiplier). Dividing by a released or public
+    number is post-processing.
+
+    ``scale``, positive numbers, one per parameter (Pichapati et al. 2019): g_i / scale is what is clipped, summed
+    and noised, and the answer is multiplied by scale. *Sensitivity*: the terms of the sum are clipped in the new
+    coordinates, so it is as above there; going back is post-processing. Linear models only. (The paper also
+    subtracts a running mean before the clip; single records are spread far more widely than their mean, so that
+    earns little, and it is left out.)
+
+    ``basis``, orthonormal columns, one row per parameter (Zhou, Wu & Banerjee 2020): B^T g_i is what is clipped,
+    summed and noised, and the answer is B times it. The same argument in the subspace, where the noise has as many
+    coordinates as B has columns, and nothing is clipped for what lies outside. A perceptron's gradients are
+    clipped and noised whole and the answer is projected, B B^T times it: post-processing.
+
+    ``quantile_at``, a norm, with ``count_noise_multiplier`` (Andrew et al. 2021): from the same batch, also
+    releases how many gradients are shorter, as the sum of h_i + noise of standard deviation
+    count_noise_multiplier / 2, where h_i goes from 1/2 (norm at most 0.9 quantile_at) to -1/2 (at least 1.1) along
+    a ramp. ``below`` is that sum / (expected batch size) + 1/2. *Sensitivity*: |h_i| <= 1/2, so adding or removing
+    a record moves the count by at most 1/2, replacing one by at most 1. Divide the two sums by their own noise:
+    what is released is their concatenation with independent unit noise. A record's own part of it has norm
+    at most ((clip / (sigma clip))^2 + ((1/2) / (tau/2))^2)^(1/2) = (sigma^-2 + tau^-2)^(1/2) with the two noise
+    multipliers sigma and tau; replacing it moves the concatenation by at most twice that. So both together are
+    one event, Gaussian((sigma^-2 + tau^-2)^(-1/2)), under both relations and on any batch.
+    What these options hold is public or released, and fixed before the batch is drawn.
+    """
+
+    theta: Floats
+    clip: float
+    scale: Floats | None = None
+    basis: Floats | None = None
+    quantile_at: float | None = None
+    count_noise_multiplier: float | None = None
+    name: ClassVar[str] = "gradient"
+    words: ClassVar[str] = "the mean gradient"
+    of_tensors: ClassVar[bool] = True
+    mean: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, theta: object, clip: object, **options: object) -> Gradient:
+        """The question made of plain copies of what is given."""
+        if not options:
+            return cls(plain(theta), plain(clip))
+        return cls(plain(theta), plain(clip), **{name: plain(part) for name, part in options.items()})
+
+    def __post_init__(self) -> None:
+        flat("theta", self.theta)
+        between("clip", self.clip, *CLIPS)
+        if self.scale is not None and self.basis is not None:
+            raise ValueError("scale and basis are both given; pass one of them")
+        if (self.quantile_at is None) != (self.count_noise_multiplier is None):
+            raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
+        if self.quantile_at is not None:
+            between("quantile_at", self.quantile_at, *NORMS)
+            between("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
+
+    def check(self, facts: Facts) -> None:
+        super().check(facts)
+        self.check_options(facts.dimension, coordinates=facts.coordinates)
+
+    def check_options(self, dimension: int, *, coordinates: bool) -> None:
+        """Refuse coordinates that do not fit the model."""
+        if self.scale is not None:
+            check_scale(self.scale, dimension, coordinates=coordinates)
+        if self.basis is not None:
+            check_basis(self.basis, dimension)
+
+    def event(self, noise: float) -> Mechanism:
+        if self.count_noise_multiplier is None:
+            return Gaussian(noise)
+        return Gaussian(joint_noise(noise, self.count_noise_multiplier))
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return terms.row(self.clip), 2 * terms.row(self.clip)
+
+    def noise_std(self, terms: HowAsked) -> float:
+        return terms.noise * self.clip / terms.size
+
+    @classmethod
+    def like(cls, line: Line) -> list[Gradient]:
+        return [] if line.clip is None else [cls(np.zeros(1), line.clip)]
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """A count from the same batch is part of the event, and takes a share of its price, half if nobody says more."""
+        share = line.settings.get("count_share")
+        most = max(0.5, share) if isinstance(share, float) and share < 1 else 0.5
+        return [(low, low / math.sqrt(1 - most)) for low, _ in super().ranges(how, line)]
+
+    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
+        basis, clip = self.basis if records.coordinates else None, terms.row(self.clip)
+        if self.scale is None and basis is None:
+            totals = [records.gradients(drawn, self.theta, clip)]
+        else:
+            totals = [records.vectors(drawn, self.theta, clip, scale=self.scale, basis=basis)]
+        if self.quantile_at is not None:
+            totals.append(records.short(drawn, self.theta, terms.row(self.quantile_at), scale=self.scale, basis=basis))
+        return totals
+
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return self.totals(records, drawn, terms)[0]
+
+    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
+        kind = np.float32 if self.scale is None and self.basis is None else np.float64
+        noisy = [released(totals[0], terms.noise, self.unit(terms), stream, over=terms.size, dtype=kind)]
+        if self.count_noise_multiplier is not None:
+            noisy.append(released(totals[1], self.count_noise_multiplier, terms.rows / 2, stream, over=terms.size))
+        return noisy
+
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
+        below = 0.5 + float(noisy[1][0]) if len(noisy) > 1 else None
+        return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(terms), below)
+
+    def back(self, mean: Floats, *, coordinates: bool) -> Tensor:
+        """A released vector in the parameters' own coordinates: post-processing."""
+        if self.scale is not None:
+            mean = mean * self.scale
+        elif self.basis is not None:
+            mean = self.basis @ (mean if coordinates else self.basis.T @ mean)
+        return torch.from_numpy(mean.astype(np.float32, copy=False))
+
+    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+        value = np.asarray(answer.value.double().numpy()) * terms.size
+        if self.scale is not None:
+            value = value / self.scale
+        elif self.basis is not None:
+            value = self.basis.T @ value
+        if answer.below is None or self.count_noise_multiplier is None:
+            return value
+        return np.append(value, (answer.below - 0.5) * terms.size * self._count_weight(terms))
+
+    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+        value = totals[0].values.astype(np.float64) * totals[0].worth
+        if len(totals) == 1:
+            return value
+        return np.append(value, totals[1].values * totals[1].worth * self._count_weight(terms))
+
+    def _count_weight(self, terms: HowAsked) -> float:
+        """The noise of the sum over that of the count: times this, one vector has the same noise everywhere."""
+        return terms.noise * self.clip / ((self.count_noise_multiplier or 1.0) * terms.rows / 2)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[Gradient]:
+        near, far = np.full(dimension, 0.1), np.full(dimension, -1e20)
+        scale, tilted = np.geomspace(0.1, 10.0, dimension), np.arange(1.0, dimension + 1)
+        basis = (np.eye(dimension) - 2 * np.outer(tilted, tilted) / (tilted @ tilted))[:, : dimension // 2 + 1]
+        plainly = [cls(near, 0.5), cls(far, 0.01), cls(near, 0.5, None, None, 0.3, 7.0)]
+        elsewhere = [cls(near, 0.5, scale), cls(near, 0.5, None, basis), cls(near, 0.5, scale, None, 0.3, 7.0)]
+        return plainly + elsewhere
+
+
+def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
+    """Refuse a scale that is not a vector of usual positive numbers, or a model that has no closed form for it."""
+    if not coordinates:
+        raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
+    if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
+        raise ValueError(f"scale has shape {np.shape(scale)}; pass a tensor of {dimension}")
+    if not bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all()):
+        raise ValueError(f"scale has entries outside [{LEAST_SCALE}, {MOST_SCALE}]; pass scales within")
+
+
+def check_basis(basis: Floats, dimension: int) -> None:
+    """Refuse a basis whose columns are not orthonormal."""
+    shape = basis.shape if isinstance(basis, np.ndarray) else ()
+    if len(shape) != 2 or shape[0] != dimension or not 1 <= shape[1] <= dimension:
+        raise ValueError(f"basis has shape {shape}; pass orthonormal columns of {dimension} entries")
+    if not bool((np.abs(basis.T @ basis - np.eye(basis.shape[1])) < 1e-3).all()):
+        raise ValueError("basis has columns that are not orthonormal; pass e.g. torch.linalg.qr(basis)[0]")

@@ -1,0 +1,74 @@
+"""How the values of columns are spread: dyadic counts, from which quantiles follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..facts import Facts
+from ..features.scale import check_scale
+from ..proved import Line
+from ..question import HowAsked, Sum, between, question
+from ..stores.totals import Drawn, IntegerTotal
+
+MOST_LEVELS = 20
+Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
+
+
+def moved(cells: float) -> tuple[float, float]:
+    """What a record that is in so many parts moves all counts by, added and replaced."""
+    return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
+
+
+@question
+@dataclass(frozen=True)
+class ColumnLevels(Sum):
+    """How many values of each scale (a column of the table, points, ranks) lie in each of its 2, 4, .. 2^levels equal parts.
+
+    *Sensitivity*: for each of K scales and L levels a record with a value there is in one part and counts 1, one without
+    is in none; so adding or removing it moves all counts together by at most sqrt(K L), and replacing it moves at most
+    2 K L of them by 1, which is sqrt(2 K L).
+    """
+
+    scales: tuple[Scale, ...]
+    levels: float
+    name: ClassVar[str] = "column levels"
+    words: ClassVar[str] = "how values of columns are spread"
+    shape: ClassVar[tuple[int, ...]] = (-1,)
+
+    def __post_init__(self) -> None:
+        between("levels", self.levels, 1, MOST_LEVELS)
+        for column, points, ranks in self.scales:
+            between("the column of a scale", column, 0, 1e6)
+            check_scale(points, ranks)
+        whole = [self.levels, *(column for column, _, _ in self.scales)]
+        if len(whole) < 2 or any(number != int(number) for number in whole):
+            raise ValueError("scales are missing, or levels or a column is no whole number; pass at least one scale")
+
+    @classmethod
+    def of_model(cls, facts: Facts) -> None:
+        if not facts.table:
+            raise ValueError("there is no table whose columns could be counted; ask about a table")
+
+    def check(self, facts: Facts) -> None:
+        self.of_model(facts)
+        if any(column >= len(facts.table) or not facts.table[int(column)].number for column, _, _ in self.scales):
+            raise ValueError("scales name a column that is no number column of a table; ask about those alone")
+
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        return moved(len(self.scales) * self.levels)
+
+    @classmethod
+    def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
+        """For as many columns and levels as there can be."""
+        numbers = sum(column.number for column in line.facts.table)
+        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MOST_LEVELS + 1)}
+        return [(std, std) for std in (how.noise * how.unit(*moved(count)) for count in cells)]
+
+    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)
+
+    @classmethod
+    def cases(cls, dimension: int) -> list[ColumnLevels]:
+        return [cls(((0.0, (-1.0, 0.0, 1.0), (0.0, 0.3, 1.0)),), 3.0)]

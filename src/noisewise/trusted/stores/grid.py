@@ -1,0 +1,177 @@
+"""Rows on an integer grid: what makes sums of clipped gradients exact.
+
+A row x = r u of unit direction u is kept as x_q = round(2^14 u), 16-bit integers, and the number ``reach`` = r / 2^14, so
+that x = reach x_q up to the rounding of u. N^2 = |x_q|^2 is an exact integer, and ``most`` the largest integer W with
+W^2 N^2 <= M^2, M = 2^28 - 1: a record's gradient w x_q with |w| <= W has norm at most M in integers.
+
+Each row is laid out by itself, from sums in one fixed order: its numbers depend on that row alone, whatever its company.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fast import kernels
+from ..late import Tensor, torch
+from ..models.batches import RowSource
+from .totals import Floats, Integers
+
+DIRECTION = 1 << 14  # length of a row's direction on the grid
+BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
+LANES = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
+CHUNK = 1 << 16
+LONGEST = 2.0**40  # a longer row is treated as not finite
+MOST_ROWS = 1 << 27  # for which every sum here fits into 64 bits
+MOST_COLUMNS = 1 << 20
+NO_LABEL, NO_CLASS = -math.inf, -(1 << 31)  # the label of a record that has none: of numbers, of classes
+
+Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
+
+
+def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
+    """Where laid out rows are kept unless there are too many: in memory."""
+    return np.empty((rows, columns), dtype)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Keeps laid out rows in a file of ``folder``, mapped into memory, so that they need not fit into it.
+
+    The file has no name from the start: nobody else can open it, and it is gone with the process, however that ends.
+    """
+
+    folder: Path
+
+    def __call__(self, rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
+        if rows == 0 or columns == 0:
+            return np.empty((rows, columns), dtype)
+        with tempfile.TemporaryFile(dir=self.folder, prefix="noisewise-") as file:
+            file.truncate(np.dtype(dtype).itemsize * rows * columns)
+            return np.memmap(file, dtype, "r+", shape=(rows, columns))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GridRows:
+    """Laid out rows. A row that is not finite, too long or badly labelled is zero, with ``alive`` false."""
+
+    X: NDArray[np.int16]  # (n, columns padded to LANES)
+    reach: NDArray[np.float32]
+    squares: NDArray[np.int32]  # N^2
+    most: NDArray[np.int16]
+    y: NDArray[Any]  # float32, or int32 class numbers
+    alive: NDArray[np.bool_]
+    columns: int
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def directions(self, rows: Integers | slice) -> NDArray[np.int16]:
+        """The integer directions of some rows, without the padding."""
+        return self.X[rows, : self.columns]
+
+
+def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Labels as they are kept, and which are usable; ``classes``: they are class numbers below it."""
+    plain = y.detach().as_subclass(Tensor).cpu().numpy()
+    if classes is None:
+        with np.errstate(all="ignore"):  # no label may raise or warn
+            real = plain.astype(np.float32)
+        usable = np.isfinite(real)
+        return np.where(usable, real, np.float32(0)), usable
+    usable = (plain >= 0) & (plain < classes)
+    return np.where(usable, plain, 0).astype(np.int32), usable
+
+
+def labelled(y: Tensor, classes: int | None) -> NDArray[np.bool_] | None:
+    """Which records have a label; None where all have one. Whoever has none is in no answer, and keeps its place."""
+    plain = y.detach().as_subclass(Tensor).cpu().numpy()
+    there: NDArray[np.bool_] = plain != (NO_LABEL if classes is None else NO_CLASS)
+    return None if there.all() else there
+
+
+def lay_out(
+    X: Tensor | RowSource, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory
+) -> GridRows:
+    """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
+    whole = X if isinstance(X, Tensor) else None
+
+    def part(start: int, length: int) -> tuple[Floats, Floats]:
+        rows = whole.narrow(0, start, length) if whole is not None else X(start, length)  # type: ignore[operator]
+        plain = rows.detach().as_subclass(Tensor).to(torch.float32).numpy().astype(np.float64)
+        return plain, np.ones(len(plain))
+
+    labels, usable = labels_of(y, classes)
+    return _laid_out(part, labels, usable, columns, store)
+
+
+def in_new_basis(rows: GridRows, matrix: Floats, store: Store = in_memory) -> GridRows:
+    """Every row x replaced by x @ matrix and laid out anew; products are of integers, so exact.
+
+    The matrix is put on a grid of its own on which its columns have norm below 2^37: a product of a row with a column is
+    an integer below 2^53, which double precision holds exactly, in whatever order it is summed.
+    """
+    grid = power_of_two_above(longest(matrix.T) / 2.0**36)
+    integers = np.rint(matrix / grid)
+
+    def part(start: int, length: int) -> tuple[Floats, Floats]:
+        here = slice(start, start + length)
+        return rows.directions(here).astype(np.float64) @ integers, rows.reach[here].astype(np.float64) * grid
+
+    return _laid_out(part, rows.y, rows.alive, matrix.shape[1], store)
+
+
+def longest(vectors: Floats) -> float:
+    """The length of the longest row; squares of numbers about 1, which neither overflow nor vanish."""
+    largest = float(np.abs(vectors).max(initial=0.0))
+    scaled = vectors / (largest or 1.0)
+    return largest * float(np.sqrt((scaled * scaled).sum(1)).max())
+
+
+def power_of_two_above(value: float) -> float:
+    """The least power of two that is at least ``value`` > 0; 1 for zero."""
+    if value == 0:
+        return 1.0
+    m, e = math.frexp(value)
+    return math.ldexp(1.0, e - 1 if m == 0.5 else e)
+
+
+def _laid_out(
+    part: Callable[[int, int], tuple[Floats, Floats]],
+    labels: NDArray[Any],
+    usable: NDArray[np.bool_],
+    columns: int,
+    store: Store,
+) -> GridRows:
+    n = len(labels)
+    if n > MOST_ROWS or columns > MOST_COLUMNS:
+        raise ValueError(f"more than {MOST_ROWS} rows or {MOST_COLUMNS} columns do not fit; pass fewer")
+    X = store(n, -(-columns // LANES) * LANES, np.int16)
+    reach, squares, most = np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n, np.int16)
+    alive = np.zeros(n, np.bool_)
+    lay = arithmetic().lay_out_rows
+    height = min(CHUNK, max((1 << 25) // max(columns, 1), 256))
+    for start in range(0, n, height):
+        here = slice(start, min(start + height, n))
+        numbers, scale = part(start, here.stop - start)
+        lay(numbers, scale, usable[here], X[here], reach[here], squares[here], most[here], alive[here])
+    return GridRows(X, reach, squares, most, np.where(alive, labels, labels.dtype.type(0)), alive, columns)
+
+
+def arithmetic() -> Any:
+    """The module whose kernels are in use: compiled, or the reference; both give the same bits."""
+    return _module("..fast.rows_compiled" if kernels.compiled() else ".reference")
+
+
+@cache
+def _module(name: str) -> Any:
+    return importlib.import_module(name, __package__)

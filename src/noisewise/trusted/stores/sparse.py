@@ -1,0 +1,226 @@
+"""Private records whose rows have a known number of entries, as hats and categories do: exact totals, few operations.
+
+A row has ``entries`` of ``width`` coordinates, each at a place of its own, kept as x_q = round(2^14 x) in 16 bits, and norm
+at most 1: a longer one is cut to it. Each row is laid out by itself. A public centre m and scale s change what counts to
+x' = s (x - m), without touching an entry: sums of w (x_q - m_q) are sums of w x_q less (sum of w) m_q, and the length of
+x_q - m_q is an exact integer, so clipping is in integers as for other rows (:mod:`noisewise.trusted.stores.sparse_reference`).
+
+What is asked rarely is computed in chunks of rows written out in full, by the same steps as for a linear model's rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fast import kernels
+from ..late import Tensor
+from . import sparse_reference as reference
+from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Store, in_memory, labels_of
+from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
+from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
+from .words import Words, no_words, words_of
+
+WIDEST = 4096  # columns up to which rows are written out in full, all of them
+SCALES = 1e-6, 1e6  # from, to
+FEW = 1 << 17  # entries that are laid out at once: they stay in the cache
+Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SparseRows:
+    """Laid out rows. A row that is not finite, badly placed or badly labelled has no entries, and ``alive`` false."""
+
+    places: NDArray[np.int32]  # (n, entries)
+    values: NDArray[np.int16]
+    filled: NDArray[np.int32]  # how many entries are not zero: they come first
+    reach: Floats  # scale / 2^14, zero for the dead
+    squares: NDArray[np.int32]  # N^2 of what counts, x_q - m_q
+    most: NDArray[np.int32]
+    y: NDArray[Any]  # float32, or int32 class numbers
+    alive: NDArray[np.bool_]
+    centre: Integers  # m_q
+    columns: int
+    starts: Integers  # where blocks of coordinates begin, in which a row's entries come one after another
+    words: Words | None = None  # the same rows for sums over all of them
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def directions(self, rows: Integers | slice) -> NDArray[np.int32]:
+        """x_q - m_q of some rows, written out in full; zero for the dead."""
+        places, values = self.places[rows], self.values[rows]
+        full = np.tile(-self.centre.astype(np.int32), (len(values), 1))
+        full[np.arange(len(values))[:, None], places] += values
+        full[~self.alive[rows]] = 0
+        return full
+
+
+def lay_out_sparse(
+    part: Part,
+    labels: Tensor,
+    *,
+    entries: int,
+    width: int,
+    classes: int | None,
+    store: Store = in_memory,
+    starts: Sequence[int] = (0,),
+) -> SparseRows:
+    """Rows in chunks, ``part(start, length)`` giving the places and the values of ``entries`` each, on the grid.
+
+    ``starts``: where blocks of coordinates begin, if entries come block by block.
+    """
+    if not 1 <= entries <= width <= MOST_COLUMNS or len(labels) > MOST_ROWS:
+        raise ValueError(
+            f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MOST_COLUMNS}, and at most {MOST_ROWS} rows"
+        )
+    y, usable = labels_of(labels, classes)
+    n, alive = len(y), np.zeros(len(y), np.bool_)
+    places, values = store(n, entries, np.int32), store(n, entries, np.int16)
+    height = max(FEW // entries, 64)
+    for start in range(0, n, height):
+        here = slice(start, min(start + height, n))
+        shape = (here.stop - start, entries)
+        where, numbers = (np.asarray(array) for array in part(start, shape[0]))
+        if where.shape != shape or numbers.shape != shape or where.dtype.kind not in "iu":
+            raise ValueError(f"a part of the rows is not made of whole places and values of shape {shape}")
+        arrays = np.ascontiguousarray(numbers, np.float64), np.ascontiguousarray(where, np.int64)
+        arithmetic().lay_out_entries(*arrays, width, usable[here], places[here], values[here], alive[here])
+    y = np.where(alive, y, y.dtype.type(0))
+    blocks = np.array(starts, np.int64)
+    return _measured(places, values, y, alive, np.zeros(width, np.int64), 1.0, blocks, store)
+
+
+def _measured(
+    places: NDArray[np.int32],
+    values: NDArray[np.int16],
+    y: NDArray[Any],
+    alive: NDArray[np.bool_],
+    centre: Integers,
+    scale: float,
+    starts: Integers,
+    store: Store,
+) -> SparseRows:
+    """Laid out entries with what follows from them, the centre and the scale."""
+    squares, most, reach = (store(len(y), 1, kind)[:, 0] for kind in (np.int32, np.int32, np.float64))
+    filled = store(len(y), 1, np.int32)[:, 0]
+    for start in range(0, len(y), CHUNK):
+        here = slice(start, start + CHUNK)
+        filled[here] = (values[here] != 0).sum(1)
+    arithmetic().measure(places, values, alive, centre, squares, most)
+    reach[:] = np.where(alive, scale / DIRECTION, 0.0)
+    return SparseRows(places, values, filled, reach, squares, most, y, alive, centre, len(centre), starts)
+
+
+def arithmetic() -> Any:
+    """The module whose kernels are in use: compiled, or the reference; both give the same bits."""
+    return importlib.import_module("..fast.sparse_kernels", __package__) if kernels.compiled() else reference
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SparseRecords(LinearRecords):
+    """Sparse rows, and the loss they are scored by; several outputs are the rows of theta as a matrix."""
+
+    rows: SparseRows  # type: ignore[assignment]
+
+    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> SparseRecords:
+        """The same records, each row x as it was laid out replaced by scale (x - centre), both public.
+
+        *Sensitivity*: nothing is released; each row is moved by itself, and what is asked later is clipped anew.
+        """
+        rows = self.rows
+        fits = isinstance(centre, np.ndarray) and centre.shape == (rows.columns,) and bool(np.isfinite(centre).all())
+        if not fits or not math.sqrt(float(np.cumsum(centre * centre)[-1])) <= 1 + 1e-9:
+            raise ValueError(f"centre must be a vector of {rows.columns} numbers of norm at most 1")
+        if not SCALES[0] <= scale <= SCALES[1]:
+            raise ValueError(f"scale is {scale!r}; pass a number from {SCALES[0]:g} to {SCALES[1]:g}")
+        whole = np.rint(centre * DIRECTION).astype(np.int64)
+        moved = _measured(rows.places, rows.values, rows.y, rows.alive, whole, float(scale), rows.starts, store)
+        if self.outputs == 1 and store is in_memory and kernels.compiled():  # what is centred is summed again and again
+            moved = replace(moved, words=words_of(rows.places, rows.values, moved.filled, rows.starts, rows.columns))
+        return replace(self, rows=moved)
+
+    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
+        """The sum of gradients, each clipped to norm ``clip``: M stands for it."""
+        matrix, gain, kernel = self._matrix(theta), BOUND / clip, arithmetic()
+        if self.loss.kernel is None or kernel is reference:
+            add = reference.sum_one if self.outputs == 1 else reference.sum_classes
+            total = add(self.rows, self._everyone(drawn), matrix, gain, self.loss)
+        else:
+            total = self._compiled(kernel, drawn.rows, matrix, gain)
+        return IntegerTotal(total.ravel(), BOUND, clip)
+
+    def _everyone(self, drawn: Drawn) -> Integers:
+        return np.arange(len(self)) if drawn.rows is None else drawn.rows
+
+    def _compiled(self, kernel: Any, chosen: Integers | None, theta: Floats, gain: float) -> Integers:
+        rows, (number, width, weights) = self.rows, kernel.options(self.loss)
+        which, n = (NONE, len(rows)) if chosen is None else (chosen, len(chosen))
+        drawn, entries = (which, chosen is None, theta, gain), rows.places.shape[1]
+        if self.outputs == 1:
+            entered, words = self._entered(chosen is None)
+            measured = (rows.reach, rows.most, rows.y, rows.centre)
+            options = (number, width, *(weights or (1.0, 1.0)))
+            arguments = (*entered, *measured, *words, *drawn, *options)
+            return in_parallel(kernel.sum_one, arguments, n, (1, rows.columns), entries)
+        entered = (rows.places.view(np.uint32), rows.values, rows.filled)
+        laid = (*entered, rows.reach, rows.squares, rows.most, rows.y, rows.centre)
+        per_class = np.array(weights or (1.0,) * self.outputs)
+        shape = (rows.columns, -(-self.outputs // 8) * 8)
+        total = in_parallel(kernel.sum_classes, (*laid, *drawn, per_class), n, shape, entries * self.outputs)
+        return total[:, : self.outputs].T
+
+    def _entered(self, whole: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Entries of rows, and their words; without words for a part of the rows, which may have fewer than there are."""
+        rows = self.rows
+        if rows.words is None or not whole:
+            return (rows.places.view(np.uint32), rows.values, rows.filled), no_words(len(rows))
+        words = rows.words
+        in_words = (words.codes, words.ends, words.word_places, words.word_values)
+        return (words.places, words.values, words.filled), in_words
+
+    def row_sum(self, drawn: Drawn) -> IntegerTotal:
+        """Sum of x, rows cut to norm 1: w (x_q - m_q) with w = round(reach M) cut to W, of norm at most M in integers."""
+        chosen = self._everyone(drawn)
+        weights = np.minimum(np.rint(self.rows.reach[chosen] * BOUND), self.rows.most[chosen]).astype(np.int64)
+        return IntegerTotal(arithmetic().weighted(self.rows, chosen, weights[:, None])[0], BOUND, 1.0)
+
+    def _scores(self, here: Integers | slice, whole: Floats, grids: Sequence[float]) -> Iterator[Floats]:
+        """Scores at each theta: columns of ``whole`` are below 2^37, so that all products are exact, below 2^53."""
+        columns, rows = np.ascontiguousarray(whole, np.int64), self.rows
+        products = arithmetic().products(rows.places[here], rows.values[here], columns) - rows.centre @ columns
+        for i, grid in enumerate(grids):
+            part = products[:, i * self.outputs : (i + 1) * self.outputs].astype(np.float64)
+            scores = part * (rows.reach[here] * grid)[:, None]
+            yield scores[:, 0] if self.outputs == 1 else scores
+
+    def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
+        """Chunks of records written out in full, as those of a linear model."""
+        for here in self.parts(drawn, min(SUMMED, max(AT_ONCE // self.columns, 16))):
+            yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]  # type: ignore[arg-type]
+
+    def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
+        """Which records to take at a time: as many as have 2^21 entries, unless their number is given."""
+        few = max(AT_ONCE // (self.rows.places.shape[1] * self.outputs), 256)
+        return LinearRecords.parts(self, drawn, height or min(SUMMED, few))
+
+    def float_rows(self) -> FloatRows:
+        """Rows in full, in double precision, and labels; a row that is not alive is zero."""
+        self._refuse_wide("whole walks and minimisers")
+        return LinearRecords.float_rows(self)
+
+    def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
+        """The same records with every row x' replaced by x' @ matrix, written out in full."""
+        self._refuse_wide("another basis")
+        full = LinearRecords.in_basis(self, matrix, store)
+        return LinearRecords(full.rows, self.loss, self.outputs)
+
+    def _refuse_wide(self, what: str) -> None:
+        if self.columns > WIDEST:
+            raise ValueError(f"{what} would write out rows of {self.columns} columns; they need at most {WIDEST}")
