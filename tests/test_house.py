@@ -7,6 +7,7 @@ there can be no cycle; docs/architecture.md draws it.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -202,7 +203,7 @@ FLOORS = (  # of the trusted side, lowest first: a file or folder imports what s
     *("validate", "late", "process", "own_settings", "arithmetic", "generalized", "events", "units", "trace"),
     *("fast", "plain", "accountants", "counts", "meter", "opening"),
     *("losses", "features", "engine", "models", "noise", "stores", "facts", "proved", "question", "questions"),
-    *("sampling", "gate", "walks", "asking", "columns", "panel", "curator"),
+    *("gate", "selection", "walks", "asking", "columns", "panel", "curator"),
 )
 
 
@@ -224,6 +225,23 @@ def test_on_the_trusted_side_too_arrows_go_one_way():
         and FLOORS.index(floor(arrow.target)) >= FLOORS.index(floor(arrow.source))
     ]
     assert len(inside) > 300 and not against
+
+
+REPLAY = "src/noisewise/budget/replay.py"  # pays again for what a statement lists; nothing is released
+
+
+@pytest.mark.parametrize(
+    ("what", "elsewhere"), [("meter.spend(", {REPLAY}), ("Stream(", {"src/noisewise/public.py"})], ids=["pay", "stream"]
+)
+def test_the_gate_alone_charges_a_meter_and_makes_a_private_stream(what, elsewhere):
+    """By these names, examples in docstrings apart; ``class Stream`` is no construction."""
+    found = {
+        str(path.relative_to(HOUSE.parents[1]))
+        for path in HOUSE.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(rf"(?<![\w]){re.escape(what)}", line) and ">>>" not in line and "... " not in line
+    }
+    assert found == {"src/noisewise/trusted/gate.py"} | elsewhere
 
 
 def test_files_are_short():

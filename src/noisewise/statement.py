@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .budget.account import name_is_plain
+from .budget.replay import replayed
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
 from .shapes import check_shape
@@ -254,10 +255,7 @@ def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
     """The meter that is described beside the events, after paying for all of them."""
     if "plan" in paid["meter"]:
         check_shape(paid["meter"]["plan"], [{"event": dict, "count": int}], "the plan")
-    meter = meter_from(budget, paid["meter"])
-    for event in paid["events"]:
-        meter.spend(from_dict(event))
-    return meter
+    return replayed(meter_from(budget, paid["meter"]), map(from_dict, paid["events"]))
 
 
 def _odd_account(data: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .budget import AdditiveMeter, Budget, PlanMeter, meter_from
+from .budget.replay import replayed
 from .shapes import TUNED_RUN, check_shape
 from .trusted.accountants.base import currency
 from .trusted.accountants.selection import whole_of
@@ -100,8 +101,7 @@ def whole_event(run: Mapping[str, Any], promise: Budget) -> Counter[Leaf]:
     check_shape(run, TUNED_RUN, "tuning.run")
     meter = meter_from(promise, run["meter"])
     most = Counter(meter.remaining) if isinstance(meter, PlanMeter) else Counter[Leaf]()
-    for event in run["events"]:
-        meter.spend(from_dict(event))
+    replayed(meter, map(from_dict, run["events"]))
     if isinstance(meter, AdditiveMeter):
         own = meter.currency
         return leaves(whole_of(currency(promise, own.name, order=own.order)))

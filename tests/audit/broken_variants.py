@@ -26,8 +26,8 @@ from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.trusted.accountants import pld
 from noisewise.trusted.events import BoundedRange, Gaussian, Repeated
+from noisewise.trusted.gate import expected_size
 from noisewise.trusted.noise import Stream
-from noisewise.trusted.sampling import expected_size
 from noisewise.trusted.stores.linear import FINE, LinearRecords
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
-from noisewise.trusted import columns as room
+from noisewise.trusted import gate as room
 from noisewise.trusted.columns import ColumnCurator
 from noisewise.trusted.events import Gaussian
 
@@ -34,7 +34,7 @@ def exact(table, columns=None):
     held = []
 
     class Open:
-        def __init__(self, seed):
+        def __init__(self, seed, use=""):
             pass
 
         def released(self, total, std, worth, dtype=float):

@@ -16,14 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...records.linear import ROW
-from ...records.totals import IntegerTotal
-from ..question import Sum, always, itself, question
+from ..stores.linear import ROW
+from ..stores.totals import IntegerTotal
+from ..question import Question, always, itself, question
 
 
 @question
 @dataclass(frozen=True)
-class NearOrigin(Sum):
+class NearOrigin(Question):
     """Sum over records of +1/2 for a row of norm at most 1/2, -1/2 for others. *Sensitivity*: 1/2, and 1 for replace_one."""
 
     words: ClassVar[str] = "how many rows are short"
@@ -65,7 +65,7 @@ def extended(folder: Path, question: str) -> None:
     """A copy of the house with one more file, and the laws."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copy(ROOT / "tests" / "laws" / LAWS, folder / LAWS)
-    (folder / "src" / "noisewise" / "curator" / "questions" / "near_origin.py").write_text(question)
+    (folder / "src" / "noisewise" / "trusted" / "questions" / "near_origin.py").write_text(question)
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -28,7 +28,7 @@ from noisewise.trusted import columns
 from noisewise.trusted.events import Gaussian, Poisson, sampled
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
-from noisewise.trusted.questions import HowAsked, Sum, question, rebuilt
+from noisewise.trusted.questions import HowAsked, Question, question, rebuilt
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
@@ -45,7 +45,7 @@ CLASSIFIERS = [
 
 
 def test_every_question_of_the_curator_is_registered_and_has_cases_words_and_a_proof():
-    made = [kind for kind in Sum.__subclasses__() if kind.__module__.startswith("noisewise.")]
+    made = [kind for kind in Question.__subclasses__() if kind.__module__.startswith("noisewise.")]
     assert {kind.__name__ for kind in made} == set(QUESTIONS)
     assert QUESTIONS["Histograms"] is columns.Histograms  # not every home of a question is imported with the curator
     for kind in QUESTIONS.values():
@@ -54,7 +54,7 @@ def test_every_question_of_the_curator_is_registered_and_has_cases_words_and_a_p
 
 
 @dataclass(frozen=True)
-class Stranger(Sum):
+class Stranger(Question):
     """A question from outside."""
 
     words: ClassVar[str] = "everything"
@@ -74,7 +74,7 @@ def inside(**without):
     """The stranger as if it were written in the curator's room, less some of its parts."""
     parts = {name: part for name, part in vars(Stranger).items() if name in ("words", "moves", "total", "cases")}
     parts = {**parts, **without, "__module__": "noisewise.trusted.questions"}
-    return type("Stranger", (Sum,), {name: part for name, part in parts.items() if part is not None})
+    return type("Stranger", (Question,), {name: part for name, part in parts.items() if part is not None})
 
 
 def test_a_question_from_outside_is_not_registered_and_not_asked():

@@ -1,4 +1,4 @@
-"""The room stays small enough to be read in an hour, and noise knows nothing of what it hides."""
+"""Noise knows nothing of what it hides."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ from pathlib import Path
 
 import noisewise
 
-PACKAGE = Path(noisewise.__file__).parent
-LINES, FUNCTION = 2680, 40
-
-
-def test_the_curator_is_short_and_so_is_each_of_its_functions():
-    total = 0
-    for path in sorted((PACKAGE / "curator").rglob("*.py")):
-        source = path.read_text()
-        total += len(source.splitlines())
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef):
-                assert node.end_lineno - node.lineno < FUNCTION, (path.name, node.name)
-    assert 1000 < total <= LINES
+PACKAGE = Path(noisewise.__file__).parent / "trusted"
 
 
 def test_noise_imports_nothing_of_ours_but_events_and_kernels():
@@ -31,10 +19,5 @@ def test_noise_imports_nothing_of_ours_but_events_and_kernels():
             assert not (
                 isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("noisewise")
             )
-    assert ours == {
-        "events",
-        "kernels",
-        "plain_compiled",
-        "late",
-        "process",
-    }  # words for events, loops, torch and forks: nothing of records
+    # words for events, loops, torch and forks: nothing of records
+    assert ours == {"events", "fast", "fast.kernels", "late", "process"}

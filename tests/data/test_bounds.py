@@ -105,7 +105,7 @@ def test_a_purchase_is_a_part_of_the_budget_and_says_what_it_bought(tmp_path):
 
 
 def test_a_simulation_does_not_buy_with_the_noise_it_trains_with(tmp_path):
-    from noisewise.trusted import columns
+    from noisewise.trusted import gate
     from noisewise.trusted.noise import Stream
 
     seeds = []
@@ -113,20 +113,20 @@ def test_a_simulation_does_not_buy_with_the_noise_it_trains_with(tmp_path):
     class Listening(Stream):
         __slots__ = ()
 
-        def __init__(self, seed):
+        def __init__(self, seed, use=""):
             seeds.append(seed)
-            super().__init__(seed)
+            super().__init__(seed, use)
 
     pd.DataFrame({"a": [1.0] * 9, "c": ["x"] * 9}).to_csv(tmp_path / "d.csv", index=False)
     schema = Schema((Column("a", "number"), Column("c", "ignore")))
-    old, columns.Stream = columns.Stream, Listening
+    old, gate.Stream = gate.Stream, Listening
     try:
         for seed in (5, None):
             budget = Budget(1.0, 1e-6)
             buying = purchase(schema, epsilon=0.5, budget=budget)
             buying.bounds(open_source(tmp_path / "d.csv"), Purse(budget), seed=seed)
     finally:
-        columns.Stream = old
+        gate.Stream = old
     assert seeds[0] not in (5, None) and seeds[1] is None
 
 

@@ -32,7 +32,7 @@ from noisewise.trusted.events import Repeated
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.question import CLIPS
-from noisewise.trusted.questions import Sum
+from noisewise.trusted.questions import Question
 
 N, FEATURES, STEPS = 40, 3, 5
 EVERYWHERE = {"size": [1e-9, 1e12], "dimension": [1, 1e9], "epsilon": [1e-9, 1e9], "horizon": [1, 1e9]}
@@ -185,7 +185,7 @@ def test_the_open_form_stops_where_nothing_is_left(kind, folder):
 def test_the_records_are_touched_only_after_paying(name, norm, folder, monkeypatch):
     """Every look at the records (a clipped sum, a statistic) has its own payment before it."""
     diary, model = [], MODELS[name]
-    pay, look, measure = AdditiveMeter.spend, Gradient.totals, Sum.totals
+    pay, look, measure = AdditiveMeter.spend, Gradient.totals, Question.totals
 
     def noted(what, inside, before):
         def call(*args, **kwargs):
@@ -200,7 +200,7 @@ def test_the_records_are_touched_only_after_paying(name, norm, folder, monkeypat
 
     monkeypatch.setattr(AdditiveMeter, "spend", noted("pay", pay, before=False))
     monkeypatch.setattr(Gradient, "totals", noted("look", look, before=True))
-    monkeypatch.setattr(Sum, "totals", noted("look", measure, before=True))
+    monkeypatch.setattr(Question, "totals", noted("look", measure, before=True))
     path = saved(folder, norm_share=norm[0], squared_norm=norm[1])
     result = run(L2P(protector=path, steps=STEPS), model, size_is_public=False)
     assert diary == ["pay", "look"] * len(result.trace)

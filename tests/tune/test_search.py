@@ -28,8 +28,9 @@ from noisewise.runs.agreement import verify
 from noisewise.trusted.accountants import calibrate
 from noisewise.trusted.accountants.rdp import plan_epsilon
 from noisewise.trusted.events import BoundedRange, Gaussian, Selection, TruncatedNegativeBinomial, from_dict, leaves
+from noisewise.trusted.selection import SCORED, coins
 from noisewise.tune import selection
-from noisewise.tune.candidates import SCORED, Candidate, coins, dealt
+from noisewise.tune.candidates import Candidate, dealt
 from noisewise.tune.price import AgreedPurse, agreed
 from noisewise.tune.runs import outcome
 

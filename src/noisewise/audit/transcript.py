@@ -34,10 +34,10 @@ from ..methods import Method
 from ..methods.size import size_noise
 from ..trusted.events import FULL, Sampling
 from ..trusted.features.features import Features
+from ..trusted.gate import expected_size, fixed_size
 from ..trusted.models import Linear
 from ..trusted.noise import Stream
 from ..trusted.question import HowAsked, rebuilt
-from ..trusted.sampling import expected_size, fixed_size
 from ..trusted.stores import records_of
 from ..trusted.stores.totals import Drawn
 from ..trusted.units import rows_per_person

@@ -23,8 +23,9 @@ from ..statement import Statement
 from ..trusted import validate
 from ..trusted.events import Repetitions
 from ..trusted.panel import SCORINGS
+from ..trusted.selection import SCORED
 from ..tune import exponential, selection
-from ..tune.candidates import SCORED, Candidate, Tuned, known_size
+from ..tune.candidates import Candidate, Tuned, known_size
 from ..tune.online import online
 from ..tune.public import public_scores
 from ..tune.settings import applied, listed

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trusted.arithmetic import Arithmetic
 from ..trusted.late import torch
 from ..trusted.models import Additive, Model
 from ..trusted.stores import Coins, records_of
 from ..trusted.stores.grid import BOUND, Store, in_memory, labelled
-from ..trusted.stores.linear import EXACT, FINE, LinearRecords, ramp
-from ..trusted.stores.protocol import Elsewhere, Parts
+from ..trusted.stores.linear import FINE, LinearRecords, ramp
+from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ..trusted.stores.totals import Drawn, Floats, Integers, IntegerTotal, clipped
 
 FIRST, NOBODY = Drawn(np.zeros(1, np.int64)), Drawn(np.empty(0, np.int64))
@@ -46,10 +45,10 @@ class Together(Elsewhere):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneRecord:
+class OneRecord(HeldRecords):
     """One record behind exact totals: a client's rows, or nobody's (the zero of every total)."""
 
-    rows: Any
+    rows: HeldRecords
     model: Model
     steps: int = 1
     rate: float = 1.0
@@ -57,15 +56,11 @@ class OneRecord:
 
     @property
     def columns(self) -> int:
-        return int(self.rows.columns)
+        return self.rows.columns
 
     @property
     def coordinates(self) -> bool:
-        return bool(self.rows.coordinates)
-
-    @property
-    def arithmetic(self) -> Arithmetic:
-        return EXACT
+        return self.rows.coordinates
 
     def __len__(self) -> int:
         return int(self.there)
@@ -153,8 +148,8 @@ class OneRecord:
     @cached_property
     def _floats(self) -> tuple[Floats, NDArray[Any]]:
         """Its rows and labels in double precision."""
-        plainly = LinearRecords.float_rows if isinstance(self.rows, LinearRecords) else type(self.rows).float_rows
-        rows, labels = plainly(self.rows)  # also of a wide table: a client's rows are few
+        linear = isinstance(self.rows, LinearRecords)  # also of a wide table: a client's rows are few
+        rows, labels = LinearRecords.float_rows(self.rows) if linear else self.rows.float_rows()  # type: ignore[arg-type]
         return rows.numpy(), labels.numpy()
 
     def _clipped(self, drawn: Drawn, vector: Floats, clip: float, ones: int) -> IntegerTotal:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..budget.account import PERSONS
 from ..budget.purse import Purse
+from ..budget.replay import replayed
 from ..budget.store import Amount, Closed, Entry
 from ..trusted.accountants.terms import Budget, Terms
 from ..trusted.events import leaves
@@ -226,8 +227,7 @@ def _below_claim(purse: Purse, entry: Entry, claim: _Claim, shown: Mapping[str, 
     meter = meter_from(
         Budget(entry.terms["epsilon"], entry.terms["delta"], entry.terms["adjacency"]), entry.terms["meter"]
     )
-    for event in entry.events:
-        meter.spend(event)
+    replayed(meter, entry.events)
     if purse.settled(meter, entry.reserved, claim.most).within(entry.spent):
         return ""
     journal, paid = claim.journal, leaves(list(entry.events)).total()
@@ -256,8 +256,7 @@ def _price(purse: Purse, entry: Entry, *, persons: bool) -> str:
             return "reserved less than its terms cost"
         if entry.spent is None:
             return ""
-        for event in entry.events:
-            meter.spend(event)
+        replayed(meter, entry.events)
         return "" if purse.settled(meter, entry.reserved).within(entry.spent) else "returned more than its events leave"
     except Exception as error:
         return f"cannot be priced ({type(error).__name__})"

@@ -46,7 +46,7 @@ class Forward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         (args, kwargs), marks = unmarked((args, kwargs))
-        run, ticket, rows = self._run, self._run.ticket(), rows_of((args, kwargs))
+        run, ticket, rows = self._run, self._run.mark(), rows_of((args, kwargs))
         trains = self._module.training and torch.is_grad_enabled() and ticket is not None
         if rows == 0:
             if trains:

@@ -50,7 +50,7 @@ class Criterion(nn.Module):
         if self.run is None or not found:
             return self._without_rows(*given)
         tape: Tape = found[0][0]
-        ticket = self.run.ticket()
+        ticket = self.run.mark()
         if any(one is not tape or mark is not ticket for one, mark, _ in found) or any(
             mark is not ticket for mark in marks
         ):
@@ -64,7 +64,7 @@ class Criterion(nn.Module):
 
     def _without_rows(self, outputs: Any, targets: Any) -> Any:
         """Outside of training the loss that was given; in training, something that says what to do when it is gone back from."""
-        if self.run is None or not torch.is_grad_enabled() or self.run.ticket() is None:
+        if self.run is None or not torch.is_grad_enabled() or self.run.mark() is None:
             return self.criterion(outputs, *targets)
         if self.run.waits_for_nothing():
             return torch.zeros((), requires_grad=True)

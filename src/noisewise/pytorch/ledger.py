@@ -11,24 +11,24 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ..budget import Meter, PlanMeter
 from ..budget.account import Account, account_of, paying, private_fit_begins
 from ..budget.purse import Part, Purse
+from ..budget.replay import replayed
 from ..trusted import validate
 from ..trusted.accountants.base import currency
 from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.accountants.rdp import ORDERS
 from ..trusted.accountants.terms import Budget, Terms
-from ..trusted.counts import NotCopied
+from ..trusted.counts import Tally
 from ..trusted.events import (
     FULL,
     Adjacency,
-    Event,
     Gaussian,
     Leaf,
     Repeated,
@@ -38,6 +38,7 @@ from ..trusted.events import (
     sampled,
     to_dict,
 )
+from ..trusted.gate import Gate, Ticket
 
 MOST_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other
@@ -47,25 +48,6 @@ NEEDS_CAP = (
     "noise that changes while training needs a cap that was fixed beforehand: pass budget=nw.Budget(epsilon, delta) to "
     "make_private, or use make_private_with_epsilon"
 )
-
-
-class Tally(NotCopied):
-    """Counts events, and pays for any."""
-
-    __slots__ = ("_events",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._events: Counter[Leaf] = Counter()
-
-    @property
-    def events(self) -> Counter[Leaf]:
-        return Counter(self._events)
-
-    def spend(self, event: Event) -> None:
-        self._check_process()
-        with self._lock:
-            self._events.update(leaves(event))
 
 
 class Ledger:
@@ -91,7 +73,7 @@ class Ledger:
         self._part: Part | None = None
         self.budget = budget
         self.kind: Kind = "counter"
-        self.meter: Meter | Tally = Tally()
+        self._meter(Tally())
         if noise == 0:
             self._no_noise()
         elif steps is not None:
@@ -107,7 +89,7 @@ class Ledger:
     def _no_noise(self) -> None:
         if self.budget is not None:
             raise ValueError("noise_multiplier is 0, which keeps no budget; pass a positive one, or no budget")
-        self.kind = "nothing"
+        self.kind, self.gate = "nothing", Gate(None)
 
     def _open_plan(self, noise: float, steps: int) -> None:
         event = Repeated(self.leaf(noise), steps)
@@ -136,7 +118,11 @@ class Ledger:
             self._part.settle("failed")  # nothing was asked of it
         place, granted = paying(budget, self._purse, simulation=False, persons=False)
         self._part = place.part(terms, granted, what="make_private")
-        self.meter = self._part.meter
+        self._meter(self._part.meter)
+
+    def _meter(self, meter: Meter | Tally) -> None:
+        """From now on this one is charged; nothing was charged to another."""
+        self.meter, self.gate = meter, Gate(meter)
 
     def leaf(self, noise: float) -> Leaf:
         return sampled(self.sampling, Gaussian(noise))
@@ -146,12 +132,11 @@ class Ledger:
         """What was paid for."""
         return self.meter.events
 
-    def pay(self, noise: float) -> None:
-        """Charge for a batch that is about to be drawn; raises ``BudgetExhausted`` when it may not be."""
-        if self.kind != "nothing":
-            self.meter.spend(self.leaf(noise))
-        elif noise:
+    def draw(self, noise: float, records: Sized) -> Ticket:
+        """Pay for a batch and draw it; raises ``BudgetExhausted`` when it may not be."""
+        if self.kind == "nothing" and noise:
             raise RuntimeError(NEEDS_CAP)
+        return self.gate.open(noise, self.sampling, records)
 
     def may_change(self, noise: float) -> None:
         """Make ready for noise that is chosen while running, at first this, or refuse: a plan's price does not cover it."""
@@ -198,8 +183,7 @@ class Ledger:
         price = _price_all(tuple(plan.items()), delta, self.adjacency, self._accountant)
         budget = Budget(price, delta, self.adjacency)
         meter = PlanMeter(budget, events, self._accountant)
-        for leaf, count in self.events.items():
-            meter.spend(Repeated(leaf, count))
+        replayed(meter, [Repeated(leaf, count) for leaf, count in self.events.items()])
         return budget, meter
 
     def state(self) -> dict[str, Any]:
@@ -221,7 +205,7 @@ class Ledger:
             )
         before = self._resumed.get(run, Counter())
         for leaf, count in (events - before).items():
-            self.meter.spend(Repeated(leaf, count))
+            self.gate.charge(Repeated(leaf, count))
         self._resumed[run] = before | events
 
     @property

@@ -26,10 +26,9 @@ from ..trusted.accountants.calibrate import calibrate
 from ..trusted.accountants.terms import Budget
 from ..trusted.engine import layout_of
 from ..trusted.events import ADJACENCIES, Adjacency
+from ..trusted.gate import expected_size
 from ..trusted.late import torch
 from ..trusted.models.module import uncompiled
-from ..trusted.noise import Stream
-from ..trusted.sampling import expected_size
 from .calls import Forward, take_off
 from .criterion import Criterion
 from .ledger import Ledger, Spent
@@ -197,7 +196,6 @@ class PrivacyEngine:
         expected = expected_size(draws.sampling, draws.size)
         run = Run(
             ledger,
-            Stream(),
             layout,
             parameters,
             noise=noise,

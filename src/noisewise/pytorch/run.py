@@ -15,7 +15,7 @@ got into a gradient has its own noise in it: that of the event which was paid.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -24,17 +24,15 @@ from numpy.typing import NDArray
 
 from ..trusted.counts import NotCopied
 from ..trusted.engine import Layout, Refused, Tape, clip_factors, in_units
+from ..trusted.gate import Ticket
 from ..trusted.late import Tensor, torch
-from ..trusted.noise import Stream
 from ..trusted.process import hide_memory
-from ..trusted.sampling import draw
+from ..trusted.stores.modules import ONES, margin
+from ..trusted.stores.totals import IntegerTotal
 from .ledger import Ledger
 
-ONES = 1 << 40  # the clip in whole units: sums become integers, and noise is drawn exactly for those
 MOST = float(1 << 61)
 AT_ONCE = 1 << 21  # numbers that get their noise in one call
-MARGIN = 1 - 2.0**-20  # of the clip, for norms computed in single precision
-
 Clip = float | tuple[float, ...]
 
 
@@ -42,6 +40,7 @@ Clip = float | tuple[float, ...]
 class Batch:
     """A batch that was paid for, and what went through the module of it."""
 
+    ticket: Ticket
     noise: float
     clip: Clip
     last: bool = False  # whether the piece at hand is the last one
@@ -50,9 +49,7 @@ class Batch:
     fresh: list[Tensor] = field(default_factory=list)  # the clipped sums of the piece at hand
     sums: list[Tensor] = field(default_factory=list)  # those of pieces before it
     any: bool = False  # whether a piece went through the module
-    ticket: object = (
-        None  # of the piece at hand: a pass counts for the piece that it began with, whose rows carry it as a mark
-    )
+    mark: object = None  # of the piece at hand: a pass counts for the piece that it began with, whose rows carry it
 
 
 class Run(NotCopied):
@@ -61,7 +58,6 @@ class Run(NotCopied):
     def __init__(
         self,
         ledger: Ledger,
-        stream: Stream,
         layout: Layout,
         parameters: Sequence[Tensor],
         *,
@@ -73,7 +69,7 @@ class Run(NotCopied):
         super().__init__()
         hide_memory()
         self.ledger, self.layout, self.sampling = ledger, layout, ledger.sampling
-        self._stream, self.parameters = stream, tuple(parameters)
+        self.parameters = tuple(parameters)
         self._noise, self._clip = noise, clip
         self.expected, self.mean = expected, mean
         self._batch: Batch | None = None
@@ -118,7 +114,7 @@ class Run(NotCopied):
 
     def words(self) -> int:
         """A fresh secret number, for what is random inside of the module."""
-        return int(self._stream.words(1)[0])
+        return self.ledger.gate.word()
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
@@ -129,22 +125,21 @@ class Run(NotCopied):
             before, self._batch = self._batch, None
             if before is not None:
                 self._wait(before)
-            self.ledger.pay(self._noise)
-            batch = self._batch = Batch(self._noise, self._clip)
-            rows = draw(self.sampling, records, self._stream)
-            return batch, np.arange(len(records)) if rows is None else rows
+            ticket = self.ledger.draw(self._noise, records)
+            batch = self._batch = Batch(ticket, self._noise, self._clip)
+            return batch, ticket.rows
 
     def hand_out(self, batch: Batch, rows: int, *, last: bool) -> object:
         """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
         if batch is not self._batch:
             raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
         self._take(batch)
-        batch.rows, batch.last, batch.stage, batch.ticket = rows, last, "handed", object()
-        return batch.ticket
+        batch.rows, batch.last, batch.stage, batch.mark = rows, last, "handed", object()
+        return batch.mark
 
-    def ticket(self) -> object | None:
+    def mark(self) -> object | None:
         """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
-        return None if self._batch is None or self._batch.stage == "stepped" else self._batch.ticket
+        return None if self._batch is None or self._batch.stage == "stepped" else self._batch.mark
 
     def waits_for_nothing(self) -> bool:
         """Whether the piece at hand is empty."""
@@ -158,10 +153,10 @@ class Run(NotCopied):
                 raise Refused(OTHER_ROWS)
             batch.stage = "passed"
 
-    def passed(self, tape: Tape, rows: int, ticket: object) -> None:
+    def passed(self, tape: Tape, rows: int, mark: object) -> None:
         """A backward pass has ended: add the clipped sum of its rows."""
         batch = self._batch
-        if batch is None or batch.ticket is not ticket:
+        if batch is None or batch.mark is not mark:
             raise Refused(
                 "a backward pass over records of an earlier batch; go back through a batch before the next one"
             )
@@ -175,8 +170,9 @@ class Run(NotCopied):
         if batch.clip != self._clip:
             raise RuntimeError(CHANGED.format("max_grad_norm"))
         clip = batch.clip
-        least = [one * MARGIN for one in clip] if isinstance(clip, tuple) else clip * MARGIN
-        batch.fresh = [part.detach() for part in tape.sums(clip_factors(tape.squared_norms(), least))]
+        share = 1 - margin(_numbers(self.parameters))
+        used = [one * share for one in clip] if isinstance(clip, tuple) else clip * share
+        batch.fresh = [part.detach() for part in tape.sums(clip_factors(tape.squared_norms(), used))]
         batch.stage = "passed"
 
     def forget(self) -> None:
@@ -235,33 +231,29 @@ class Run(NotCopied):
         self._waiting, self._waits = released, self._waits + 1
 
     def _released(self, batch: Batch) -> list[Tensor]:
-        """The clipped sum with exact noise, over the expected number of records if losses are means.
-
-        In units of clip/2^40. Rounding to units moves two neighbouring sums of d numbers apart by at most sqrt(d) more, so
-        the noise is that of a clip of 2^40 + sqrt(d).
-        """
-        size = _numbers(self.parameters)
+        """The clipped sum with exact noise, over the expected number of records if losses are means."""
         norm = math.hypot(*batch.clip) if isinstance(batch.clip, tuple) else batch.clip
-        std = batch.noise * (ONES + math.sqrt(size) + 1) * (1 + 2.0**-40)
-        worth = norm / ONES / (self.expected if self.mean else 1.0)
         released: list[Tensor] = []
-        for some in self._groups:
-            total = (
-                in_units(batch.sums[some], ONES / norm, MOST, self._room)
-                if batch.sums
-                else np.zeros(_numbers(self.parameters[some]), np.int64)
-            )
-            released += self._noisy(self.parameters[some], total, std, worth)
+        noisy = batch.ticket.release(self._totals(batch, norm), over=self.expected if self.mean else 1.0)
+        for some, values in zip(self._groups, noisy, strict=True):
+            parameters = self.parameters[some]
+            parts = torch.from_numpy(values).split([parameter.numel() for parameter in parameters])
+            released += [
+                part.view(parameter.shape).to(parameter.device, parameter.dtype)
+                for part, parameter in zip(parts, parameters, strict=True)
+            ]
         return released
 
-    def _noisy(self, parameters: Sequence[Tensor], total: NDArray[np.int64], std: float, worth: float) -> list[Tensor]:
-        dtype = np.float64 if any(parameter.dtype == torch.float64 for parameter in parameters) else np.float32
-        noisy = self._stream.released(total, std, worth, dtype) if std else (total * worth).astype(dtype)
-        parts = torch.from_numpy(noisy).split([parameter.numel() for parameter in parameters])
-        return [
-            part.view(parameter.shape).to(parameter.device, parameter.dtype)
-            for part, parameter in zip(parts, parameters, strict=True)
-        ]
+    def _totals(self, batch: Batch, norm: float) -> Iterator[tuple[IntegerTotal, Any]]:
+        """The clipped sum in whole numbers of which ``ONES`` stand for the clip, and the kind of floats it comes in."""
+        for some in self._groups:
+            parameters = self.parameters[some]
+            if batch.sums:
+                values = in_units(batch.sums[some], ONES / norm, MOST, self._room)
+            else:
+                values = np.zeros(_numbers(parameters), np.int64)
+            double = any(parameter.dtype == torch.float64 for parameter in parameters)
+            yield IntegerTotal(values, ONES, norm), np.float64 if double else np.float32
 
 
 def _numbers(parameters: Sequence[Tensor]) -> int:

@@ -20,11 +20,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..trusted.arithmetic import Arithmetic
 from ..trusted.late import torch
 from ..trusted.models import Model
 from ..trusted.stores import Coins
 from ..trusted.stores.grid import MOST_ROWS, Store, in_memory
-from ..trusted.stores.protocol import Elsewhere, Parts
+from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ..trusted.stores.totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 from .holder import Holder, Reply, Request
 from .line import Line, RankLost
@@ -249,7 +250,7 @@ class Part:
         return self.shape[0]
 
 
-class RankRecords:
+class RankRecords(HeldRecords):
     """Private rows at all ranks, behind exact integer totals: for a curator as any others."""
 
     def __init__(
@@ -258,11 +259,23 @@ class RankRecords:
         if any(each[1:] != known[0][1:] for each in known) or sum(each[0] for each in known) != places.records:
             raise RankLost(f"the ranks laid out their rows differently{STAYS}")
         self._lead, self._places, self._version, self._coins = lead, places, version, coins
-        _, self.columns, self.coordinates, self.arithmetic = known[0]
+        _, self._columns, self._coordinates, self._arithmetic = known[0]
         weakref.finalize(self, lead.unused, version)
 
     def __len__(self) -> int:
         return self._places.records
+
+    @property
+    def columns(self) -> int:
+        return self._columns
+
+    @property
+    def coordinates(self) -> bool:
+        return self._coordinates
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return self._arithmetic
 
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         return self._total("gradients", drawn, theta, clip)
@@ -294,7 +307,8 @@ class RankRecords:
     def unit_rows(self, drawn: Drawn) -> Parts:
         raise TypeError("rows stay at their ranks; ask for a sum of them")
 
-    scored = unit_rows
+    def scored(self, drawn: Drawn, theta: Floats) -> Parts:
+        return self.unit_rows(drawn)
 
     def float_rows(self) -> FloatRows:
         """All rows and labels, here: walks and minimisers go over them one by one."""

@@ -24,13 +24,13 @@ from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
 from ..trusted.features.columns import TableColumn
+from ..trusted.gate import expected_size
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.proved import CLOSE, Line, Proved, sampling_of
-from ..trusted.question import HowAsked, Sum, checked_noise
+from ..trusted.question import HowAsked, Question, checked_noise
 from ..trusted.questions.histograms import Histograms
 from ..trusted.questions.levels import ColumnLevels, moved
-from ..trusted.sampling import expected_size
 from ..trusted.trace import LOST
 from ..trusted.units import CLIENT, rows_of_unit
 from ..trusted.walks.oneshot import Whole
@@ -215,7 +215,7 @@ def _noise_fits(
     clip, std, facts = line.clip, float(row["noise_std"]), line.facts
     if not (0 < std < math.inf and (clip is None or 0 < clip < math.inf) and math.isfinite(row["norm"] or 0.0)):
         return False
-    mean = issubclass(kind, Sum) and kind.mean
+    mean = issubclass(kind, Question) and kind.mean
     if mean and size is None:
         return True  # an older folder does not say what sums were divided by
     mechanism, sampling = unsampled(event), sampling_of(event)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from .events import FULL
-from .facts import Released
+from .facts import Released, facts_of_columns
 from .gate import Desk
 from .meter import AdditiveMeter, PlanMeter
-from .noise import Stream
 from .opening import MeterView, checked_meter
 from .question import HowAsked, checked_noise, plain, rebuilt
 from .questions.histograms import Histograms
@@ -39,7 +38,7 @@ class ColumnCurator:
             raise ValueError(f"columns is {columns!r}; pass at least one")
         meter = checked_meter(meter)
         self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, rows_per_unit)
-        self.__desk = Desk(ColumnRecords(pieces, columns), meter, Stream(seed))
+        self.__desk = Desk(meter, seed, ColumnRecords(pieces, columns))
 
     @property
     def meter(self) -> MeterView:
@@ -57,8 +56,9 @@ class ColumnCurator:
         if len(asked.edges) != self.__columns:
             raise ValueError(f"edges must be {self.__columns} rows of at least two finite, growing numbers")
         adjacency, noise = self.__desk.view.budget.adjacency, checked_noise(noise_multiplier)
+        facts = facts_of_columns(self.__desk.view.budget, self.__columns)
         how = HowAsked(adjacency, FULL, noise, math.nan, self.__columns, self.__rows)
-        answer = self.__desk.answer(asked, how, None, self.__desk.records)
+        answer = self.__desk.release(asked, how, facts, self.__desk.records)
         return answer.value.numpy(), answer.noise_std
 
     def _refuse(self, *_: object) -> NoReturn:

@@ -19,21 +19,17 @@ from .asking import Asking
 from .events import FULL, Sampling, plain_sampling
 from .facts import Answer, Facts, Released, facts_of, resized, shown
 from .features.features import Features, even, features_anew
-from .gate import Desk
+from .gate import Desk, expected_size, secret
 from .late import Tensor, torch
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model
-from .noise import Stream
 from .opening import MeterView, checked_meter
 from .own_settings import own_settings
 from .question import HowAsked, checked_noise, plain, rebuilt
-from .questions.gradient import Gradient
 from .questions.moments import Count
-from .sampling import expected_size
 from .stores import counted_of, records_of
 from .stores.grid import Store, in_memory
 from .stores.shards import Shards, Unroll
-from .trace import LOST
 from .units import rows_per_person
 from .walks.objective import PerturbedObjective
 from .walks.oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
@@ -77,17 +73,17 @@ class Curator(Asking):
         if not row_bound > 0:
             raise ValueError(f"row_bound is {row_bound!r}; pass a bound > 0 on the norm of every row, or infinity")
         self.__store = store
-        coins = Stream(seed, "module").words if model.tensors else None
+        coins = secret(seed, "module").words if model.tensors else None
         with own_settings():  # a method has named its terms by now, and may have left something behind
             model.refuse_rows(X, y)
             records = records_of(model, X, y, store, coins)
-            self.__desk = Desk(records, meter, Stream(seed), counted_of(model, X, y))
+            self.__desk = Desk(meter, seed, records, counted_of(model, X, y))
         self.__model = model
-        self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, Stream(seed, "shards"))
+        self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, secret(seed, "shards"))
         self.__basis: Tensor | None = None
         self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
-        self.__arithmetic: Arithmetic = self.__desk.records.arithmetic
+        self.__arithmetic: Arithmetic = records.arithmetic
 
     @property
     def facts(self) -> Facts:
@@ -119,15 +115,8 @@ class Curator(Asking):
 
         *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
         """
-        return self.__asked(rebuilt(question), noise, sampling)
 
-    def gradient(self, theta: Tensor, *, noise_multiplier: float, sampling: Sampling = FULL, **asked: Any) -> Answer:
-        """:meth:`Asking.gradient`, made of plain numbers here and so not rebuilt: training asks little else."""
-        return self.__asked(Gradient.of(theta, **asked), noise_multiplier, sampling)
-
-    def __asked(self, asked: Any, noise: float, sampling: Sampling) -> Answer:
-        """The answer to a question that nobody else holds."""
-        plainly, multiplier = plain_sampling(sampling), checked_noise(noise)  # last of a stranger's code
+        asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
         records, facts = self.__desk.records, self.__facts  # in this order: `prepare` replaces them in the other
         asked.check(facts)
         known = self.__known_size() if asked.mean else facts.size
@@ -137,7 +126,7 @@ class Curator(Asking):
         if asked.sharded and self.__shards is None:
             raise ValueError("shards are asked of in a run of noisewise.train alone")
         shards = self.__shards if asked.sharded else None
-        answer = self.__desk.answer(asked, how, facts, records, shards)
+        answer = self.__desk.release(asked, how, facts, records, shards)
         self.__arithmetic = asked.graded(self.__arithmetic)
         return answer
 
@@ -167,11 +156,7 @@ class Curator(Asking):
             asked.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
             asked.of_model(facts)
             whole, size = rebuilt_walk(asked, facts.dimension), self.__known_size()
-            event, std = whole.event(), whole.noise_std(facts, size)
-        with self.__desk:
-            self.__desk.pay(event, records)
-            answer = Answer(whole.end(self.__model, records.float_rows(), facts, size, self.__desk.stream), std)
-            self.__desk.log(whole.name, event, None, answer, norm=True)
+        answer = self.__desk.end(whole, self.__model, facts, size, records)
         self.__arithmetic = whole.graded(self.__arithmetic)
         return answer
 
@@ -188,18 +173,15 @@ class Curator(Asking):
         ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
         that was answered. *Sensitivity*: nothing is drawn and no record is touched.
         """
-        with self.__desk:
-            self.__desk.meter.spend(line.event)
-            self.__desk.trace.append(line._replace(spent=self.__desk.meter.spent_fraction))
-            self.__facts = self.__facts if size is None else replace(self.__facts, size=max(float(size), 1.0))
+        self.__desk.take_up(line)
+        if size is not None:
+            self.__facts = replace(self.__facts, size=max(float(size), 1.0))
         if asked is not None:
             self.__arithmetic = asked.graded(self.__arithmetic)
 
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
-        with self.__desk:
-            for event in self.__desk.meter.forfeit(share).elements():
-                self.__desk.trace.append(Released(LOST, event, None, 0.0, None, self.__desk.meter.spent_fraction))
+        self.__desk.forfeit(share)
 
     def change_basis(self, matrix: Tensor) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -66,6 +67,12 @@ def facts_of(
         table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
         rows_per_unit=rows_per_unit,
     )
+
+
+def facts_of_columns(budget: Budget, columns: int) -> Facts:
+    """What is known before there is a model: the columns, and what may be spent on them."""
+    unknown = {"dimension": 0, "outputs": 0, "row_bound": math.inf, "lipschitz": math.inf, "smoothness": math.inf}
+    return Facts(None, False, features=columns, loss="", task="", budget=budget, **unknown)  # type: ignore[arg-type]
 
 
 def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:

@@ -1,4 +1,9 @@
-"""Where every question is answered: spend, total, noise, log, in this order and nowhere else.
+"""The gate: the one place that charges, draws, makes noise and logs, in this order.
+
+Everything that asks about private records passes here: a curator's questions, whole walks, the choice among finished models,
+counts of columns, searches (runs charged as a whole, rows dealt by coins, secret draws of candidates) and both faces for
+PyTorch. No other file charges a meter or makes a private stream (``tests/test_house.py``); replaying a statement, which
+releases nothing, and public rows apart.
 
 *A record without a label* keeps its place and is in no answer: batches are drawn, and shards dealt, of all places, and
 it is taken out of what was drawn before a question sees it. Its part of every total is zero, of counts too. So losing a
@@ -10,64 +15,110 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import Event, rebuilt, sampled
+from .counts import Tally
+from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, rebuilt, sampled
 from .facts import Answer, Facts, Released
-from .meter import AdditiveMeter, PlanMeter
+from .meter import Meter
+from .models import Model
 from .noise import Stream
-from .opening import MeterView
+from .opening import MeterView, checked_meter
 from .own_settings import own_settings
-from .question import HowAsked
-from .sampling import draw
+from .question import HowAsked, Question, WholeRun, released
+from .stores.protocol import HeldRecords
 from .stores.shards import Shards
-from .stores.totals import Drawn
+from .stores.totals import Drawn, Floats, IntegerTotal
+from .trace import LOST
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
 
 
-class Desk:
-    """Records, the meter that pays for what is asked of them, the stream of noise, and what was released."""
+def secret(seed: int | None, use: str = "") -> Stream:
+    """A new source of secret randomness; with a seed it makes a simulation. ``use`` gives each purpose a key of its own."""
+    return Stream(seed, use)
 
-    __slots__ = ("_lock", "_settings", "_within", "counted", "meter", "records", "stream", "trace", "view")
 
-    def __init__(
-        self, records: Any, meter: AdditiveMeter | PlanMeter, stream: Stream, counted: NDArray[np.bool_] | None = None
-    ) -> None:
-        self.records, self.meter, self.stream = records, meter, stream
-        self.counted = counted  # None: every record
-        self.view = MeterView(meter)
+def draw(sampling: Sampling, records: Sized, stream: Stream) -> NDArray[np.int64] | None:
+    """Secret row numbers of a fresh batch; None means every record.
+
+    Poisson: each record joins independently. Fixed: rate * records rows, rounded down, every subset equally likely.
+    The same value builds the event (:func:`~.events.sampled`), so they cannot disagree.
+    """
+    match sampling:
+        case ("poisson", rate):
+            return stream.each_with_probability(rate, len(records))
+        case ("fixed", rate):
+            return stream.subset(fixed_size(rate, len(records)), len(records))
+    return None
+
+
+def expected_size(sampling: Sampling, size: float) -> float:
+    """The expected batch size, from the public or released size: what a sum is divided by, never the realised one."""
+    match sampling:
+        case ("poisson", rate):
+            return max(rate * size, 1.0)
+        case ("fixed", rate):
+            return max(float(fixed_size(rate, round(size))), 1.0)
+    return max(size, 1.0)
+
+
+def fixed_size(rate: float, records: int) -> int:
+    """rate * records rounded down (the price at ``rate`` covers it); 1e-12 forgives the rounding of b / n."""
+    return min(records, int(rate * records * (1 + 1e-12)))
+
+
+class Gate:
+    """A meter, a stream of noise, and a lock: one thing is asked at a time.
+
+    ``meter``: a :class:`~.counts.Tally` counts a loop without a cap; None is for one without noise, which promises nothing.
+    """
+
+    __slots__ = ("_lock", "_settings", "_within", "meter", "stream")
+
+    def __init__(self, meter: Meter | Tally | None, seed: int | None = None) -> None:
+        self.meter = meter if meter is None or type(meter) is Tally else checked_meter(meter)
+        self.stream = secret(seed)
         self._lock, self._within, self._settings = threading.RLock(), 0, own_settings()
-        self.trace: list[Released] = []
 
-    def answer(
-        self, asked: Any, how: HowAsked, facts: Facts | None, records: Any, shards: Shards | None = None
-    ) -> Answer:
-        """The answer to a question that was rebuilt and checked for these records. A refused charge touches nothing.
-
-        ``shards``: how they are dealt, where they are asked shard by shard.
-        """
-        event = _sampled(how.sampling, asked.event(how.noise))
+    def charge(self, event: Event) -> None:
+        """Charge for what is charged as a whole, before any of it happens: a search, or what a checkpoint had spent."""
         with self:
-            self.pay(event, records)
-            drawn = Drawn(draw(how.sampling, records, self.stream), how.size).only(self.counted)
-            totals = asked.totals(records if shards is None else shards.over(records, self.counted), drawn, how)
-            answer: Answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
-            self.log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
-        return answer
+            self._pay(event)
 
-    def pay(self, event: Event, records: Any) -> None:
-        """Charge for what was checked for these records; refused if rows were made of other features since then."""
-        if records is not self.records:
-            raise RuntimeError("rows were made anew while a question was on its way; ask it again")
-        self.meter.spend(event)
+    def choose(self, epsilon: float, scores: Callable[[], Sequence[Fraction]], scale: Fraction) -> int:
+        """i with probability proportional to exp(-scores[i] scale), for one ``BoundedRange(epsilon)``, which the caller proves."""
+        with self:
+            self._pay(BoundedRange(epsilon))
+            return self.stream.choose_rational(scores(), scale)
+
+    def open(self, noise: float, sampling: Sampling, records: Sized) -> Ticket:
+        """A batch for a loop of the user's own: paid for, then drawn. Its noise is made once, when the ticket is handed in."""
+        plainly = plain_sampling(sampling)
+        with self:
+            if self.meter is not None:
+                self._pay(_sampled(plainly, Gaussian(noise)))
+            rows = draw(plainly, records, self.stream)
+        noise = noise if self.meter is not None else 0.0
+        return Ticket(self.stream, noise, np.arange(len(records)) if rows is None else rows)
+
+    def word(self) -> int:
+        """A fresh secret number, for what is random inside of a module."""
+        return int(self.stream.words(1)[0])
+
+    def _pay(self, event: Event) -> None:
+        meter = self.meter
+        assert meter is not None
+        meter.spend(event)
 
     def __enter__(self) -> None:
-        """Close the desk while a question is answered: one at a time, with settings of its own."""
+        """Close the gate while a question is answered: one at a time, with settings of its own."""
         me = threading.get_ident()
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
@@ -80,14 +131,100 @@ class Desk:
         self._settings.__exit__()
         self._lock.release()
 
+
+class Desk(Gate):
+    """A curator's gate: the records that are asked about, and what was released of them.
+
+    ``counted``: which records have a label; None: every one.
+    """
+
+    __slots__ = ("counted", "records", "trace", "view")
+    meter: Meter
+
+    def __init__(
+        self, meter: Meter, seed: int | None, records: HeldRecords, counted: NDArray[np.bool_] | None = None
+    ) -> None:
+        super().__init__(checked_meter(meter), seed)
+        self.view, self.records, self.counted = MeterView(meter), records, counted
+        self.trace: list[Released] = []
+
+    def release(
+        self, asked: Question, how: HowAsked, facts: Facts, records: HeldRecords, shards: Shards | None = None
+    ) -> Answer:
+        """The answer to a question that was rebuilt and checked for these records. A refused charge touches nothing.
+
+        ``shards``: how they are dealt, where they are asked shard by shard.
+        """
+        event = _sampled(how.sampling, asked.event(how.noise))
+        with self:
+            self._pay_for(records, event)
+            drawn = Drawn(draw(how.sampling, records, self.stream), how.size).only(self.counted)
+            totals = asked.totals(records if shards is None else shards.over(records, self.counted), drawn, how)
+            answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
+            self._log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
+        return answer
+
+    def end(self, whole: WholeRun, model: Model, facts: Facts, size: float, records: HeldRecords) -> Answer:
+        """Where a whole run at the data ends, which was rebuilt and checked; see its class for the proof."""
+        with own_settings():
+            event, std = whole.event(), whole.noise_std(facts, size)
+        with self:
+            self._pay_for(records, event)
+            answer = Answer(whole.end(model, records.float_rows(), facts, size, self.stream), std)
+            self._log(whole.name, event, None, answer, norm=True)
+        return answer
+
+    def take_up(self, line: Released) -> None:
+        """Charge for an answer that an earlier process of this run has asked for, and note it; no record is touched."""
+        with self:
+            self._pay(line.event)
+            self.trace.append(line._replace(spent=self.meter.spent_fraction))
+
+    def forfeit(self, share: float) -> None:
+        """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
+        with self:
+            for event in self.meter.forfeit(share).elements():
+                self.trace.append(Released(LOST, event, None, 0.0, None, self.meter.spent_fraction))
+
     def released(self) -> tuple[Released, ...]:
         """The trace with events of its own: whoever changes one changes nothing here."""
         return tuple(line._replace(event=rebuilt(line.event)) for line in self.trace)
 
-    def log(self, question: str, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
+    def _pay_for(self, records: HeldRecords, event: Event) -> None:
+        """Charge for what was checked for these records; refused if rows were made anew since then."""
+        if records is not self.records:
+            raise RuntimeError("rows were made anew while a question was on its way; ask it again")
+        self._pay(event)
+
+    def _log(self, question: str, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
         """A line of the trace, made of what was released."""
         length = None
         if norm:
             value = answer.value.numpy()
             length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
         self.trace.append(Released(question, event, clip, answer.noise_std, length, self.meter.spent_fraction))
+
+
+class Ticket:
+    """A batch of a loop of the user's own, paid for and drawn (``rows``). Its noise is made once.
+
+    *Guarantee*: every record's part of the totals has norm at most ``norm`` in their whole numbers, which whoever clips them
+    proves (:func:`~.stores.modules.margin`); so with noise of deviation noise * norm they are the event that was paid.
+    """
+
+    __slots__ = ("_noise", "_stream", "rows")
+
+    def __init__(self, stream: Stream, noise: float, rows: NDArray[np.int64]) -> None:
+        self._stream: Stream | None = stream
+        self._noise, self.rows = noise, rows
+
+    def release(self, totals: Iterable[tuple[IntegerTotal, Any]], *, over: float) -> Iterator[Floats]:
+        """Totals with noise, over a public number, each in a kind of floats; all with one ``one``, the batch's clip."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            raise RuntimeError("this batch has had its noise; draw the next one")
+        for total, kind in totals:
+            if self._noise:
+                yield released(total, self._noise, total.one, stream, over=over, dtype=kind)
+            else:
+                yield (total.values * (total.worth / over)).astype(kind)

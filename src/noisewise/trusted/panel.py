@@ -13,15 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from . import validate
-from .events import FULL, BoundedRange
+from .events import FULL
 from .features.features import Features, features_anew
+from .gate import Gate
 from .generalized import generalized_scores
 from .late import Tensor
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
-from .noise import Stream
 from .opening import checked_meter
-from .own_settings import own_settings
 from .question import CLIPS, between, vector
 from .questions.choice import Choice
 from .stores import counted_of, records_of
@@ -69,8 +68,7 @@ def choose_best(
     direction, exp(-s_i epsilon/2) under both relations; D_i is k B_i, the most that S_i moves by added, removed or replaced.
     A row that is not finite counts as the largest loss, one without a label for nothing.
     """
-    meter, stream = checked_meter(meter), Stream(seed)
-    rows = Choice.refuse(adjacency := meter.budget.adjacency, FULL, rows_per_unit)
+    rows = Choice.refuse(adjacency := checked_meter(meter).budget.adjacency, FULL, rows_per_unit)
     validate.one_of(SCORINGS, scoring=scoring)
     validate.positive(epsilon=epsilon)
     if not entrants:
@@ -78,15 +76,15 @@ def choose_best(
     for entrant in entrants:
         vector("theta", entrant.theta)
         between("loss_bound", entrant.loss_bound, *CLIPS)
-    with own_settings():
-        meter.spend(BoundedRange(float(epsilon)))
-        sums = [_sum(entrant, scoring, store) for entrant in entrants]
-        bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]
-        half = Fraction(float(epsilon)) / 2
-        if len({*bounds}) == 1:
-            scale = half * (1 if adjacency == "replace_one" else 2) / bounds[0]
-            return stream.choose_rational(sums, scale)
-        return stream.choose_rational(generalized_scores(sums, bounds, epsilon=float(epsilon)), half)
+    bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]
+    half, gate = Fraction(float(epsilon)) / 2, Gate(meter, seed)
+
+    def sums() -> list[Fraction]:
+        return [_sum(entrant, scoring, store) for entrant in entrants]
+
+    if len({*bounds}) == 1:
+        return gate.choose(float(epsilon), sums, half * (1 if adjacency == "replace_one" else 2) / bounds[0])
+    return gate.choose(float(epsilon), lambda: generalized_scores(sums(), bounds, epsilon=float(epsilon)), half)
 
 
 def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:

@@ -21,7 +21,8 @@ and only that copy is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -29,13 +30,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import Adjacency, Gaussian, Mechanism, Sampling
+from .events import Adjacency, ApproximateDP, Gaussian, Mechanism, Sampling
 from .facts import Answer, Facts
 from .late import Tensor, torch
+from .models import Model
 from .noise import Stream
 from .proved import Line, Proved
 from .stores.protocol import HeldRecords
-from .stores.totals import Drawn, Floats, IntegerTotal
+from .stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def question(kind: Q) -> Q:
     """Register a question. It must say how much one record moves it, and bring cases for the laws."""
     for needed in ("moves", "total", "words", "cases"):
         own = getattr(kind, needed, None)
-        if not own or own is getattr(Sum, needed, None):
+        if not own or own is getattr(Question, needed, None):
             raise TypeError(f"{kind.__name__} has no {needed}; a question brings everything about itself")
     if not kind.cases(2):
         raise TypeError(f"{kind.__name__} has no cases; the laws would pass it by")
@@ -148,12 +150,25 @@ def released(
     return stream.released(total.values, std, total.worth / over, dtype)
 
 
-class Sum(Proved):
-    """What questions answered by one noised sum have in common."""
+class Question(Proved, ABC):
+    """A question about the records, answered by one noised sum: frozen data, with everything about itself in its class."""
 
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
+
+    @abstractmethod
+    def moves(self, terms: HowAsked) -> tuple[float, float]:
+        """The most that one record added, and one replaced, moves the total by; the class's text has the proof."""
+
+    @abstractmethod
+    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+        """The exact total over the batch. Private."""
+
+    @classmethod
+    @abstractmethod
+    def cases(cls, dimension: int) -> Sequence[Question]:
+        """Questions of this kind, for the laws."""
 
     def check(self, facts: Facts) -> None:
         """Refuse, from public facts, what cannot be asked of this model: rows of tensors, a theta of another one."""
@@ -163,9 +178,9 @@ class Sum(Proved):
             raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
 
     @classmethod
-    def like(cls, line: Line) -> Sequence[Any]:
+    def like(cls, line: Line) -> Sequence[Question]:
         """Questions of this kind, one for each unit that an answer with such a line may have."""
-        return list(cls.cases(1)[:1])  # type: ignore[attr-defined]
+        return cls.cases(1)[:1]
 
     @classmethod
     def ranges(cls, how: HowAsked, line: Line) -> Iterable[tuple[float, float]]:
@@ -176,7 +191,7 @@ class Sum(Proved):
 
     def unit(self, terms: HowAsked) -> float:
         """The C of its event, from what the question says about one record."""
-        return terms.unit(*self.moves(terms))  # type: ignore[attr-defined]
+        return terms.unit(*self.moves(terms))
 
     def noise_std(self, terms: HowAsked) -> float:
         """The standard deviation of the noise on each coordinate of what is released."""
@@ -186,7 +201,7 @@ class Sum(Proved):
         return [released(totals[0], terms.noise, self.unit(terms), stream)]
 
     def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        return [self.total(records, drawn, terms)]  # type: ignore[attr-defined]
+        return [self.total(records, drawn, terms)]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         return Answer(torch.from_numpy(noisy[0].reshape(self.shape)), self.noise_std(terms))
@@ -200,7 +215,23 @@ class Sum(Proved):
         return totals[0].values.astype(np.float64) * totals[0].worth
 
 
-def always(added: float, replaced: float) -> Callable[[Any, HowAsked], tuple[float, float]]:
+class WholeRun(Proved, ABC):
+    """A training run at the data, of which only the end is released; :mod:`noisewise.trusted.walks` has them."""
+
+    @abstractmethod
+    def event(self) -> Gaussian | ApproximateDP:
+        """What it is to an accountant."""
+
+    @abstractmethod
+    def noise_std(self, facts: Facts, size: float) -> float:
+        """The deviation of the noise on what is released."""
+
+    @abstractmethod
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+        """Where it ends, with noise."""
+
+
+def always(added: float, replaced: float) -> Any:
     """``moves`` of a question that one record added, and one replaced, moves by the same, however it is asked."""
     return lambda self, terms: (added, replaced)
 

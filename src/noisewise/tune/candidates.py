@@ -13,12 +13,10 @@ from ..budget import Budget
 from ..fitting.fit import Fit, Labelled
 from ..fitting.fitted import Fitted
 from ..methods import makes_a_promise
-from ..trusted.noise import Stream
+from ..trusted.selection import SCORED
 from ..trusted.stores.grid import Store, in_memory
 
-SCORED = 0.15  # of the records, which candidates are compared on and not trained on
-DEALING = 1 << 65  # a simulation deals its rows with another seed than it trains with
-EACH_RUN = 1 << 66
+EACH_RUN = 1 << 66  # added to a simulation's seed, run by run
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +71,6 @@ def trained_on(candidate: Candidate, share: float) -> float | None:
     """How many records there are to train on, expected, where the number of all is public."""
     size = known_size(candidate.fit, candidate.private)
     return None if size is None else float(max(round((1 - share) * size), 1))
-
-
-def coins(records: int, *, seed: int | None, share: float = SCORED) -> NDArray[np.bool_]:
-    """Which records are compared on: each with probability ``share``, by a secret coin of its own.
-
-    *Guarantee*: the coins do not depend on the records, are drawn under a fresh key and never shown; a record's coin goes by
-    its place. Given the coins, neighbours differ in one record of one part, so whatever is private for each part by itself
-    is private at the price of the dearer one (the mixture over coins is no further apart than the parts are: divergences are
-    jointly quasi-convex). Searches here charge at least that.
-    """
-    picked = np.zeros(records, dtype=bool)
-    picked[Stream(None if seed is None else seed + DEALING).each_with_probability(share, records)] = True
-    return picked
 
 
 def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> Parts:

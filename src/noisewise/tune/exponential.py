@@ -25,9 +25,11 @@ from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.price import price_of
 from ..trusted.accountants.search import least_scale, log_ratio
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
+from ..trusted.gate import Gate
 from ..trusted.late import torch
 from ..trusted.panel import Entrant, choose_best
-from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
+from ..trusted.selection import SCORED, coins
+from .candidates import Candidate, Parts, Tuned, as_candidate, dealt, same_task, trained_on
 from .price import Agreed, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
@@ -88,8 +90,9 @@ def choose(
     agreed, choice, terms = agreement(candidates, budget, share)
     seed = candidates[0].fit.seed
     with source.part(terms, budget, what="tuning") as part:
+        gate = Gate(part.meter, seed)
         for run in agreed:
-            part.meter.spend(run.event)
+            gate.charge(run.event)
         scored = coins(len(candidates[0].private.y), seed=seed, share=share)
         parts = [dealt(candidate, scored, share) for candidate in candidates]
         runs = [_run(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]

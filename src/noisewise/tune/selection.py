@@ -34,13 +34,13 @@ from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.rdp import plan_epsilon
 from ..trusted.accountants.selection import calibrated_candidates, choose_repetitions, gaussian_worth
 from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
-from ..trusted.noise import Stream
-from .candidates import SCORED, Candidate, Parts, Tuned, as_candidate, coins, dealt, same_task, trained_on
+from ..trusted.gate import Gate
+from ..trusted.selection import SCORED, coins, drawn_runs
+from .candidates import Candidate, Parts, Tuned, as_candidate, dealt, same_task, trained_on
 from .price import Agreed, alike, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
 
-DRAWING = 1 << 68
 NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose
 
@@ -115,7 +115,7 @@ def select(
     law = repetitions or law_for(budget, len(candidates))
     agreed = agreement(candidates, budget, law, share)
     with source.part(Terms.plan(agreed.selection, "rdp"), budget, what="tuning") as part:
-        part.meter.spend(agreed.selection)  # all of it, before a record is touched
+        Gate(part.meter, candidates[0].fit.seed).charge(agreed.selection)  # all of it, before a record is touched
         if beat is not None:
             beat()  # once: one for each run would tell how many there are
         best, which = _best(candidates, agreed, law, share, jobs)
@@ -139,8 +139,7 @@ def _best(
     jobs: int,
 ) -> tuple[Outcome | None, int]:
     seed = candidates[0].fit.seed
-    stream = Stream(None if seed is None else seed + DRAWING)
-    drawn = [int(stream.subset(1, len(candidates))[0]) for _ in range(stream.runs(law))]
+    drawn = drawn_runs(law, len(candidates), seed)
     scored = coins(len(candidates[0].private.y), seed=seed, share=share)
     kept: dict[int, Parts] = {}
     for i in dict.fromkeys(drawn):

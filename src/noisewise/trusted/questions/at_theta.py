@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..question import NORMS, HowAsked, Sum, always, between, question, vector
+from ..question import NORMS, HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.sums import right_less_wrong, squared_errors
@@ -27,7 +27,7 @@ class AtTheta:
 
 @question
 @dataclass(frozen=True)
-class NormAtMost(AtTheta, Sum):
+class NormAtMost(AtTheta, Question):
     """Sum over records of a ramp in the gradient norm at theta: +1/2 below 0.9 thresholds, -1/2 above 1.1. *Sensitivity*:
     each term lies in [-1/2, 1/2]: 1/2 for add_remove, 1 for replace_one. A gradient that is not finite counts as above the
     threshold."""
@@ -51,7 +51,7 @@ class NormAtMost(AtTheta, Sum):
 
 @question
 @dataclass(frozen=True)
-class Correct(AtTheta, Sum):
+class Correct(AtTheta, Question):
     """Sum over records of +1/2 where the model at theta picks the record's class, -1/2 where not. *Sensitivity*: 1/2 for
     add_remove, 1 for replace_one. The count jumps, so scores are exact or do not depend on a row's company. A row that is
     not finite counts as wrong. Labels are class numbers, or -1 and +1."""
@@ -75,7 +75,7 @@ class Correct(AtTheta, Sum):
 
 @question
 @dataclass(frozen=True)
-class SquaredError(AtTheta, Sum):
+class SquaredError(AtTheta, Question):
     """Sum over records of (clamp(score, -1, 1) - clamp(y, -1, 1))^2 / 4 - 1/2, each in [-1/2, 1/2]. *Sensitivity*: 1/2 for
     add_remove, 1 for replace_one. A row that is not finite counts as the largest error."""
 

@@ -14,14 +14,14 @@ from ..facts import Answer, Facts
 from ..late import torch
 from ..noise import Stream
 from ..proved import Line
-from ..question import CLIPS, HowAsked, Sum, between, flat, question
+from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 
 @question
 @dataclass(frozen=True, eq=False)
-class Choice(Sum):
+class Choice(Question):
     """The index of a candidate with a small loss: the exponential mechanism on sums of clipped losses, drawn exactly.
 
     Candidate i is chosen with probability proportional to exp(-S_i epsilon / B) under add_remove and

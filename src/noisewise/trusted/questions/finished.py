@@ -10,7 +10,7 @@ import numpy as np
 
 from ..facts import Facts
 from ..proved import Line
-from ..question import HowAsked, Sum, always, between, question, vector
+from ..question import HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.scores import MOMENTS, error_moments, score_counts
@@ -19,7 +19,7 @@ from ..stores.totals import Drawn, IntegerTotal
 
 @question
 @dataclass(frozen=True)
-class ScoreHistogram(Sum):
+class ScoreHistogram(Question):
     """How many records have a score of the model at theta between which edges, and which label.
 
     *Sensitivity*: edges are given beforehand. With two classes a record is in one cell, (bin of its score, label), with 1
@@ -66,7 +66,7 @@ class ScoreHistogram(Sum):
 
 @question
 @dataclass(frozen=True)
-class ErrorMoments(Sum):
+class ErrorMoments(Question):
     """Sums over records of a, a^2, a^4, (y + 1)/2 and y^2, each less 1/2, for a = |score - y|/2, score and y clamped to
     [-1, 1]. *Sensitivity*: each of the five terms lies in [-1/2, 1/2], so a record's part has norm at most sqrt(5)/2, and
     two differ by at most sqrt(5). A row that is not finite counts as the largest error."""

@@ -15,7 +15,7 @@ from ..facts import Answer, Facts
 from ..late import Tensor, torch
 from ..noise import Stream
 from ..proved import Line
-from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Sum, between, flat, plain, question, released
+from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -24,7 +24,7 @@ LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
 
 @question
 @dataclass(frozen=True, eq=False)
-class Gradient(Sum):
+class Gradient(Question):
     """The mean gradient at theta, each record's clipped to norm ``clip``.
 
     Releases (sum over the batch of g_i min(1, clip/||g_i||) + noise) / (expected batch size), noise of standard

@@ -13,14 +13,14 @@ import numpy as np
 from ..facts import Answer, Facts
 from ..late import torch
 from ..proved import Line
-from ..question import CLIPS, HowAsked, Sum, between, flat, question
+from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 
 @question
 @dataclass(frozen=True, eq=False)
-class GradientNorm(Sum):
+class GradientNorm(Question):
     """The norm of the mean clipped gradient at theta, or its square.
 
     *Sensitivity* of the norm of the sum: by the triangle inequality at most that of the sum, clip for add_remove

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..facts import Answer, Facts
 from ..late import torch
-from ..question import HowAsked, Sum, question
+from ..question import HowAsked, Question, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 
 @question
 @dataclass(frozen=True, eq=False)
-class Histograms(Sum):
+class Histograms(Question):
     """How many values of column j lie in [edges[j, k], edges[j, k+1]), for every j and k. A value outside of the edges or
     not a number is in no bin.
 
@@ -48,7 +48,7 @@ class Histograms(Sum):
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.counts(self.edges).reshape(-1), 1, 1.0)
 
-    def answer(self, noisy: Sequence[Floats], facts: Any, terms: HowAsked) -> Answer:
+    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         return Answer(torch.from_numpy(noisy[0].reshape(len(self.edges), -1)), self.noise_std(terms))
 
     @classmethod

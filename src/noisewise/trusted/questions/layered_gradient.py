@@ -14,7 +14,7 @@ from ..facts import Answer, Facts
 from ..late import torch
 from ..noise import Stream
 from ..proved import Line
-from ..question import CLIPS, HowAsked, Sum, between, flat, plain, question, released
+from ..question import CLIPS, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -23,7 +23,7 @@ MOST_LAYERS, LEAST_SHARE = 100_000, 1e-9
 
 @question
 @dataclass(frozen=True, eq=False)
-class LayeredGradient(Sum):
+class LayeredGradient(Question):
     """The mean gradient at theta, the part of each layer k clipped to a norm C_k of its own (``clips``).
 
     Releases (sum over the batch of the clipped parts + noise) / (expected batch size), with noise of standard deviation

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ..facts import Facts
 from ..features.scale import check_scale
 from ..proved import Line
-from ..question import HowAsked, Sum, between, question
+from ..question import HowAsked, Question, between, question
 from ..stores.totals import Drawn, IntegerTotal
 
 MOST_LEVELS = 20
@@ -23,7 +23,7 @@ def moved(cells: float) -> tuple[float, float]:
 
 @question
 @dataclass(frozen=True)
-class ColumnLevels(Sum):
+class ColumnLevels(Question):
     """How many values of each scale (a column of the table, points, ranks) lie in each of its 2, 4, .. 2^levels equal parts.
 
     *Sensitivity*: for each of K scales and L levels a record with a value there is in one part and counts 1, one without

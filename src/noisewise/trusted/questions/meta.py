@@ -10,7 +10,7 @@ import numpy as np
 
 from ..facts import Facts
 from ..proved import Line
-from ..question import CLIPS, HowAsked, Sum, between, flat, question
+from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 FARTHEST = 1e4  # norm of the weights
@@ -33,7 +33,7 @@ def units_of(length: int) -> int:
 
 @question
 @dataclass(frozen=True, eq=False)
-class MetaGradient(Sum):
+class MetaGradient(Question):
     """The sum over shards of each one's gradient of a loss in a protector's weights, clipped to norm ``clip``.
 
     Records are dealt into ``shards`` by coins, one for each place. Each shard runs ``horizon`` steps of training by the

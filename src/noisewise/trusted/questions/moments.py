@@ -12,7 +12,7 @@ import numpy as np
 from ..facts import Answer, Facts
 from ..late import torch
 from ..proved import Line
-from ..question import HowAsked, Sum, always, between, itself, question
+from ..question import HowAsked, Question, always, between, itself, question
 from ..stores.linear import LABEL, ROW
 from ..stores.protocol import HeldRecords
 from ..stores.sums import cross_moment_sum, second_moment_sum, squared_length_sum
@@ -21,7 +21,7 @@ from ..stores.totals import Drawn, Floats, IntegerTotal
 
 @question
 @dataclass(frozen=True)
-class Count(Sum):
+class Count(Question):
     """How many records there are. *Sensitivity*: 1 added or removed, and 1 replaced, by one without a label or of one."""
 
     words: ClassVar[str] = "the number of records"
@@ -35,7 +35,7 @@ class Count(Sum):
 
 @question
 @dataclass(frozen=True)
-class FirstMoment(Sum):
+class FirstMoment(Question):
     """Sum of x, rows cut to norm 1. *Sensitivity*: ||x|| <= 1, so 1 for add_remove and 2 for replace_one."""
 
     words: ClassVar[str] = "the sum of the rows"
@@ -49,7 +49,7 @@ class FirstMoment(Sum):
 
 @question
 @dataclass(frozen=True)
-class SquaredLength(Sum):
+class SquaredLength(Question):
     """Sum of ||x||^2, rows cut to norm 1. *Sensitivity*: each term lies in [0, 1], so 1 for both relations."""
 
     words: ClassVar[str] = "the sum of the squared lengths of the rows"
@@ -62,7 +62,7 @@ class SquaredLength(Sum):
 
 @question
 @dataclass(frozen=True)
-class SecondMoment(Sum):
+class SecondMoment(Question):
     """Sum of x x^T, rows cut to norm 1. *Sensitivity*: ||x x^T||_F = ||x||^2 <= 1, so 1 for add_remove; for two unit rows
     u, v ||u u^T - v v^T||_F^2 = 2 - 2 (u.v)^2 <= 2, so sqrt(2) for replace_one. The upper triangle is what is noised and
     then mirrored; its norm is at most the Frobenius norm."""
@@ -91,7 +91,7 @@ BOUNDS = 1e-12, 1e12  # from, to: of a label
 
 @question
 @dataclass(frozen=True)
-class CrossMoment(Sum):
+class CrossMoment(Question):
     """Sum of x y, rows cut to norm 1 and y to [-bound, bound]. *Sensitivity*: ||x y|| <= bound, so bound and 2 bound."""
 
     bound: float = 1.0
@@ -123,7 +123,7 @@ EIGENVALUE = 1 << 30
 
 @question
 @dataclass(frozen=True)
-class MinEigenvalue(Sum):
+class MinEigenvalue(Question):
     """Smallest eigenvalue of the sum of x x^T, rows cut to norm 1.
 
     *Sensitivity*: adding a row adds a positive semi-definite matrix of norm <= 1, which moves every eigenvalue by 0 to 1

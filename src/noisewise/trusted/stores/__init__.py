@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from ..late import Tensor
 from ..models import Model, RowSource
 from ..process import hide_memory
 from .grid import Store, in_memory, labelled, lay_out
-from .protocol import Elsewhere
+from .protocol import Elsewhere, HeldRecords
 from .totals import Integers
 
 Coins = Callable[[int], Integers]
@@ -21,7 +20,7 @@ Coins = Callable[[int], Integers]
 
 def records_of(
     model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor, store: Store = in_memory, coins: Coins | None = None
-) -> Any:
+) -> HeldRecords:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names.
 
     ``coins``: so many secret words, for a model that draws at random in its passes.
@@ -30,11 +29,14 @@ def records_of(
         return X.held(model, store, coins)
     hide_memory()
     module = import_module(f"{__name__}.{model.records}")
+    held: HeldRecords
     if model.tensors:
-        return module.held_tensors(X, y, model, coins)
-    if model.table:
-        return module.held_table(X, y, model, store)
-    return module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)
+        held = module.held_tensors(X, y, model, coins)
+    elif model.table:
+        held = module.held_table(X, y, model, store)
+    else:
+        held = module.held(lay_out(X, y, columns=model.features, classes=model.classes, store=store), model, store)
+    return held
 
 
 def counted_of(model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor) -> NDArray[np.bool_] | None:

@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from .protocol import HeldRecords
 from .totals import Floats, Integers
 
 
-class ColumnRecords:
+class ColumnRecords(HeldRecords):
     """A way to read the private columns, a piece at a time: matrices with one row per record; called for every question."""
 
-    __slots__ = ("_pieces", "columns")
+    __slots__ = ("_columns", "_pieces")
 
     def __init__(self, pieces: Callable[[], Iterable[Floats]], columns: int) -> None:
-        self._pieces, self.columns = pieces, columns
+        self._pieces, self._columns = pieces, columns
+
+    @property
+    def columns(self) -> int:
+        return self._columns
 
     def __len__(self) -> int:
         raise TypeError("columns are read whole, never sampled")

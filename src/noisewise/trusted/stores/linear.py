@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
-from ..arithmetic import PSEUDO_RANDOM, Arithmetic
 from ..late import torch
 from ..models import Model
 from . import reference
 from .crew import together
 from .grid import BOUND, GridRows, Store, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
+from .protocol import HeldRecords
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector
@@ -32,18 +32,19 @@ PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
 NONE = np.empty(0, np.int64)
 TINY = 1e-100
 AT_ONCE = 1 << 21  # numbers
-EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LinearRecords:
+class LinearRecords(HeldRecords):
     """Rows on the grid, and the loss they are scored by; several outputs are the rows of theta as a matrix."""
 
     rows: GridRows
     loss: Any
     outputs: int = 1
 
-    coordinates: ClassVar[bool] = True
+    @property
+    def coordinates(self) -> bool:
+        return True
 
     @property
     def columns(self) -> int:
@@ -51,10 +52,6 @@ class LinearRecords:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def arithmetic(self) -> Arithmetic:
-        return EXACT
 
     def float_rows(self) -> FloatRows:
         """Rows and labels in double precision; a row that is not alive is zero."""

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from ..engine.torch_names import untested
 from ..late import Tensor, torch
 from ..models.module import ModuleModel, TensorRows, flat, own_settings
 from .linear import cut_losses, ramp
+from .protocol import HeldRecords
 from .totals import Drawn, Floats, IntegerTotal
 
 ONES = 1 << 36  # what a clip norm is in whole numbers
@@ -87,11 +88,16 @@ R = TypeVar("R")
 Coins = Callable[[int], NDArray[np.int64]]
 
 
-class ModuleRecords:
+def margin(dimension: int, ranks: int = 1) -> float:
+    """What is taken off a clip norm, as a share of it, where floats are taken for real numbers: rounding of one record's part, and
+    of sums of vectors with so many entries to whole numbers, once at every rank."""
+    return MARGIN + math.sqrt(dimension) / ONES * ranks
+
+
+class ModuleRecords(HeldRecords):
     """Records as tensors, and a module of which nobody else holds the copy."""
 
     __slots__ = ("_coins", "_model", "_rows", "_seen")
-    coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: TensorRows, model: ModuleModel, coins: Coins) -> None:
         self._rows, self._model, self._coins = rows, model, coins
@@ -172,7 +178,7 @@ class ModuleRecords:
         """What is taken off a clip norm, as a share of it, for rounding in sums of vectors with so many entries."""
         whole, ranks = math.sqrt(dimension) / ONES, self._model.ranks
         if not self._model.bounded:
-            return MARGIN + whole * ranks
+            return margin(dimension, ranks)
         height, terms = self._model.chunk, self._model.layout.terms
         chunks = -(-MOST // height) + ranks
         cap = CAP if self._model.double else 1.0
@@ -252,11 +258,6 @@ class ModuleRecords:
         if not self._model.bounded or len(rows) == height:
             return rows
         return rows.take(torch.arange(height).clamp_(max=len(rows) - 1))
-
-    def _rows_alone(self, *_: object, **__: object) -> NoReturn:
-        raise ValueError("a module's records are tensors, not rows of numbers; ask for gradients")
-
-    vectors = row_sum = unit_rows = scored = float_rows = in_basis = _rows_alone
 
 
 def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, coins: Coins | None) -> ModuleRecords:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
 from .perceptron_reference import bound_for
+from .protocol import HeldRecords
 from .totals import Drawn, FloatRows, Floats, IntegerTotal
 
 FULL_PASS = 512  # records at a time where no batch size is public
@@ -40,11 +41,10 @@ BOUNDED = Arithmetic(
 R = TypeVar("R")
 
 
-class PerceptronRecords:
+class PerceptronRecords(HeldRecords):
     """Rows on the grid, and a perceptron; what concerns rows alone is answered as for a linear model."""
 
     __slots__ = ("_model", "_plain", "_rows")
-    coordinates: ClassVar[bool] = False
 
     def __init__(self, rows: GridRows, model: MLP) -> None:
         self._model, self._plain = model, LinearRecords(rows, model.loss, model.outputs)
@@ -88,9 +88,6 @@ class PerceptronRecords:
         for part in others:
             total += part
         return IntegerTotal(total, bound, clip)
-
-    def vectors(self, drawn: Drawn, theta: Floats, clip: float, **seen: Any) -> IntegerTotal:
-        raise ValueError("a perceptron's gradients are not clipped in other coordinates; pass scale=None")
 
     def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Any) -> IntegerTotal:
         """How many gradients are short, along a ramp."""

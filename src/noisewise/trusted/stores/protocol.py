@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .totals import Drawn, Floats, IntegerTotal
+from ..arithmetic import PSEUDO_RANDOM, Arithmetic
+from ..features.features import Features
+from .grid import Store, in_memory
+from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
+EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
 F = TypeVar("F", bound=Callable[..., Any])
 SUMS: dict[str, Callable[..., Any]] = {}  # by name: what is asked of records at other ranks
@@ -19,8 +24,9 @@ SUMS: dict[str, Callable[..., Any]] = {}  # by name: what is asked of records at
 class Elsewhere:
     """Stands for rows that are not here."""
 
-    def held(self, model: Any, store: Any, coins: Any) -> Any:
+    def held(self, model: Any, store: Any, coins: Any = None) -> HeldRecords:
         """The records, laid out where they are."""
+        raise NotImplementedError
 
     def counted(self, classes: int | None) -> NDArray[np.bool_] | None:
         """Which of them have a label (:func:`~noisewise.trusted.stores.grid.labelled`); None where all have one."""
@@ -31,26 +37,55 @@ def everywhere(total: F) -> F:
     SUMS[total.__name__] = total
 
     @wraps(total)
-    def asked(records: Any, drawn: Drawn, *arguments: Any) -> Any:
-        ranks = getattr(records, "summed", None)
-        return total(records, drawn, *arguments) if ranks is None else ranks(total.__name__, drawn, *arguments)
+    def asked(records: HeldRecords, drawn: Drawn, *arguments: Any) -> Any:
+        found = records.summed(total.__name__, drawn, *arguments)
+        return total(records, drawn, *arguments) if found is NotImplemented else found
 
     return asked  # type: ignore[return-value]
 
 
-class HeldRecords(Protocol):
-    """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them."""
+class HeldRecords(ABC):
+    """Private rows behind exact integer totals, here or on other machines; ``drawn``: which of them.
+
+    A kind of records has what it can answer; the rest is refused here, which only their kind decides, never their values.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
 
     @property
-    def columns(self) -> int: ...
+    @abstractmethod
+    def columns(self) -> int:
+        """How many numbers a row has."""
+
     @property
-    def coordinates(self) -> bool: ...
-    def __len__(self) -> int: ...
-    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal: ...
-    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]: ...
+    def arithmetic(self) -> Arithmetic:
+        """How exact totals are."""
+        return EXACT
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether gradients can be clipped in other coordinates."""
+        return False
+
+    # --- sums over records at one theta ---
+
+    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
+        """The sum of gradients, each clipped to norm ``clip``."""
+        raise self._without("gradients")
+
+    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]:
+        """The same with a clip for each layer, a total for each."""
+        raise self._without("layers")
+
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
-    ) -> IntegerTotal: ...
+    ) -> IntegerTotal:
+        """The sum of gradients seen in other coordinates, and clipped there."""
+        raise self._without("gradients in other coordinates")
+
     def short(
         self,
         drawn: Drawn,
@@ -59,8 +94,61 @@ class HeldRecords(Protocol):
         *,
         scale: Floats | None = None,
         basis: Floats | None = None,
-    ) -> IntegerTotal: ...
-    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal: ...
-    def row_sum(self, drawn: Drawn) -> IntegerTotal: ...
-    def unit_rows(self, drawn: Drawn) -> Parts: ...
-    def scored(self, drawn: Drawn, theta: Floats) -> Parts: ...
+    ) -> IntegerTotal:
+        """How many gradients are shorter, along a ramp."""
+        raise self._without("norms of gradients")
+
+    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
+        """The sum of losses cut to [0, bound], at each theta."""
+        raise self._without("losses")
+
+    def summed(self, name: str, drawn: Drawn, *arguments: Any) -> Any:
+        """A sum over chunks of records (:func:`everywhere`), asked by its name where they lie; NotImplemented: they are here."""
+        return NotImplemented
+
+    # --- sums over rows, and counts ---
+
+    def row_sum(self, drawn: Drawn) -> IntegerTotal:
+        """The sum of rows, cut to norm 1."""
+        raise self._without("rows of numbers")
+
+    def unit_rows(self, drawn: Drawn) -> Parts:
+        """Rows cut to norm 1 with labels, a part at a time."""
+        raise self._without("rows of numbers")
+
+    def scored(self, drawn: Drawn, theta: Floats) -> Parts:
+        """Scores at theta with labels, a part at a time."""
+        raise self._without("scores")
+
+    def float_rows(self) -> FloatRows:
+        """All rows and labels in double precision, for walks and minimisers."""
+        raise self._without("rows of numbers")
+
+    def levels(self, drawn: Drawn, maps: Sequence[Any], levels: int) -> Integers:
+        """How the values of a table's columns are spread."""
+        raise self._without("columns of a table")
+
+    def counts(self, edges: Floats) -> Integers:
+        """How many values of each column lie between its edges."""
+        raise self._without("columns as they came")
+
+    def meta_gradients(self, asked: Any, size: float) -> IntegerTotal:
+        """The sum over shards of a protector's gradients."""
+        raise self._without("shards")
+
+    # --- the same records, laid out by other public rules ---
+
+    def in_basis(self, matrix: Floats, store: Store = in_memory) -> HeldRecords:
+        """Every row x as x @ matrix."""
+        raise self._without("rows of numbers")
+
+    def prepared(self, features: Features, store: Store = in_memory) -> HeldRecords:
+        """Rows made of a table's cells by other features."""
+        raise self._without("a table")
+
+    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> HeldRecords:
+        """Every row x of a table as scale (x - centre)."""
+        raise self._without("a table")
+
+    def _without(self, what: str) -> ValueError:
+        return ValueError(f"these records have no {what}; ask another question, or train another model")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..late import Tensor, torch
 from ..models import Model
+from .protocol import HeldRecords
 from .totals import Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of the vector that one shard adds
@@ -51,17 +52,25 @@ class Shards:
     unroll: Unroll
     coins: Any
 
-    def over(self, records: Any, counted: NDArray[np.bool_] | None = None) -> ShardedRecords:
+    def over(self, records: HeldRecords, counted: NDArray[np.bool_] | None = None) -> ShardedRecords:
         """These records, to be dealt into shards; those that do not count take a place and are nobody's."""
         return ShardedRecords(records, self, counted)
 
 
-class ShardedRecords(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ShardedRecords(HeldRecords):
     """Records that are asked shard by shard."""
 
-    held: Any
+    held: HeldRecords
     shards: Shards
     counted: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @property
+    def columns(self) -> int:
+        return self.held.columns
 
     def meta_gradients(self, asked: Any, size: float) -> IntegerTotal:
         """The sum over shards of vectors clipped to norm ``asked.clip``; coins are fresh with every question.
@@ -81,7 +90,9 @@ def height_of(expected: float, shards: int) -> int:
     return math.ceil(mean + 4 * math.sqrt(mean)) + 4
 
 
-def deal(records: Any, shards: int, expected: float, coins: Any, counted: NDArray[np.bool_] | None = None) -> ShardRows:
+def deal(
+    records: HeldRecords, shards: int, expected: float, coins: Any, counted: NDArray[np.bool_] | None = None
+) -> ShardRows:
     """Rows by secret coins, a word for each place: its low bits are the shard, a power of two of them, another the side."""
     seeds = [int(word) for word in coins.words(shards) & (2**62 - 1)]
     height, words = height_of(expected, shards), coins.words(len(records))

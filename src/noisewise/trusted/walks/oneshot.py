@@ -22,8 +22,7 @@ from ..facts import Facts
 from ..late import Tensor, torch
 from ..models import Linear, Model
 from ..noise import Stream
-from ..proved import Proved
-from ..question import bare, checked_noise, plain, released
+from ..question import WholeRun, bare, checked_noise, plain, released
 from ..stores import records_of
 from ..stores.grid import power_of_two_above
 from ..stores.totals import FloatRows, IntegerTotal
@@ -35,7 +34,7 @@ FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
-class Whole(Proved):
+class Whole(WholeRun):
     """What all one-shot questions have in common: they are asked once, of linear models with a smooth loss, of one row a person."""
 
     bounded: ClassVar[str] = "whole walks and minimisers run in double precision, with a margin"
