@@ -23,7 +23,7 @@ ORDER = (
     # the trusted side, which imports nothing outside itself
     "trusted",
     # who pays
-    *("shapes", "budget", "ledger", "accounts"),
+    *("reading", "shapes", "budget", "ledger", "accounts"),
     # the same questions on public rows, by the names that users import; and rows that lie elsewhere
     *("public", "curator", "prepare", "remote"),
     # strangers' code and the one loop
@@ -203,7 +203,7 @@ FLOORS = (  # of the trusted side, lowest first: a file or folder imports what s
     *("validate", "late", "process", "own_settings", "arithmetic", "generalized", "events", "units", "trace"),
     *("fast", "plain", "accountants", "counts", "meter", "opening"),
     *("losses", "features", "engine", "models", "noise", "stores", "facts", "proved", "question", "questions"),
-    *("gate", "selection", "walks", "asking", "columns", "panel", "curator"),
+    *("loops", "gate", "selection", "walks", "asking", "columns", "panel", "curator"),
 )
 
 

@@ -166,12 +166,3 @@ def test_planning_loads_no_torch():
         "print(*[name for name in ('torch', 'sklearn', 'matplotlib') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
-
-
-def test_the_old_module_of_that_name_does_not_hide_the_function():
-    code = (
-        "import warnings; warnings.simplefilter('ignore'); import noisewise as nw, noisewise.plan; "
-        "noisewise.plan.plan_rows; print(nw.plan(1.0, 1e-6, size=1000, columns=5, candidates=(1,)).method)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "additive\n"

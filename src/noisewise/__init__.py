@@ -89,6 +89,8 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f".{home}", __name__), name)
+    if name in _public.PUBLIC:
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .reading import CODE
 from .trusted.arithmetic import GRADES
 
 
@@ -65,6 +66,7 @@ SHAPE: dict[str, Any] = {
     "does_not_cover": [str],
     "trusted": str,
     "software": {"noisewise": str},
+    "code": Optional(CODE),
 }
 
 

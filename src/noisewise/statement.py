@@ -19,8 +19,10 @@ from ._version import __version__
 from .budget import Budget, BudgetExhausted, Meter, meter_from
 from .budget.account import name_is_plain
 from .budget.replay import replayed
+from .curator import KINDS
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
+from .reading import WALKS, Kind, code_of, files_of
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .tape import Trained
 
 FORMAT = FORMATS[0]
+HOMES = {name: kind.__module__.removeprefix("noisewise.").replace(".", "/") for name, kind in KINDS.items()}
 HYPER_PARAMETERS = (
     "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
     "no tuning on the private records was charged, and none is covered"
@@ -98,6 +101,7 @@ def make_statement(
     account: Mapping[str, Any] | None = None,
     federated: Federated | None = None,
     isolation: str = "caller's own code",
+    source: str = "arrays",
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
@@ -106,7 +110,7 @@ def make_statement(
     ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
     ``account`` is what the run's budget is a part of, with the fields ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
     ``federated`` is how clients were asked, where the records lay with them. ``isolation`` says how the method's code was kept
-    apart from the records (``shapes.ISOLATIONS``).
+    apart from the records (``shapes.ISOLATIONS``), ``source`` where the records came from (``reading.SOURCES``).
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -138,12 +142,36 @@ def make_statement(
     plan = private and data["meter"]["meter"] == "plan"
     if private and (prepared := parts_of(run.trace, run.features, bounds=data["preparation"], plan=plan)):
         data["prepared"] = prepared
+    if private:
+        data["code"] = code_of(files_of(_kind(run, data, source), HOMES))
     return worded(data)
+
+
+def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
+    """What decides which code a run's promise rests on."""
+    facts, questions = run.facts, frozenset(line.question for line in run.trace)
+    plain = "linear" if facts.linear else "perceptron"
+    uses = {
+        "walk": questions & WALKS,
+        "bought bounds": data["preparation"] is not None,
+        "shards": "MetaGradient" in questions,
+        "guest": data["isolation"] in ("sandbox", "process"),
+        "ledger": "account" in data,
+        "clients": "federated" in data,
+    }
+    return Kind(
+        "modules" if facts.tensors else "tables" if facts.table else plain,
+        facts.loss,
+        data["meter"],
+        questions,
+        source,
+        frozenset(use for use, used in uses.items() if used),
+    )
 
 
 def worded(data: Mapping[str, Any]) -> Statement:
     """A new statement of these data, with the words that follow from them."""
-    data = {**data, "format": format_of(data["promise"], federated="federated" in data)}
+    data = {**data, "format": format_of(data["promise"], federated="federated" in data, code="code" in data)}
     return Statement(data | derived_words(data))
 
 

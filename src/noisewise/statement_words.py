@@ -14,7 +14,7 @@ from .trusted.units import CLIENT, relation, rows_of_unit
 from .tuning import covers, not_covered, private_search
 
 # the second has words that follow from epsilon, the third also such of records that lie with clients
-FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4")
+FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4", "noisewise-statement/5")
 # by how the code of a method was kept apart from the records: what is trusted of it, and what that does not cover
 TRUSTED = {
     "caller's own code": "; and the method, code of the caller's own that ran beside the records",
@@ -28,8 +28,10 @@ NOT_COVERED = {
 ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as likely, and a limit at all
 
 
-def format_of(promise: Mapping[str, Any] | None, *, federated: bool = False) -> str:
+def format_of(promise: Mapping[str, Any] | None, *, federated: bool = False, code: bool = False) -> str:
     """The format of a new statement: the older one wherever its words are true, which more versions can read."""
+    if code:
+        return FORMATS[3]
     if federated:
         return FORMATS[2]
     return FORMATS[0] if promise is None or promise["epsilon"] <= ALMOST else FORMATS[1]

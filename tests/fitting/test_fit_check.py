@@ -142,7 +142,7 @@ def test_at_the_first_use_everybody_holds_the_real_torch():
     """Each first use in a fork of its own: importing torch four times would take four times as long."""
     code = f"""
 import os, sys
-from noisewise.curator import desk, question
+from noisewise.trusted import gate as desk, question
 from noisewise.trusted.stores import grid
 print("torch" in sys.modules, flush=True)
 import torch
@@ -168,5 +168,5 @@ for name, use in {FIRST_USES!r}.items():
 
 def test_who_has_imported_torch_before_gets_it_at_once():
     assert told(
-        "import torch\nfrom noisewise import late\nprint(late.torch is torch, late.Tensor is torch.Tensor)"
+        "import torch\nfrom noisewise.trusted import late\nprint(late.torch is torch, late.Tensor is torch.Tensor)"
     ) == [["True", "True"]]

@@ -133,7 +133,7 @@ def of_method(name: str, table: str, folder: Path, changes: Any = (), face: Any 
             continue
         return {
             "theta": [f"torch.{fitted.fitted_.theta.dtype}", *(float(str(value)) for value in fitted.fitted_.theta)],
-            "statement": json.loads(normal(fitted.statement_.to_json())),
+            "statement": _without_code(json.loads(normal(fitted.statement_.to_json()))),
             "trace": [json.dumps({**row._asdict(), "event": to_dict(row.event)}) for row in fitted.trace_],
             "steps": fitted.n_iter_,
             "warnings": [str(told.message) for told in heard if told.category.__module__.startswith("noisewise.")],
@@ -160,6 +160,11 @@ def method_runs() -> dict[str, tuple[Any, ...]]:
     """The name of every run of a method, with the arguments of :func:`of_method` beside the folder."""
     plain = {f"{name} on {table}": (name, table) for name in registry() for table in TABLES}
     return plain | {f"{name} ({run[0]} on {run[1]})": run for name, run in VARIANTS.items()}
+
+
+def _without_code(statement: dict[str, Any]) -> dict[str, Any]:
+    """The list of code is in the recorded run folder, and not in every run again."""
+    return {name: part for name, part in statement.items() if name != "code"}
 
 
 def made_run(name: str, folder: Path) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def normal(text: str, folder: Path | None = None) -> str:
     between = r"(?:\"|&quot;): (?:\"|&quot;)|(?:</?\w+[^>]*>\s*)+"  # in JSON, in JSON on a page, in cells of a table
     for name in ("noisewise", *LIBRARIES):
         text = re.sub(rf"\b({name}(?:{between}))\d[\w.+]*", r"\1VERSION", text)
+    text = re.sub(r"(\.py(?:\"|&quot;): (?:\"|&quot;))[0-9a-f]{64}", r"\1DIGEST", text)  # of sources, which change
     return text if folder is None else text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
 
 

@@ -90,7 +90,7 @@ def test_what_is_kept_is_dropped_when_any_kernel_changes(monkeypatch):
 
 
 def test_all_sources_of_kernels_are_known():
-    package = Path(kernels.__file__).parent
+    package = Path(kernels.__file__).parents[1]
     stamped = {path for pattern in kernels.SOURCES for path in package.glob(pattern)}
     compiled = {
         path for path in package.rglob("*.py") if re.search(r"@(kernels\.)?jit$", path.read_text(), re.MULTILINE)

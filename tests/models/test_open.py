@@ -15,7 +15,7 @@ import pytest
 import noisewise
 from noisewise.estimators import PrivateClassifier
 from noisewise.methods import registry
-from noisewise.trusted import losses, models
+from noisewise.trusted import losses
 from noisewise.trusted.losses import LOSSES, Hinge, Logistic, Loss, loss_named, loss_names, register
 from noisewise.trusted.models import layers
 
@@ -82,8 +82,8 @@ def copy(tmp_path):
     """A copy of the package with one loss and one layer more, and a way to run Python with it."""
     package = Path(noisewise.__file__).parent
     shutil.copytree(package, tmp_path / "noisewise", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "noisewise" / "losses" / "squared_hinge.py").write_text(SQUARED_HINGE)
-    (tmp_path / "noisewise" / "models" / "layers" / "leaky_relu.py").write_text(LEAKY_RELU)
+    (tmp_path / "noisewise" / "trusted" / "losses" / "squared_hinge.py").write_text(SQUARED_HINGE)
+    (tmp_path / "noisewise" / "trusted" / "models" / "layers" / "leaky_relu.py").write_text(LEAKY_RELU)
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "NOISEWISE_KERNELS": "reference", "OMP_NUM_THREADS": "1"}
     env["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once for all of them
 
@@ -182,9 +182,3 @@ def test_an_installed_package_brings_a_loss_by_entry_point(monkeypatch):
     assert isinstance(loss_named("late_hinge"), Loss) and LOSSES["late_hinge"] == Late()
     with pytest.raises(ValueError, match="brings a loss named 'late_hinge'"):
         loss_named("other")
-
-
-def test_the_old_name_of_the_room_still_works_and_says_so():
-    with pytest.warns(DeprecationWarning, match=r"noisewise\.models"):
-        from noisewise.gradients import Linear
-    assert Linear is models.Linear

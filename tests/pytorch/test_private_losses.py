@@ -34,7 +34,7 @@ def test_the_criterion_comes_third_and_weighs_each_record_by_itself(mode):
     alone = nn.CrossEntropyLoss(weight=weighted.weight, reduction="sum")
     with torch.no_grad():
         torch.testing.assert_close(float(loss.detach()), float(alone(loop.module(x), y) / 60))
-    torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5, alone) / 60, rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5, alone) / 60, rtol=1e-4, atol=1e-5)
 
 
 def test_what_a_statement_says_of_the_loss():
@@ -151,7 +151,7 @@ def test_a_loss_inside_of_the_module():
         (loop.criterion(outputs) if loop is handed else outputs["loss"]).backward()
         loop.optimizer.step()
         expected = by_hand(loop.module.net, x, y, 0.5) / 60
-        torch.testing.assert_close(loop.gradient, expected, rtol=2e-5, atol=2e-6)
+        torch.testing.assert_close(loop.gradient, expected, rtol=1e-4, atol=1e-5)
 
 
 class Inverting(nn.Module):
@@ -187,7 +187,7 @@ def test_a_record_for_which_a_function_raises_is_left_out_alone(careful, monkeyp
     loop.optimizer.step()
     good = [row for row in range(12) if row != 5]
     expected = by_hand(loop.module, x[good], y[good], 0.5) / 12
-    torch.testing.assert_close(loop.gradient, expected, rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(loop.gradient, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_out_of_range_count_as_zero():
@@ -199,7 +199,7 @@ def test_labels_out_of_range_count_as_zero():
     loop.optimizer.step()
     good = (y >= 0) & (y < 3)
     expected = by_hand(loop.module, x[good], y[good], 0.5) / 60
-    torch.testing.assert_close(loop.gradient, expected, rtol=2e-5, atol=2e-6)
+    torch.testing.assert_close(loop.gradient, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_compiled_modules_are_unwrapped_with_a_word():

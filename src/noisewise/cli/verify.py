@@ -24,6 +24,12 @@ def verify(
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="The account that must have paid.", show_default=False)
     ] = None,
+    reading_list: Annotated[
+        bool,
+        typer.Option(
+            "--reading-list", help="Print the files that the promise rests on, in reading order, and no verdict."
+        ),
+    ] = False,
     json_output: JsonFlag = False,
 ) -> None:
     """Recompute the promise of a statement from the statement alone: yes or no.
@@ -34,6 +40,9 @@ def verify(
     With --ledger it looks the run up in the account that paid for it: the same terms, amounts and events must be written
     there. With --dataset it must be that account, in the ledger of --ledger or NOISEWISE_LEDGER.
 
+    With --reading-list it prints which files of noisewise the run's promise rests on: what to read first (ring 1), what the statement
+    names (ring 2), and compiled twins, which tests compare with their references (ring 3); and whether they are those installed here.
+
     Needs no data. Exit code 0 for yes, 1 for no, 2 when the file cannot be read.
 
     Example: [bold]noisewise verify noisewise-demo/statement.json[/bold]
@@ -42,6 +51,9 @@ def verify(
     """
     from ..runs.agreement import Unreadable, verify_path
 
+    if reading_list:
+        _show_list(statement, json_output=json_output)
+        return
     try:
         verdict = verify_path(statement)
     except Unreadable as error:
@@ -74,3 +86,43 @@ def _document(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
+
+
+RINGS = {
+    1: "always read",
+    2: "read what the statement names",
+    3: "not read: compiled twins, compared bit for bit, and carriers",
+}
+
+
+def _show_list(path: Path, *, json_output: bool) -> None:
+    from ..reading import CODE, installed
+    from ..shapes import check_shape
+
+    data = _document(path / "statement.json" if path.is_dir() else path)
+    code = data.get("code") if isinstance(data, dict) else None
+    if code is None:
+        raise SystemExit(
+            fail(f"{path}: there is no statement with a list of code; train again, or read docs/security.md")
+        )
+    try:
+        check_shape(code, CODE, "the code of the statement")
+    except ValueError as error:
+        raise SystemExit(fail(f"{path}: {error}")) from None
+    files = installed(code)
+    if json_output:
+        print_json({"files": files, "dependencies": code["dependencies"]})
+        return
+    for ring, words in RINGS.items():
+        own = [one for one in files if one["ring"] == ring]
+        lines = sum(one["lines"] or 0 for one in own)
+        typer.echo(f"Ring {ring}, {words}: {len(own)} files, {lines:,} lines")
+        for one in own:
+            typer.echo(
+                f"  {one['lines'] or '-':>5}  {one['path']}"
+                + ("" if one["installed"] else "  (another file is installed here)")
+            )
+    same = all(one["installed"] for one in files)
+    typer.echo(
+        "These are the files that are installed here." if same else "Some files are not those that are installed here."
+    )

@@ -75,6 +75,7 @@ class Fit:
     settings: Mapping[str, Any] = field(default_factory=dict)
     persons: Persons | None = None  # whose rows these are, where what is protected is a person
     federated: Federated | None = None  # how clients are asked, where records lie with them
+    source: str = "arrays"  # where rows came from, as a reading list has it
 
     def check(self, *, public: bool, records: int | None = None) -> None:
         """Refuse what could not be trained: every rule that public facts decide is here.
@@ -228,6 +229,7 @@ class Fit:
             account=None if account is None else account.describe(),
             federated=self.federated,
             isolation=isolation_of(self.method),
+            source=self.source,
         )
 
     def training_budget(self) -> Budget:

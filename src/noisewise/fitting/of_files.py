@@ -6,7 +6,7 @@ What a dry run checks is the fit that a run has; neither needs scikit-learn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,7 @@ def ready_files(
             private = Labelled(rows.X, _numbers(asked, rows.y, rows.there), None if counted is None else len(counted))
     if pinned is not None:
         pinned.check()
+    asked = replace(asked, source="files" if lead is None else "ranks")
     return Ready(asked, private, given, store=store, counted=counted)
 
 

@@ -313,6 +313,7 @@ def _stated(
         arithmetic=run.arithmetic,
         account=None if account is None else account.describe(),
         isolation=isolation_of(method),
+        source="tensors",
     )
 
 

@@ -25,7 +25,6 @@ from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.accountants.rdp import ORDERS
 from ..trusted.accountants.terms import Budget, Terms
-from ..trusted.counts import Tally
 from ..trusted.events import (
     FULL,
     Adjacency,
@@ -38,7 +37,8 @@ from ..trusted.events import (
     sampled,
     to_dict,
 )
-from ..trusted.gate import Gate, Ticket
+from ..trusted.gate import Gate
+from ..trusted.loops import Tally, Ticket
 
 MOST_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from ..trusted.counts import NotCopied
 from ..trusted.engine import Layout, Refused, Tape, clip_factors, in_units
-from ..trusted.gate import Ticket
 from ..trusted.late import Tensor, torch
+from ..trusted.loops import Ticket
 from ..trusted.process import hide_memory
 from ..trusted.stores.modules import ONES, margin
 from ..trusted.stores.totals import IntegerTotal

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._version import __version__
+from ..reading import Kind, code_of, files_of
 from ..statement import FORMAT, HYPER_PARAMETERS, Statement, promised
-from ..statement_words import derived_words
+from ..statement_words import FORMATS, derived_words
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.engine.torch_names import untested
 from ..trusted.events import Repeated, to_dict
@@ -61,6 +62,8 @@ def statement_of(run: Run, words: Mapping[str, Any], *, own_loss: bool, delta: f
     }
     if stated is not None:
         data["isolation"] = "caller's own code"
+        data["code"] = code_of(files_of(Kind("modules", "", data["meter"], source="loop"), {}))
+        data["format"] = FORMATS[3]
     if run.ledger.account is not None and stated is not None:
         data["account"] = run.ledger.account.describe()
     return Statement(data | derived_words(data))

@@ -19,7 +19,7 @@ from ..methods import shipped
 from ..methods.additive import AdditiveDescent
 from ..prepare.choices import LEVELS
 from ..statement import Verdict, verify_data
-from ..trusted.accountants.common import unsampled
+from ..trusted.accountants.common import sampling_of, unsampled
 from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
@@ -27,7 +27,7 @@ from ..trusted.features.columns import TableColumn
 from ..trusted.gate import expected_size
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
-from ..trusted.proved import CLOSE, Line, Proved, sampling_of
+from ..trusted.proved import CLOSE, Line, Proved
 from ..trusted.question import HowAsked, Question, checked_noise
 from ..trusted.questions.histograms import Histograms
 from ..trusted.questions.levels import ColumnLevels, moved

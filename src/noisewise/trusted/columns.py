@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from .events import FULL
-from .facts import Released, facts_of_columns
+from .facts import Released, facts_of_columns, shown_trace
 from .gate import Desk
 from .meter import AdditiveMeter, PlanMeter
 from .opening import MeterView, checked_meter
@@ -48,7 +48,7 @@ class ColumnCurator:
     @property
     def trace(self) -> tuple[Released, ...]:
         """Every answered question, described by released facts."""
-        return self.__desk.released()
+        return shown_trace(self.__desk.trace)
 
     def histograms(self, edges: Floats, *, noise_multiplier: float) -> tuple[Floats, float]:
         """How many values lie between the edges of every column, and the noise's deviation: :class:`Histograms`."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from noisewise.trusted.accountants.terms import Budget
-from noisewise.trusted.events import Event, Leaf, leaves
+from noisewise.trusted.events import Leaf
 from noisewise.trusted.process import this_process
 
 
@@ -75,25 +75,6 @@ class Counts(NotCopied):
     def _check_open(self) -> None:
         if self._closed:
             raise BudgetExhausted("this meter was settled: what it left belongs to others now; open another one")
-
-
-class Tally(NotCopied):
-    """Counts events, and pays for any."""
-
-    __slots__ = ("_events",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._events: Counter[Leaf] = Counter()
-
-    @property
-    def events(self) -> Counter[Leaf]:
-        return Counter(self._events)
-
-    def spend(self, event: Event) -> None:
-        self._check_process()
-        with self._lock:
-            self._events.update(leaves(event))
 
 
 def up(exact: Fraction) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .asking import Asking
 from .events import FULL, Sampling, plain_sampling
-from .facts import Answer, Facts, Released, facts_of, resized, shown
+from .facts import Answer, Facts, Released, facts_of, resized, shown, shown_trace
 from .features.features import Features, even, features_anew
 from .gate import Desk, expected_size, secret
 from .late import Tensor, torch
@@ -98,7 +98,7 @@ class Curator(Asking):
     @property
     def trace(self) -> tuple[Released, ...]:
         """Every answered question, described by released facts."""
-        return self.__desk.released()
+        return shown_trace(self.__desk.trace)
 
     @property
     def arithmetic(self) -> Arithmetic:

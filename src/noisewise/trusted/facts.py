@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .accountants.terms import Budget
+from .events import rebuilt
 from .features.columns import TableColumn
 from .late import Tensor
 from .models import Additive, Model
@@ -83,6 +85,11 @@ def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:
 def shown(facts: Facts) -> Facts:
     """A copy that anyone may write into: whatever is done to it changes no price and no check."""
     return replace(facts, budget=replace(facts.budget), table=tuple(map(replace, facts.table)))
+
+
+def shown_trace(trace: Sequence[Released]) -> tuple[Released, ...]:
+    """The trace with events of its own: whoever changes one changes nothing here."""
+    return tuple(line._replace(event=rebuilt(line.event)) for line in trace)
 
 
 class Answer(NamedTuple):

@@ -15,26 +15,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Tally
-from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, rebuilt, sampled
+from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, sampled
 from .facts import Answer, Facts, Released
+from .loops import Tally, Ticket
 from .meter import Meter
 from .models import Model
 from .noise import Stream
 from .opening import MeterView, checked_meter
 from .own_settings import own_settings
-from .question import HowAsked, Question, WholeRun, released
+from .question import HowAsked, Question, WholeRun
 from .stores.protocol import HeldRecords
 from .stores.shards import Shards
-from .stores.totals import Drawn, Floats, IntegerTotal
+from .stores.totals import Drawn
 from .trace import LOST
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
@@ -105,8 +104,8 @@ class Gate:
             if self.meter is not None:
                 self._pay(_sampled(plainly, Gaussian(noise)))
             rows = draw(plainly, records, self.stream)
-        noise = noise if self.meter is not None else 0.0
-        return Ticket(self.stream, noise, np.arange(len(records)) if rows is None else rows)
+        own = noise if self.meter is not None else 0.0
+        return Ticket(self.stream, own, np.arange(len(records)) if rows is None else rows)
 
     def word(self) -> int:
         """A fresh secret number, for what is random inside of a module."""
@@ -186,10 +185,6 @@ class Desk(Gate):
             for event in self.meter.forfeit(share).elements():
                 self.trace.append(Released(LOST, event, None, 0.0, None, self.meter.spent_fraction))
 
-    def released(self) -> tuple[Released, ...]:
-        """The trace with events of its own: whoever changes one changes nothing here."""
-        return tuple(line._replace(event=rebuilt(line.event)) for line in self.trace)
-
     def _pay_for(self, records: HeldRecords, event: Event) -> None:
         """Charge for what was checked for these records; refused if rows were made anew since then."""
         if records is not self.records:
@@ -203,28 +198,3 @@ class Desk(Gate):
             value = answer.value.numpy()
             length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
         self.trace.append(Released(question, event, clip, answer.noise_std, length, self.meter.spent_fraction))
-
-
-class Ticket:
-    """A batch of a loop of the user's own, paid for and drawn (``rows``). Its noise is made once.
-
-    *Guarantee*: every record's part of the totals has norm at most ``norm`` in their whole numbers, which whoever clips them
-    proves (:func:`~.stores.modules.margin`); so with noise of deviation noise * norm they are the event that was paid.
-    """
-
-    __slots__ = ("_noise", "_stream", "rows")
-
-    def __init__(self, stream: Stream, noise: float, rows: NDArray[np.int64]) -> None:
-        self._stream: Stream | None = stream
-        self._noise, self.rows = noise, rows
-
-    def release(self, totals: Iterable[tuple[IntegerTotal, Any]], *, over: float) -> Iterator[Floats]:
-        """Totals with noise, over a public number, each in a kind of floats; all with one ``one``, the batch's clip."""
-        stream, self._stream = self._stream, None
-        if stream is None:
-            raise RuntimeError("this batch has had its noise; draw the next one")
-        for total, kind in totals:
-            if self._noise:
-                yield released(total, self._noise, total.one, stream, over=over, dtype=kind)
-            else:
-                yield (total.values * (total.worth / over)).astype(kind)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from .accountants.common import unsampled
 from .arithmetic import Arithmetic
-from .events import ADJACENCIES, FULL, Adjacency, FixedBatch, Gaussian, Leaf, Mechanism, Poisson, Sampling
+from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
 from .units import MOST_ROWS, rows_per_person
 
@@ -81,13 +81,3 @@ class Proved:
     def made(cls, event: Leaf) -> bool:
         """Whether it is an event of such a question."""
         return type(unsampled(event)) is cls.mechanism
-
-
-def sampling_of(event: Leaf) -> Sampling:
-    """How the batch of an event was drawn."""
-    match event:
-        case Poisson(rate):
-            return ("poisson", rate)
-        case FixedBatch(rate):
-            return ("fixed", rate)
-    return FULL

@@ -11,6 +11,7 @@ from ..budget import Budget, Meter
 from ..fitting.fitted import Fitted
 from ..fitting.of_files import SETTINGS
 from ..prepare.parts import parts_of
+from ..reading import USES, also
 from ..statement import promised, worded
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Repeated, to_dict
@@ -82,6 +83,8 @@ def stated(
             data["arithmetic"] = _arithmetic(data["arithmetic"], candidates)
         data["assumed"] = [LISTED if words == SETTINGS else words for words in data["assumed"]]
     data |= {"tuning": tuning, "hyper_parameters": CHOSEN[bill.how]}
+    if "code" in data and bill.how in USES:
+        data["code"] = also(data["code"], bill.how)
     settings = {**fitted.settings, **_asked(candidate, bill.budget)}
     return replace(fitted, statement=worded(data), settings=settings)
 

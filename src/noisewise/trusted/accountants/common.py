@@ -9,6 +9,7 @@ from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 from ..events import (
+    FULL,
     ApproximateDP,
     AtOrder,
     BoundedRange,
@@ -18,6 +19,7 @@ from ..events import (
     Leaf,
     Mechanism,
     Poisson,
+    Sampling,
     Selection,
     leaves,
 )
@@ -62,6 +64,16 @@ def check_relation(leaf: Leaf, adjacency: str) -> None:
             f"{leaf!r} has no price under add_remove: a batch of fixed size is not the same share of two data sets "
             "that differ in size; use Poisson batches, or a budget with adjacency='replace_one'"
         )
+
+
+def sampling_of(event: Leaf) -> Sampling:
+    """How the batch of an event was drawn."""
+    match event:
+        case Poisson(rate):
+            return ("poisson", rate)
+        case FixedBatch(rate):
+            return ("fixed", rate)
+    return FULL
 
 
 def unsampled(leaf: Leaf) -> Mechanism | AtOrder | Selection:

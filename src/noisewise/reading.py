@@ -1,0 +1,167 @@
+"""Which files a run's promise rests on, so that somebody can read them; with digests, so that they can be compared.
+
+Three rings. 1: always read. 2: what the statement names: the code between the records and the answers of such a run. 3: not read:
+compiled twins, which tests compare bit for bit with their references, and carriers of messages. Methods, protectors, reports and
+all else that sees answers only is in none. A test traces runs and finds every file that they executed in the list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PACKAGE = Path(__file__).parent
+DEPENDENCIES = ("numpy", "scipy", "numba", "torch", "pyarrow", "cryptography", "dp-accounting")
+RING_1 = "events counts meter opening facts proved question gate"  # in reading order
+
+
+class Named(NamedTuple):
+    """A file of the package (a path below it) and its ring."""
+
+    path: str
+    ring: int
+
+
+class Kind(NamedTuple):
+    """What of a run decides which code it is."""
+
+    records: str  # the module of trusted/stores that keeps them
+    loss: str
+    meter: Mapping[str, Any]
+    questions: frozenset[str] = frozenset()  # by their names in a trace
+    source: str = "arrays"  # of SOURCES
+    uses: frozenset[str] = frozenset()  # of USES
+
+
+USES = {  # what not every run does, and the code of it
+    "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/pair",
+    "bought bounds": "trusted/columns trusted/stores/columns data/bought prepare/bounds prepare/parts",
+    "shards": "trusted/stores/shards protect/learned/inside",
+    "selection": "trusted/selection tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
+    "exponential": "trusted/selection trusted/panel trusted/generalized tune/candidates tune/exponential tune/runs tune/price",
+    "guest": "messages guest/serving guest/wire guest/running guest/isolation guest/method",
+    "ledger": "ledger/store ledger/ledger ledger/database ledger/tables ledger/lines",
+    "journal": "journal/asking journal/folder journal/chain",
+    "clients": "federated/crowd federated/client federated/person federated/limits federated/requests federated/agreed federated/messages",
+}
+CARRIERS = {"ranks": "remote/line messages", "clients": "remote/line messages"}
+CURATOR = (
+    "trusted/curator trusted/asking trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
+    "trusted/validate trusted/late trusted/losses/__init__ trusted/losses/base trusted/loops trusted/models/base trusted/stores/__init__ "
+    "trusted/stores/protocol trusted/stores/totals train"
+)
+NOISE = (
+    "trusted/noise/stream trusted/noise/normal trusted/noise/normal_reference trusted/noise/intervals trusted/noise/secret_words "
+    "trusted/noise/discrete"
+)
+PRICES = (
+    "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
+    "trusted/accountants/gdp trusted/accountants/choose"
+)
+PAYING = "budget/account budget/part budget/purse budget/store budget/concerns"
+SOURCES = {
+    "files": "data/addresses data/arrays data/cells data/column_checks data/encode data/files data/moments data/paths data/persons "
+    "data/preprocess data/refusal data/rows data/schema data/tables data/values fitting/of_files fitting/labels fitting/fit fitting/ready",
+    "arrays": "data/encode data/preprocess data/refusal data/rows data/tables data/values data/cells fitting/labels fitting/fit fitting/ready",
+    "tensors": "data/refusal fitting/fit pytorch/fit pytorch/handed_over",
+    "loop": "trusted/loops pytorch/run pytorch/ledger pytorch/loader pytorch/calls pytorch/criterion pytorch/optimizer pytorch/handed_out",
+}
+SOURCES["ranks"] = (
+    SOURCES["files"] + " remote/ranks remote/holder remote/forms remote/workers remote/on_ray remote/history"
+)
+GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/crew trusted/models/batches trusted/plain"
+SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/words"
+FEATURES = "trusted/features/columns trusted/features/features trusted/features/scale trusted/models/additive prepare/ranks prepare/parts"
+STORES = {
+    "linear": f"{GRID} trusted/models/linear",
+    "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",
+    "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_exact trusted/stores/perceptron_passes "
+    "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/*",
+    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/*",
+}
+SUMS = {  # by the file of a question
+    "trusted/questions/at_theta": "trusted/stores/sums",
+    "trusted/questions/moments": "trusted/stores/sums",
+    "trusted/questions/finished": "trusted/stores/scores",
+}
+PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
+RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"
+CURRENCIES = {
+    "gdp": "", "zcdp": "trusted/accountants/zcdp", "rdp": f"{RENYI} trusted/accountants/repetitions", "plan": f"{PLANS} {RENYI}",
+    "tcdp": "trusted/accountants/tcdp trusted/accountants/zcdp", "ctcdp": "trusted/accountants/tcdp trusted/accountants/zcdp",
+}  # fmt: skip
+WALKS = {"Descent", "OnePass", "PerturbedObjective"}
+PATH = re.compile(r"(?:[a-z0-9_]{1,40}/){0,4}[a-z0-9_]{1,40}\.py")  # what a statement of a stranger's may name
+CODE = {"rings": [dict], "dependencies": dict}
+
+
+def files_of(kind: Kind, homes: Mapping[str, str]) -> list[Named]:
+    """The list for such a run; ``homes`` has the module of every question, by its name in a trace."""
+    asked = sorted(kind.questions)
+    second = [CURATOR, SOURCES[kind.source], STORES[kind.records]]
+    second += [homes[name] for name in asked if name in homes]
+    second += [SUMS[homes[name]] for name in asked if homes.get(name) in SUMS]
+    second += [USES[use] for use in sorted(kind.uses)]
+    if kind.records != "modules":
+        second.append(f"trusted/losses/{kind.loss} trusted/losses/weighted")
+    second += [NOISE, PRICES, CURRENCIES[kind.meter["name"]], PAYING]
+    rings = dict.fromkeys(_paths([f"trusted/{name}" for name in RING_1.split()]), 1)
+    third = ["trusted/fast/*", *(CARRIERS.get(one, "") for one in (kind.source, *sorted(kind.uses)))]
+    for ring, paths in ((2, second), (3, third)):
+        for path in _paths(paths):
+            rings.setdefault(path, ring)
+    return [Named(path, ring) for path, ring in rings.items()]
+
+
+def _paths(lists: Iterable[str]) -> Iterator[str]:
+    for name in " ".join(lists).split():
+        if name.endswith("/*"):
+            yield from (str(path.relative_to(PACKAGE)) for path in (PACKAGE / name[:-2]).rglob("*.py"))
+        elif (PACKAGE / f"{name}.py").exists():
+            yield f"{name}.py"
+
+
+@cache
+def digest_of(path: str) -> str | None:
+    """Of a file of the installed package; None where there is none."""
+    file = PACKAGE / path
+    return hashlib.sha256(file.read_bytes()).hexdigest() if PATH.fullmatch(path) and file.is_file() else None
+
+
+def code_of(files: Sequence[Named]) -> dict[str, Any]:
+    """What a statement says of the code that ran: the files of each ring with their digests, and versions of libraries."""
+    rings: list[dict[str, str | None]] = [{}, {}, {}]
+    for one in files:
+        rings[one.ring - 1][one.path] = digest_of(one.path)
+    versions = {name: version for name in DEPENDENCIES if (version := _version(name)) is not None}
+    return {"rings": rings, "dependencies": versions}
+
+
+def also(code: Mapping[str, Any], use: str) -> dict[str, Any]:
+    """The same code, and what something else that was done needs."""
+    first, second, third = code["rings"]
+    more = {path: digest_of(path) for path in _paths([USES[use]]) if path not in first}
+    return {**code, "rings": [first, {**second, **more}, third]}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def installed(code: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The list of a statement for a reader: with lines, and whether each file is the one that is installed here."""
+    found = []
+    for ring, files in enumerate(code["rings"], 1):
+        for path, digest in files.items():
+            same = digest is not None and digest_of(path) == digest
+            lines = len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) if same else None
+            found.append({"path": path, "lines": lines, "digest": digest, "ring": ring, "installed": same})
+    return found
