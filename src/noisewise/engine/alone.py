@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from .facts import Layout, Refused
 from .state import after_pass, before_pass
 from .tape import Tape, map_tensors, tensors_in
-from .torch_names import is_batched, level, taken_for_compiled
+from .torch_names import generator_of, is_batched, level, taken_for_compiled
 
 HOOKS = "hooks on saved tensors (checkpointing, offloading) see all records at once; switch them off"
 
@@ -49,6 +49,7 @@ def opened(tape: Tape, *things: Any, seed: int | None = None) -> Iterator[None]:
             level(tape.batch) as tape.level,
             tape,
         ):
+            tape.seed = tape.generator.initial_seed()
             yield
     finally:
         after_pass(kept)
@@ -62,16 +63,17 @@ def random_from(seed: int | None, device: torch.device) -> Iterator[None]:
     if seed is None:
         yield
         return
-    own = [torch.default_generator]  # torch.manual_seed would note where it is called from, each time
-    if device.type == "cuda":
-        own.append(torch.cuda.default_generators[device.index or 0])
-    before = [generator.get_state() for generator in own]
+    own = {
+        torch.default_generator,
+        generator_of(device),
+    }  # torch.manual_seed would note where it is called from, each time
+    before = [(generator, generator.get_state()) for generator in own]
     try:
         for generator in own:
             generator.manual_seed(seed)
         yield
     finally:
-        for generator, state in zip(own, before, strict=True):
+        for generator, state in before:
             generator.set_state(state)
 
 

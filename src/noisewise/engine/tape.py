@@ -25,7 +25,7 @@ from .allowed import FACTS, WITHHELD, functions
 from .books import Books, Tracked
 from .entries import Direct
 from .facts import Refused
-from .torch_names import add_level, below, current_level, is_batched, under_level
+from .torch_names import add_level, below, current_level, generator_of, is_batched, under_level
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}  # in place of functions that are given a parameter
@@ -35,6 +35,11 @@ FACT = {getattr(Tensor, name).__get__ if isinstance(getattr(Tensor, name), types
 MARK = "_noisewise_pass"
 HOOKS = {Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad, Tensor.grad_fn.__get__}  # type: ignore[union-attr]
 TRANSFORMED = "a transform of torch.func (grad, vmap, jvp) inside of the module or the loss; leave it out"
+OTHERS = "an object with a __torch_function__ of its own, whose work cannot be seen; use plain tensors"
+SEEDED = (
+    "the module or the loss seeds torch's random numbers, so that a record's would depend on its place; leave that out"
+)
+PLAIN = {Tensor, torch.nn.Parameter}
 CLEARED = {  # memory that was not cleared may hold other records
     torch.empty: torch.zeros, torch.empty_like: torch.zeros_like, Tensor.new_empty: Tensor.new_zeros,
 }  # fmt: skip
@@ -62,11 +67,12 @@ class Tape(Books, TorchFunctionMode):
         Books.__init__(self, parameters, batch)
         TorchFunctionMode.__init__(self)
         self.channels_last, self.mark, self.level = channels_last, object(), 0
+        self.generator = generator_of(self.token.device)
+        self.seed = 0  # what its numbers come from, as the pass began
         self.failed: str | None = None  # the function that raised first, whatever the module made of that
         self.spread = 0  # numbers a record of parameters without a rule
         self.pooled = self.laid_out = False  # pictures were pooled; and nothing that leaves the module lies by pixel
-        self.tracked = {id(value): Tracked(value, number) for number, value in enumerate(parameters)}
-        self._kept: list[Tensor] = []
+        self.tracked = {id(value): Tracked(value, number, value.shape) for number, value in enumerate(parameters)}
         self._spread: dict[int, Tensor] = {}
 
     # --- the forward pass ---
@@ -79,6 +85,10 @@ class Tape(Books, TorchFunctionMode):
         try:
             if current_level() != self.level:  # another level hides what is a record
                 self.refuse(TRANSFORMED)
+            if not PLAIN.issuperset(types):
+                self.refuse(f"{name_of(func)} is given {OTHERS}")
+            if self.generator.initial_seed() != self.seed:
+                self.refuse(SEEDED)
             records, tracked = self._look(func, args, kwargs)
             if tracked and func in HOOKS:
                 self.refuse_function(func)
@@ -146,7 +156,7 @@ class Tape(Books, TorchFunctionMode):
         if not records:
             found = func(*args, **kwargs)
             if not any(map(is_batched, tensors_in(found))):
-                return self.made_of_parameters(found)
+                return self.made(found, func, args, kwargs)
         return self.let_through(func, *self._all_spread((args, kwargs)))  # records, or random numbers of each
 
     def _marked(self, found: Any) -> Any:
@@ -171,10 +181,10 @@ class Tape(Books, TorchFunctionMode):
         return self.tracked.get(id(value)) if isinstance(value, Tensor) else None
 
     def shared(self, *values: Tensor | None) -> bool:
-        """Whether all records share these, and what trains of them is a parameter as it is: no part of one, no transpose."""
+        """Whether all records share these, and what trains of them is a parameter as it is."""
         keys = [self.key(value) for value in values]
         return not any(value is not None and is_batched(value) for value in values) and not any(
-            key is not None and (key.part is not None or key.turned) for key in keys
+            key is not None and key.made is not None for key in keys
         )
 
     def physical(self, value: Tensor) -> Tensor | None:
@@ -218,19 +228,20 @@ class Tape(Books, TorchFunctionMode):
                 self.leave_out(~whole.reshape(len(whole), -1).all(1))
 
     def repeated(self, key: Tracked) -> Tensor:
-        """A parameter as every record's own, whose gradient is booked record by record."""
-        found = self._spread.get(id(key.value))
+        """A parameter as every record's own, whose gradient is booked record by record; or what is made of such."""
+        found = self._spread.get(id(key))
         if found is None:
-            if key.again is not None:
-                source, view = key.again
-                found = self._marked(view(self.repeated(source)))
+            if key.made is not None:
+                func, given, place = key.made
+                args, kwargs = pytree.tree_map_only(Tracked, self.repeated, given)
+                found = self._marked(tensors_in(self.let_through(func, args, kwargs))[place])
             else:
                 with below():
                     each = key.value.detach().expand(self.batch, *key.value.shape)
                     each = self.booked(each, lambda b: self.book(key, lambda: Direct(b, key.value.shape)))
                 found = self.wrapped(each)
                 self.spread += key.value.numel()
-            self._spread[id(key.value)] = found
+            self._spread[id(key)] = found
         return found
 
     def booked(self, result: Tensor, book: Callable[..., None], *given: Tensor) -> Tensor:
@@ -245,22 +256,19 @@ class Tape(Books, TorchFunctionMode):
 
         return map_tensors(one, values)
 
-    def made_of_parameters(self, found: Any) -> Any:
-        """What parameters alone are turned into is tracked in their place, if it has a gradient."""
-        for value in tensors_in(found):
-            if value.requires_grad and id(value) not in self.tracked:
-                self.track(Tracked(value, -1))
+    def made(self, found: Any, func: Any, args: Any, kwargs: Any, **known: Any) -> Any:
+        """What parameters alone are turned into is tracked in their place; ``known``: what else is known of it."""
+        given = map_tensors(lambda value: self.tracked.get(id(value), value), (args, kwargs))
+        for place, value in enumerate(tensors_in(found)):
+            if value.requires_grad:
+                facts: dict[str, Any] = {"number": -1, "shape": value.shape} | known
+                self.tracked[id(value)] = Tracked(value, **facts, made=(func, given, place))
         return found
-
-    def track(self, key: Tracked) -> Tensor:
-        self.tracked[id(key.value)] = key
-        self._kept.append(key.value)
-        return key.value
 
     def free(self) -> None:
         """Forget the books, and what was kept for them."""
         super().free()
-        self._kept.clear()
+        self.tracked.clear()
         self._spread.clear()
 
 

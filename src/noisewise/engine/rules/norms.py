@@ -45,6 +45,13 @@ def layer_norm(
     return tape.wrapped(found)
 
 
+@rule(torch._weight_norm, both=True)
+def weight_norm(tape: Tape, v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    """torch's kernel does not look at the shape of ``g``: one that is too short lets it read on into the next record."""
+    with tape:
+        return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
 @rule(torch.rms_norm)
 def rms_norm(tape: Tape, input: Tensor, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     with tape:
