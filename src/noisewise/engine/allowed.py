@@ -167,9 +167,9 @@ _REASONS: dict[str, str] = {
     "how many random numbers a record uses depends on its values, so the next records draw others": """
         binomial poisson
     """,
-    "memory that was not cleared may hold other records; use torch.zeros": "empty empty_permuted empty_strided",
-    "memory that was not cleared may hold other records; use torch.zeros_like": "empty_like",
-    "memory that was not cleared may hold other records; use new_zeros": "new_empty new_empty_strided",
+    "memory that was not cleared may hold other records; use torch.zeros, zeros_like or new_zeros": """
+        empty empty_like empty_permuted empty_strided new_empty new_empty_strided
+    """,
     "a label out of range reads and writes outside of the record's memory": "ctc_loss",
     "coordinates that are not finite write outside of memory; use torch.nn.functional.grid_sample": """
         grid_sampler grid_sampler_2d grid_sampler_3d
@@ -177,11 +177,9 @@ _REASONS: dict[str, str] = {
     "a length out of range reads and writes outside of the record's memory": "segment_reduce",
     "torch's gradient for each record is wrong; use index_copy or torch.where": "select_scatter",
     "torch's gradient for each record is wrong; use linear and cross_entropy": "linear_cross_entropy",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.celu": "celu_",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.elu": "elu_",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.selu": "selu_",
-    "the gradient of what is not a number depends on its place; use torch.nn.functional.hardtanh": "hardtanh_",
-    "the gradient of what is not a number depends on its place in memory; use torch.logit": "logit_",
+    "the gradient of what is not a number depends on its place in memory; use the function that does not write in place": """
+        celu_ elu_ hardtanh_ logit_ selu_
+    """,
     "a record's value would reach Python": """
         __array__ __complex__ __contains__ __float__ __index__ __int__ __long__ __nonzero__ allclose equal
         is_nonzero item numpy tolist

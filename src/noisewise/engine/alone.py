@@ -100,10 +100,16 @@ class LossOfOne:
             self.call = copy.copy(loss)
             self.call.reduction = "none"  # type: ignore[attr-defined]
 
-    def __call__(self, outputs: Any, *targets: Any) -> Tensor:
+    def of_rows(self, rows: int, outputs: Any, *targets: Any) -> Any:
+        """What the loss gives of so many rows; for each of them where it was asked for single entries."""
         values = self.call(outputs, *targets)
-        if isinstance(values, Tensor) and self.how in ("mean", "sum"):
-            return values.mean() if self.how == "mean" else values.sum()
+        if not isinstance(values, Tensor) or self.how not in ("mean", "sum"):
+            return values
+        entries = values.reshape(rows, -1)
+        return entries.mean(1) if self.how == "mean" else entries.sum(1)
+
+    def __call__(self, outputs: Any, *targets: Any) -> Tensor:
+        values = self.of_rows(1, outputs, *targets)
         if not isinstance(values, Tensor) or values.numel() != 1:
             raise Refused("the loss of one record, as a batch of one, must be one number; take its mean or sum")
         return values.reshape(())

@@ -43,9 +43,14 @@ PLAIN = {Tensor, torch.nn.Parameter}
 CLEARED = {  # memory that was not cleared may hold other records
     torch.empty: torch.zeros, torch.empty_like: torch.zeros_like, Tensor.new_empty: Tensor.new_zeros,
 }  # fmt: skip
-PARTED = {  # functions in Python whose parts have rules for parameters
-    F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.batch_norm,
-}  # fmt: skip
+PARTED = {
+    F.layer_norm,
+    F.group_norm,
+    F.instance_norm,
+    F.rms_norm,
+    F.batch_norm,
+    F.multi_head_attention_forward,
+}  # run in parts
 
 
 def rule(*names: Any, always: bool = False, both: bool = False) -> Callable[[Rule], Rule]:
@@ -134,14 +139,17 @@ class Tape(Books, TorchFunctionMode):
             found = run(self, *args, **kwargs)
             if found is not NotImplemented:
                 return found
+        if has_parts(func):
+            return self._in_parts(func, args, kwargs)
         if func in ALLOWED:
             if kwargs and (kwargs.get("generator") is not None or kwargs.get("out") is not None):
                 self.refuse(f"{name_of(func)} with generator= or out=; leave it out")
             return func(*args, **kwargs)
-        if _of_functional(func):
-            with self:
-                return in_parts(func)(*args, **kwargs)
         return self.refuse_function(func)
+
+    def _in_parts(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        with self:
+            return in_parts(func)(*args, **kwargs)
 
     def _used(self, func: Any, args: Any, kwargs: dict[str, Any], records: bool) -> Any:
         """A function that is given a parameter."""
@@ -150,9 +158,8 @@ class Tape(Books, TorchFunctionMode):
             found = run(self, *args, **kwargs)
             if found is not NotImplemented:
                 return found
-        elif _of_functional(func) and func not in ALWAYS and (func in PARTED or func not in ALLOWED):
-            with self:
-                return in_parts(func)(*args, **kwargs)
+        elif func not in ALWAYS and has_parts(func):
+            return self._in_parts(func, args, kwargs)
         if not records:
             found = func(*args, **kwargs)
             if not any(map(is_batched, tensors_in(found))):
@@ -322,8 +329,10 @@ def name_of(func: Any) -> str:
     return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
 
 
-def _of_functional(func: Any) -> bool:
-    return isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
+def has_parts(func: Any) -> bool:
+    """Whether torch wrote it in Python, of functions that have rules, or that are on the list where it is not."""
+    of_python = isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
+    return func in PARTED or (of_python and func not in ALLOWED)
 
 
 _PARTS: dict[Any, Any] = {}

@@ -16,14 +16,13 @@ from ..torch_names import is_batched, under_level
 from .linear import turned
 
 
-@rule(Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__)  # type: ignore[attr-defined]
-def transpose_of(tape: Tape, input: Tensor) -> Any:
-    return turned(tape, input) if input.dim() == 2 else NotImplemented
-
-
-@rule(torch.transpose, Tensor.transpose, torch.swapaxes, Tensor.swapaxes)
-def transpose(tape: Tape, input: Tensor, dim0: int, dim1: int) -> Any:
-    return turned(tape, input) if input.dim() == 2 and {dim0 % 2, dim1 % 2} == {0, 1} else NotImplemented
+@rule(
+    Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__, torch.transpose, Tensor.transpose, torch.swapaxes,  # type: ignore[attr-defined]
+    Tensor.swapaxes,
+)  # fmt: skip
+def transpose(tape: Tape, input: Tensor, *dims: int, **named: int) -> Any:
+    across = {dim % 2 for dim in (*dims, *named.values())} in (set(), {0, 1})
+    return turned(tape, input) if input.dim() == 2 and across else NotImplemented
 
 
 def _cut(function: Any) -> Any:
