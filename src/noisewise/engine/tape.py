@@ -31,7 +31,9 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}  # in place of functions that are given a parameter
 ALWAYS: dict[Any, Rule] = {}  # in place of functions that are given a record
 ALLOWED = functions()
-FACT = {getattr(Tensor, name).__get__ if isinstance(getattr(Tensor, name), types.GetSetDescriptorType | property) else getattr(Tensor, name) for name in FACTS if hasattr(Tensor, name)}  # fmt: skip
+FACT = {
+    one if callable(one) else one.__get__ for one in (getattr(Tensor, name, None) for name in FACTS) if one is not None
+}
 MARK = "_noisewise_pass"
 HOOKS = {Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad, Tensor.grad_fn.__get__}  # type: ignore[union-attr]
 TRANSFORMED = "a transform of torch.func (grad, vmap, jvp) inside of the module or the loss; leave it out"
