@@ -38,21 +38,20 @@ MARK = "_noisewise_pass"
 HOOKS = {Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad, Tensor.grad_fn.__get__}  # type: ignore[union-attr]
 TRANSFORMED = "a transform of torch.func (grad, vmap, jvp) inside of the module or the loss; leave it out"
 OTHERS = "an object with a __torch_function__ of its own, whose work cannot be seen; use plain tensors"
+KEPT = (
+    "a tensor that was kept from another pass, or made by what cannot be seen (a script of torch.jit, a class of tensors); keep "
+    "nothing of a record in the module, in a global or in a closure, and use torch functions"
+)
 SEEDED = (
-    "the module or the loss seeds torch's random numbers, so that a record's would depend on its place; leave that out"
+    "torch's random numbers are seeded in the module or the loss: a record's depend on its place then; leave that out"
 )
 PLAIN = {Tensor, torch.nn.Parameter}
 CLEARED = {  # memory that was not cleared may hold other records
     torch.empty: torch.zeros, torch.empty_like: torch.zeros_like, Tensor.new_empty: Tensor.new_zeros,
 }  # fmt: skip
-PARTED = {
-    F.layer_norm,
-    F.group_norm,
-    F.instance_norm,
-    F.rms_norm,
-    F.batch_norm,
-    F.multi_head_attention_forward,
-}  # run in parts
+PARTED = {  # functions in Python whose parts have rules for parameters
+    F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.batch_norm, F.multi_head_attention_forward,
+}  # fmt: skip
 
 
 def rule(*names: Any, always: bool = False, both: bool = False) -> Callable[[Rule], Rule]:
@@ -74,8 +73,7 @@ class Tape(Books, TorchFunctionMode):
         Books.__init__(self, parameters, batch)
         TorchFunctionMode.__init__(self)
         self.channels_last, self.mark, self.level = channels_last, object(), 0
-        self.generator = generator_of(self.token.device)
-        self.seed = 0  # what its numbers come from, as the pass began
+        self.generator, self.seed = generator_of(self.token.device), 0  # and what it was seeded by as the pass began
         self.failed: str | None = None  # the function that raised first, whatever the module made of that
         self.spread = 0  # numbers a record of parameters without a rule
         self.pooled = self.laid_out = False  # pictures were pooled; and nothing that leaves the module lies by pixel
@@ -86,7 +84,7 @@ class Tape(Books, TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in FACT:
+        if func in FACT and PLAIN.issuperset(types):
             return func(*args, **kwargs)
         records = True  # as long as it is not known
         try:
@@ -114,18 +112,12 @@ class Tape(Books, TorchFunctionMode):
         records = tracked = False
         for value in tensors_in((args, kwargs)):
             if is_batched(value):
-                records = self._fresh(func, value)
+                records = True
+                if value.__dict__.get(MARK) is not self.mark:
+                    self.refuse(f"{name_of(func)} is given {KEPT}")
             elif id(value) in self.tracked:
                 tracked = True
         return records, tracked
-
-    def _fresh(self, func: Any, value: Tensor) -> bool:
-        if value.__dict__.get(MARK) is not self.mark:
-            self.refuse(
-                f"{name_of(func)} is given a tensor that was kept from another pass, or made by what cannot be seen (a script of torch.jit, "
-                "a class of tensors); keep nothing of a record in the module, in a global or in a closure, and use torch functions"
-            )
-        return True
 
     def _of_neither(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         func = CLEARED.get(func, func)
@@ -179,9 +171,7 @@ class Tape(Books, TorchFunctionMode):
 
     def refuse_function(self, func: Any) -> NoReturn:
         name = name_of(func)
-        why = (
-            WITHHELD.get(name.removeprefix("linalg_")) or "it was not tested to keep records apart (docs/operations.md)"
-        )
+        why = WITHHELD.get(name.removeprefix("linalg_"), "it was not tested to keep records apart (docs/operations.md)")
         raise Refused(f"{name} of a record is not allowed: {why}")
 
     # --- under the level, for rules ---
