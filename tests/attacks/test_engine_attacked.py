@@ -6,12 +6,15 @@ Modules, losses and loops are careless, not malicious, and reach for public name
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
 import threading
+import types
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,6 +32,7 @@ from .test_records_apart import BUDGET, CLIP, WAYS, apart, by_fit, by_loop
 TWO = 2.001  # clip norms by which one replaced record may move a sum
 ONE = 1.15  # by which one record more may, and the noise of two answers
 CLASSES = nn.CrossEntropyLoss()
+NEW = pytest.mark.guard("worked on e5c5ab7; on 4785ec3, which ran batches, another attack or none")
 
 
 def private(module, criterion=None, *records, noise=0.0, trains=None, **options):
@@ -243,17 +247,26 @@ class Warm(nn.Module):
         self.kind, self.layer = kind, nn.Linear(4, 2)
         if kind == "buffer":
             self.register_buffer("calls", torch.zeros(()))
+        elif kind == "frozen":
+            self.calls = nn.Parameter(torch.zeros(()), requires_grad=False)
         else:
-            self.calls = {"tensor": torch.zeros(()), "list": [0], "iterator": itertools.count(1)}[kind]
+            kinds = {"tensor": torch.zeros(()), "list": [0], "iterator": itertools.count(1)}
+            self.calls = (kinds | {"array": np.zeros(1), "object": types.SimpleNamespace(many=0)})[kind]
 
     def forward(self, x):
-        if self.kind == "buffer":
-            self.calls.data.add_(1)
+        many = self.calls
+        if self.kind in ("buffer", "frozen"):
+            many.data.add_(1)
         elif self.kind == "tensor":
             self.calls += 1
-        elif self.kind == "list":
-            self.calls[0] += 1
-        many = next(self.calls) if self.kind == "iterator" else self.calls[0] if self.kind == "list" else self.calls
+        elif self.kind in ("list", "array"):
+            many[0] += 1
+            many = many[0]
+        elif self.kind == "object":
+            many.many += 1
+            many = many.many
+        elif self.kind == "iterator":
+            many = next(many)
         return self.layer(x) * torch.where(torch.as_tensor(many) <= LATE, 1.0, -1.0)
 
 
@@ -265,6 +278,7 @@ class Warm(nn.Module):
         "list",
         "iterator",
         pytest.param("buffer", marks=pytest.mark.guard("4785ec3 refused a buffer that changes")),
+        *(pytest.param(kind, marks=NEW) for kind in ("frozen", "array", "object")),
     ],
 )
 def test_passes_are_not_counted(kind):
@@ -357,6 +371,49 @@ def test_a_memory_of_earlier_rows_in_a_tensor_of_the_loops_own(how):
             criterion(module(x), y).backward()
             optimizer.step()
             optimizer.zero_grad()
+
+
+# --- what tells how many records there are -----------------------------------------------------------------------------------
+
+
+class Seeded(nn.Module):
+    """For the same dropout in every run: then a record's is that of its place, and one record less moves all others on."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.layer, self.how = nn.Linear(4, 2), how
+
+    def forward(self, x):
+        with torch.random.fork_rng() if self.how == "forked" else contextlib.nullcontext():
+            if self.how == "state":
+                torch.set_rng_state(torch.Generator().manual_seed(0).get_state())
+            else:
+                torch.manual_seed(0)
+            return self.layer(F.dropout(x, 0.5))
+
+
+class Strided(nn.Module):
+    """Asks how its numbers lie in memory, where the next entry is as far away as there are records."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.layer, self.matrix, self.how = nn.Linear(4, 2), torch.eye(4), how
+
+    def forward(self, x):
+        lying = torch.mv(self.matrix.to(x.dtype), x[0])
+        odd = lying.stride(0) > 39 if self.how == "stride" else lying.is_contiguous() and lying.stride() != (1,)
+        return self.layer(-x if odd else x)
+
+
+@NEW
+@WAYS
+@pytest.mark.parametrize(
+    ("build", "which"),
+    [(Seeded, "seed"), (Seeded, "forked"), (Seeded, "state"), (Strided, "stride"), (Strided, "contiguous")],
+)
+def test_one_record_less_leaves_the_others_as_they_are(how, build, which):
+    x, y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)) + 2, torch.zeros(40, dtype=torch.int64)
+    assert apart(how, lambda: build(which), CLASSES, (x, y), (x[1:], y[1:])) <= ONE
 
 
 # --- numbers that are too coarse, and batches of one -------------------------------------------------------------------------
@@ -472,6 +529,30 @@ def _strided(x):
     return x.as_strided((1, 4), (4, 1), 4)
 
 
+class Unseen:
+    """Torch hands a function over to it, and does not watch what it calls; what it keeps is of use in the next pass."""
+
+    last = None
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kept, cls.last = cls.last, args[0]
+        return args[0] if kept is None or kept.shape != args[0].shape else args[0] + kept
+
+
+def _by_an_object(x):
+    return torch.add(x, Unseen())
+
+
+def _scaled_by_too_few(x):
+    """torch's kernel reads the scales of rows that are not given from what lies behind: the next record's."""
+    return torch._weight_norm(x.expand(4, 4).contiguous(), x[:, :1].contiguous(), 0)[:1]
+
+
+def _from_record_to(x):
+    return x + (torch.linspace(x[:1, :1], 0.0, 1).sum() if torch.compiler.is_compiling() else x[0, 0])
+
+
 def _filled(x):
     return x.clone().index_fill_(1, (x[0, :1].abs() > 1e3).long() * 5, 7.0)
 
@@ -513,7 +594,7 @@ class Does(nn.Module):
     "what",
     [
         _copied_into_shared, _added_to_an_expanded, _kept_in_a_list, _caught, _mapped, _foreach, _aten, _strided,
-        _filled, _resized, _Own.apply,
+        _filled, _resized, _Own.apply, _by_an_object, _scaled_by_too_few, _from_record_to,
         pytest.param(
             _in_a_thread,
             marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),

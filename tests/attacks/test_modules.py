@@ -121,7 +121,7 @@ def test_the_self_test_looks_at_what_derived_weights_have_booked():
     nn.utils.parametrizations.weight_norm(module[0])
     model = model_of(module, 6)
     found = _bits(model, made_up(model, 8))
-    assert any(part.shape == (8, 6) for part in found) and any(part.shape == (8, 3) for part in found)
+    assert any(part.shape == (8, 3, 6) for part in found) and any(part.shape == (8, 3, 1) for part in found)
 
 
 def test_books_that_fail_with_a_record(monkeypatch):

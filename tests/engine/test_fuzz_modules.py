@@ -84,7 +84,7 @@ def test_norms_that_are_too_small(monkeypatch):
     """The rehearsal would see it, so what it compares with is switched off."""
     right = Books.squared_norms
     monkeypatch.setattr("noisewise.trusted.engine.rehearsal._alike", lambda *_: None)
-    monkeypatch.setattr("noisewise.trusted.engine.rehearsal._Rehearsal._consistent", lambda *_: None)
+    monkeypatch.setattr("noisewise.trusted.engine.rehearsal._Rehearsal.consistent", lambda *_: None)
     monkeypatch.setattr(Books, "squared_norms", lambda books: right(books) * 0.99)
     assert finds("too long", plain()) and finds("wrong norm", plain())
 

@@ -47,7 +47,7 @@ _NAMES: dict[str, str] = {
         conv_transpose3d cosine_embedding_loss cosine_similarity cumulative_trapezoid dropout dropout_ dstack einsum
         eye feature_alpha_dropout feature_alpha_dropout_ feature_dropout feature_dropout_ fill full full_like gradient
         group_norm hamming_window hann_window hinge_embedding_loss hstack instance_norm is_complex is_conj
-        is_floating_point is_same_size is_signed isin kaiser_window kl_div layer_norm linspace margin_ranking_loss
+        is_floating_point is_same_size is_signed isin kaiser_window kl_div layer_norm margin_ranking_loss
         max_pool1d max_pool2d max_pool3d meshgrid norm_except_dim normal numel ones ones_like pairwise_distance pdist
         pixel_shuffle pixel_unshuffle poisson_nll_loss polar rand rand_like randint randint_like randn randn_like
         randperm result_type rms_norm row_stack rsub scalar_tensor searchsorted selu stack std_mean tensor tensordot
@@ -117,10 +117,10 @@ NAMES = {
 
 # They tell shapes, types and the like, which are public, and no values.
 _FACTS = """
-    __len__ device dim dim_order dtype element_size get_device is_complex is_conj is_contiguous is_cpu is_cuda
+    __len__ device dim dtype element_size get_device is_complex is_conj is_cpu is_cuda
     is_floating_point is_inference is_ipu is_leaf is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested is_pinned
     is_quantized is_same_size is_shared is_signed is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize layout name
-    names nbytes ndim ndimension nelement numel requires_grad result_type retains_grad shape size stride
+    names nbytes ndim ndimension nelement numel requires_grad result_type retains_grad shape size
 """
 FACTS: frozenset[str] = frozenset(_FACTS.split())
 
@@ -144,6 +144,7 @@ _GUARDED: dict[str, str] = {
     "coordinates that are not finite write outside of memory": "grid_sample",
     "a zero in any record changes how all gradients are computed": "prod",
     "torch shifts the records where each is a single number": "roll",
+    "a scale that is too short is read on into the next record's": "_weight_norm",
 }
 GUARDED: dict[str, str] = {name: why for why, names in _GUARDED.items() for name in names.split()}
 
@@ -154,7 +155,7 @@ _REASONS: dict[str, str] = {
         masked_scatter masked_scatter_ matrix_rank max_unpool1d max_unpool2d max_unpool3d multilabel_margin_loss
         multinomial pinv pinverse svd svdvals tensorinv tensorsolve
     """,
-    "records that are single numbers are taken for a sequence; use torch.arange and torch.pow": "logspace",
+    "ends that are a record's own are taken for a sequence of records; use torch.arange": "linspace logspace",
     "a batch of one record would lose the records' own dimension; use squeeze": "squeeze_",
     "a record's value would reach Python; for torch.distributions pass validate_args=False": "_is_all_true",
     "an index out of range writes into the next record": "index_fill index_fill_",
@@ -166,9 +167,9 @@ _REASONS: dict[str, str] = {
     "how many random numbers a record uses depends on its values, so the next records draw others": """
         binomial poisson
     """,
-    "memory that was not cleared may hold other records; use torch.zeros": "empty empty_permuted empty_strided",
-    "memory that was not cleared may hold other records; use torch.zeros_like": "empty_like",
-    "memory that was not cleared may hold other records; use new_zeros": "new_empty new_empty_strided",
+    "memory that was not cleared may hold other records; use torch.zeros, zeros_like or new_zeros": """
+        empty empty_like empty_permuted empty_strided new_empty new_empty_strided
+    """,
     "a label out of range reads and writes outside of the record's memory": "ctc_loss",
     "coordinates that are not finite write outside of memory; use torch.nn.functional.grid_sample": """
         grid_sampler grid_sampler_2d grid_sampler_3d
@@ -176,11 +177,9 @@ _REASONS: dict[str, str] = {
     "a length out of range reads and writes outside of the record's memory": "segment_reduce",
     "torch's gradient for each record is wrong; use index_copy or torch.where": "select_scatter",
     "torch's gradient for each record is wrong; use linear and cross_entropy": "linear_cross_entropy",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.celu": "celu_",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.elu": "elu_",
-    "the gradient of what is not a number depends on its place in memory; use torch.nn.functional.selu": "selu_",
-    "the gradient of what is not a number depends on its place; use torch.nn.functional.hardtanh": "hardtanh_",
-    "the gradient of what is not a number depends on its place in memory; use torch.logit": "logit_",
+    "the gradient of what is not a number depends on its place in memory; use the function that does not write in place": """
+        celu_ elu_ hardtanh_ logit_ selu_
+    """,
     "a record's value would reach Python": """
         __array__ __complex__ __contains__ __float__ __index__ __int__ __long__ __nonzero__ allclose equal
         is_nonzero item numpy tolist

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from .facts import Layout, Refused
 from .state import after_pass, before_pass
 from .tape import Tape, map_tensors, tensors_in
-from .torch_names import is_batched, level, taken_for_compiled
+from .torch_names import generator_of, is_batched, level, taken_for_compiled
 
 HOOKS = "hooks on saved tensors (checkpointing, offloading) see all records at once; switch them off"
 
@@ -49,6 +49,7 @@ def opened(tape: Tape, *things: Any, seed: int | None = None) -> Iterator[None]:
             level(tape.batch) as tape.level,
             tape,
         ):
+            tape.seed = tape.generator.initial_seed()
             yield
     finally:
         after_pass(kept)
@@ -62,16 +63,17 @@ def random_from(seed: int | None, device: torch.device) -> Iterator[None]:
     if seed is None:
         yield
         return
-    own = [torch.default_generator]  # torch.manual_seed would note where it is called from, each time
-    if device.type == "cuda":
-        own.append(torch.cuda.default_generators[device.index or 0])
-    before = [generator.get_state() for generator in own]
+    own = {
+        torch.default_generator,
+        generator_of(device),
+    }  # torch.manual_seed would note where it is called from, each time
+    before = [(generator, generator.get_state()) for generator in own]
     try:
         for generator in own:
             generator.manual_seed(seed)
         yield
     finally:
-        for generator, state in zip(own, before, strict=True):
+        for generator, state in before:
             generator.set_state(state)
 
 
@@ -98,10 +100,16 @@ class LossOfOne:
             self.call = copy.copy(loss)
             self.call.reduction = "none"  # type: ignore[attr-defined]
 
-    def __call__(self, outputs: Any, *targets: Any) -> Tensor:
+    def of_rows(self, rows: int, outputs: Any, *targets: Any) -> Any:
+        """What the loss gives of so many rows; for each of them where it was asked for single entries."""
         values = self.call(outputs, *targets)
-        if isinstance(values, Tensor) and self.how in ("mean", "sum"):
-            return values.mean() if self.how == "mean" else values.sum()
+        if not isinstance(values, Tensor) or self.how not in ("mean", "sum"):
+            return values
+        entries = values.reshape(rows, -1)
+        return entries.mean(1) if self.how == "mean" else entries.sum(1)
+
+    def __call__(self, outputs: Any, *targets: Any) -> Tensor:
+        values = self.of_rows(1, outputs, *targets)
         if not isinstance(values, Tensor) or values.numel() != 1:
             raise Refused("the loss of one record, as a batch of one, must be one number; take its mean or sum")
         return values.reshape(())

@@ -18,63 +18,18 @@ from .facts import Refused
 class Tracked:
     """A parameter (``number``), some of its rows (``part``), its transpose (``turned``), or what is made of parameters (-1).
 
-    ``again``: what it is a view of, and how that view is taken.
+    ``made``: the function that made it, its arguments with such as these in place of parameters, and the place of this one
+    among its results. So it can be made again of what parameters are for each record.
     """
 
     value: Tensor
     number: int
+    shape: (
+        torch.Size
+    )  # of what the books are kept of: the whole parameter, where this is its transpose or some rows of it
     part: slice | None = None
     turned: bool = False
-    again: tuple[Tracked, Callable[[Tensor], Any]] | None = None
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of what the books are kept of: the whole parameter, where this is its transpose or some rows of it."""
-        return self.value.shape if self.number < 0 or self.again is None else self.again[0].shape
-
-
-@dataclass(frozen=True)
-class Through(Entry):
-    """Gradients of a parameter by way of a tensor that is made of it."""
-
-    made: Tensor
-    source: Tensor
-    entry: Entry
-
-    @property
-    def shape(self) -> torch.Size:  # type: ignore[override]
-        return self.source.shape
-
-    @property
-    def batch(self) -> int:
-        return self.entry.batch
-
-    @property
-    def kind(self) -> torch.dtype:
-        return self.entry.kind
-
-    @property
-    def terms(self) -> int:
-        return self.entry.terms
-
-    def squared_norms(self) -> Tensor:
-        return uses.multiplied_out([self])
-
-    def term_norms(self) -> Tensor:
-        return self.squared_norms().sqrt()
-
-    def per_record(self, rows: slice) -> Tensor:
-        given = self.entry.per_record(rows)
-        (gradients,) = torch.autograd.grad(
-            self.made, self.source, given, retain_graph=True, is_grads_batched=True, allow_unused=True
-        )
-        return torch.zeros(len(given), *self.shape).to(given) if gradients is None else gradients.view(-1, *self.shape)
-
-    def weighted(self, factors: Tensor, dead: Tensor | None) -> Tensor:
-        return uses.added_up([self], factors, dead)
-
-    def of_persons(self, persons: Persons) -> Entry:
-        return Through(self.made, self.source, self.entry.of_persons(persons))
+    made: tuple[Any, Any, int] | None = None
 
 
 class Books:
@@ -86,7 +41,6 @@ class Books:
         self.token = torch.zeros((), device=device, requires_grad=True)  # what a backward pass leads to
         self.bad: Tensor | None = None  # records whose numbers a function cannot take; they count as zero
         self._entries: list[list[Entry]] = [[] for _ in parameters]
-        self._of_made: list[tuple[Tensor, Entry]] = []
         self._joined: list[list[Entry]] | None = None
         self.on_end: Callable[[], None] | None = None  # what to do after a backward pass that booked something
         self._queued = False
@@ -104,10 +58,7 @@ class Books:
             raise Refused(
                 f"a gradient is {made.kind}, too coarse for norms that a promise rests on; run the whole module in float32"
             )
-        if key.number < 0:
-            self._of_made.append((key.value, made))
-        else:
-            self._entries[key.number].append(made)
+        self._entries[key.number].append(made)
         if self.on_end is not None and not self._queued:
             self._queued = True
             torch.autograd.Variable._execution_engine.queue_callback(self._ended)
@@ -127,12 +78,7 @@ class Books:
     def uses(self) -> list[list[Entry]]:
         """All entries of each parameter."""
         if self._joined is None:
-            joined = [uses.together(entries) for entries in self._entries]
-            for made, entry in self._of_made:
-                for number, source in enumerate(self.parameters):
-                    if _reaches(made, source):
-                        joined[number].append(Through(made, source, entry))
-            self._joined = joined
+            self._joined = [uses.together(entries) for entries in self._entries]
         return self._joined
 
     def squared_norms(self) -> Tensor:
@@ -164,21 +110,7 @@ class Books:
 
     def free(self) -> None:
         """Forget the uses."""
-        self._entries, self._of_made, self._joined = [[] for _ in self.parameters], [], None
-
-
-def _reaches(made: Tensor, source: Tensor) -> bool:
-    """Whether a tensor is made of this parameter."""
-    todo, seen = [made.grad_fn], set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if getattr(node, "variable", None) is source:
-            return True
-        todo += [following for following, _ in node.next_functions]
-    return False
+        self._entries, self._joined = [[] for _ in self.parameters], None
 
 
 def clip_factors(squared: Tensor, clip: float | Sequence[float]) -> Tensor:

@@ -173,9 +173,13 @@ class Outer(Entry):
         return (self.a.unsqueeze(1), self.b.unsqueeze(1)) if self.a.dim() == 2 else (self.a, self.b)
 
     def squared_norms(self) -> Tensor:
+        """By pairs of positions; a position with itself gives the norm of its term."""
         if self.a.dim() == 2:
             return squares(self.a) * squares(self.b)
-        return at_least(inner(self, self), self.term_norms())
+        by_a, by_b = (torch.bmm(part, part.transpose(1, 2)) for part in (self.a, self.b))
+        own_a = by_a.diagonal(dim1=1, dim2=2) + too_small(self.a)
+        own_b = by_b.diagonal(dim1=1, dim2=2) + too_small(self.b)
+        return at_least(torch.linalg.vecdot(by_a.flatten(1), by_b.flatten(1)), (own_a * own_b).sqrt().sum(1))
 
     def term_norms(self) -> Tensor:
         a, b = self.positions
@@ -237,7 +241,12 @@ class Rows(Entry):
 
 def squares(values: Tensor) -> Tensor:
     """Squared lengths along the last dimension, and what squares that are too small for floats could have added."""
-    return torch.linalg.vecdot(values, values) + values.shape[-1] * torch.finfo(values.dtype).tiny
+    return torch.linalg.vecdot(values, values) + too_small(values)
+
+
+def too_small(values: Tensor) -> float:
+    """What squares that are too small for floats could have added to a squared length."""
+    return float(values.shape[-1] * torch.finfo(values.dtype).tiny)
 
 
 def at_least(squared: Tensor, terms: Tensor) -> Tensor:

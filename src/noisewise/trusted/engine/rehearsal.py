@@ -8,7 +8,6 @@ share. That records do not mix does not rest on it (:mod:`.alone`).
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from .alone import LossOfOne, backward, losses_of
 from .entries import Direct, Entry, Outer
 from .facts import Layout, Refused, Spec, layout_of, trainable
 from .state import State, refuse_layers
-from .tape import Tape, tensors_in
+from .tape import Tape, in_parts, tensors_in
 from .torch_names import check_torch
 
 TRIALS = ((3, "usual"), (1, "usual"), (5, "large"), (3, "padded"), (4, "constant"))
@@ -34,46 +33,38 @@ _DROPOUTS = {
     F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout,
     torch.feature_dropout,
 }  # fmt: skip
-_DRAWN = {torch.rand: 0.5, torch.randn: 0.0, torch.rand_like: 0.5, torch.randn_like: 0.0}
-_FILLED: dict[Any, Any] = {  # what is drawn in place, by its mean
-    Tensor.bernoulli_: lambda p=0.5: p,
-    Tensor.uniform_: lambda low=0.0, high=1.0: (low + high) / 2,
-    Tensor.normal_: lambda mean=0.0, std=1.0: mean,
-    Tensor.exponential_: lambda lambd=1.0: 1 / lambd,
-}
-_ATTENTION = {F.multi_head_attention_forward: inspect.signature(F.multi_head_attention_forward).parameters, F.scaled_dot_product_attention: [*"qkvm", "dropout_p"]}  # fmt: skip
+_DRAWN = {
+    torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_,
+    Tensor.uniform_, Tensor.normal_, Tensor.exponential_,
+}  # fmt: skip
+_NO_RECORD = "a record is written into a tensor that belongs to none; make that tensor with x.new_zeros(...)"
+_NO_RULE = "an autograd.Function of its own has no rule for single records; write it with torch functions"
 _HINTS = {
     "control flow": "the module or the loss decides by a record's values (if x.max() > 1, mask.all()); use torch.where",
-    "inplace arithmetic": "a record is written into a tensor that belongs to none; make that tensor with x.new_zeros(...)",
-    "match the broadcast shape": "a record is written into a tensor that belongs to none; make that tensor with x.new_zeros(...)",
-    "setup_context": "an autograd.Function of its own has no rule for single records; write it with torch functions",
-    "vmap staticmethod": "an autograd.Function of its own has no rule for single records; write it with torch functions",
+    "inplace arithmetic": _NO_RECORD,
+    "match the broadcast shape": _NO_RECORD,
+    "setup_context": _NO_RULE,
+    "vmap staticmethod": _NO_RULE,
 }
 
 
 class Quiet(TorchFunctionMode):
-    """Nothing random happens in here: dropout passes everything on, and random numbers are their means."""
+    """Nothing random happens in here: dropout passes everything on, and whatever is drawn is a half."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
-        if func in _DRAWN and "generator" not in kwargs:
-            make = torch.zeros_like if func in (torch.rand_like, torch.randn_like) else torch.zeros
-            return make(*args, **kwargs) + _DRAWN[func]
-        if func in (torch.bernoulli, Tensor.bernoulli) and len(args) == 1:
-            return args[0].clone()
-        if func in _FILLED and "generator" not in kwargs:
-            return args[0].fill_(_FILLED[func](*args[1:], **kwargs))
-        if func in _ATTENTION:
-            at = [*_ATTENTION[func]].index("dropout_p")
-            if len(args) > at:
-                args = (*args[:at], 0.0, *args[at + 1 :])
-            else:
-                kwargs["dropout_p"] = 0.0
+        if func is F.multi_head_attention_forward:
+            with self:
+                return in_parts(func)(*args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = (*args[:4], *[0.0] * len(args[4:5]), *args[5:]), {**kwargs}
+            kwargs.pop("dropout_p", None)
         if func in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) and isinstance(args[3], bool):
             args = (*args[:5], 0.0, *args[6:])
-        return func(*args, **kwargs)
+        found = func(*args, **kwargs)
+        return found.fill_(0.5) if func in _DRAWN and "generator" not in kwargs else found  # made-up rows have one
 
 
 def rehearsed(module: nn.Module, inputs: Sequence[Spec], targets: Sequence[Spec] = (), loss: Any = None) -> Layout:
@@ -92,7 +83,8 @@ def rehearsed(module: nn.Module, inputs: Sequence[Spec], targets: Sequence[Spec]
     for kind in (torch.float64, own):  # some make numbers of a kind of their own
         try:
             layout = _Rehearsal(_copied(module), kind, inputs, targets, _copied(loss)).layout()
-            _Rehearsal(_copied(module), own, inputs, targets, _copied(loss)).as_it_is(layout)
+            with _plain_settings(own):  # in the module's own kind of numbers, some of which may be too coarse
+                _Rehearsal(_copied(module), own, inputs, targets, _copied(loss)).consistent(layout)
             return layout
         except Exception as error:  # made-up rows only: whatever it says is public
             first = first or error
@@ -139,7 +131,7 @@ class _Rehearsal:
         self.module, self.kind, self.inputs, self.targets = module, kind, inputs, targets
         if kind == torch.float64:
             module.to(kind)
-        self.loss = loss.to(kind) if isinstance(loss, nn.Module) else loss
+        self.loss = None if loss is None else LossOfOne(loss.to(kind) if isinstance(loss, nn.Module) else loss)
         self.parameters = [*trainable(module).values()]
         self.device = self.parameters[0].device
         sizes = [part.num_embeddings for part in module.modules() if isinstance(part, nn.Embedding)]
@@ -152,13 +144,8 @@ class _Rehearsal:
                 layout = self._first(layout_of(self.module))
                 for count, variant in TRIALS:
                     layout = self._compared(layout, count, variant)
-            self._consistent(layout)
+            self.consistent(layout)
         return layout
-
-    def as_it_is(self, layout: Layout) -> None:
-        """A pass in the module's own kind of numbers, some of which may be too coarse."""
-        with _plain_settings(self.kind):
-            self._consistent(layout)
 
     def rows(self, count: int, variant: str) -> tuple[list[Tensor], list[Tensor]]:
         made = torch.Generator().manual_seed(count)
@@ -172,7 +159,7 @@ class _Rehearsal:
 
     def _loss(self, outputs: Any, *targets: Any) -> Tensor:
         """The loss, or a made-up function of all outputs."""
-        return self._made_up(outputs).sum() if self.loss is None else LossOfOne(self.loss)(outputs, *targets)
+        return self._made_up(outputs).sum() if self.loss is None else self.loss(outputs, *targets)
 
     def _made_up(self, outputs: Any) -> Tensor:
         """One number of each output; what is a number already stays as it is."""
@@ -195,7 +182,7 @@ class _Rehearsal:
         self.classes = 2 if scores is None or scores.shape[1] < 2 else scores.shape[1]
         inputs, targets = self.rows(3, "usual")
         self._alone(inputs, targets, 0)
-        state = State(self.module, self.loss)
+        state = State(self.module, getattr(self.loss, "call", None))
         self._alone(inputs, targets, 1)
         state.refuse_changes()
         before = [value._version for value in inputs]
@@ -254,15 +241,10 @@ class _Rehearsal:
     @torch.no_grad()
     def _in_a_batch(self, inputs: Any, targets: Any, alone: list[Tensor]) -> None:
         """Refuse what means something else in a batch than record by record, such as a mean over the batch."""
-        outputs, loss, own = self.module(*[value.clone() for value in inputs]), copy.copy(self.loss), torch.stack(alone)
-        if (how := getattr(loss, "reduction", None)) in ("mean", "sum"):
-            loss.reduction = "none"  # entries of all, and each record's share of them
-        whole = self._made_up(outputs) if loss is None else loss(outputs, *targets)
-        if how in ("mean", "sum"):
-            entries = whole.reshape(len(alone), -1)
-            whole = entries.mean(1) if how == "mean" else entries.sum(1)
+        outputs, own = self.module(*[value.clone() for value in inputs]), torch.stack(alone)
+        whole = self._made_up(outputs) if self.loss is None else self.loss.of_rows(len(own), outputs, *targets)
         same = 1e-6 if self.kind == torch.float64 else 1e-3
-        wanted = [own[:, 0]] if loss is not None and whole.dim() else [own.sum(0), own.mean(0)]
+        wanted = [own[:, 0]] if self.loss is not None and whole.dim() else [own.sum(0), own.mean(0)]
         near = [torch.isclose(whole.flatten(), one.to(whole), rtol=same, atol=1e-9, equal_nan=True) for one in wanted]
         if not bool(torch.stack(near).any(0).all()):
             raise Refused(
@@ -271,7 +253,7 @@ class _Rehearsal:
                 "ignore_index); treat every record by itself, and pass torch's loss itself, or one with reduction='sum'"
             )
 
-    def _consistent(self, layout: Layout) -> None:
+    def consistent(self, layout: Layout) -> None:
         """With dropout: each record's norm is that of its part of the sum."""
         inputs, targets = self.rows(3, "usual")
         tape, _ = self._pass(layout, inputs, targets)

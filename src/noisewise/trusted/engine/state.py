@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Iterator, Sequence
 from types import FunctionType
@@ -40,20 +41,20 @@ def refuse_layers(module: nn.Module) -> None:
 
 
 class State:
-    """What module and loss hold besides parameters: two calls on made-up rows must leave it as it is.
+    """What module and loss hold: two calls on made-up rows must leave it as it is.
 
     An attribute that is set to another tensor is no matter: it is given back after each pass.
     """
 
     def __init__(self, *things: Any) -> None:
         self._things = things
-        self._held = {name: (value, _value(value, name)) for name, value in _held(things)}
+        self._held = {name: (value, _written(value, name)) for name, value in _held(things)}
 
     def refuse_changes(self) -> None:
         for name, value in _held(self._things):
-            before, copied = self._held.get(name, (value, None))
+            before, written = self._held.get(name, (None, None))
             counted = isinstance(value, int | float | str) and isinstance(before, int | float | str)
-            if name in self._held and (value is before or counted) and not _same(copied, _value(value, name)):
+            if (value is before or counted) and written != _written(value, name):
                 raise Refused(
                     f"a forward pass changes {name}, which would store private values, or treat records by how many came before; "
                     "switch that off (in norms: track_running_stats=False), or leave it out"
@@ -63,8 +64,9 @@ class State:
 def _held(things: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     for part, name in _parts(things):
         ahead = f"{name}." if name else ""
-        for buffer, value in getattr(part, "_buffers", {}).items():
-            yield f"the buffer {ahead}{buffer}", value
+        for kind, values in (("the buffer ", "_buffers"), ("the parameter ", "_parameters")):
+            for own, value in part.__dict__.get(values, {}).items():
+                yield f"{kind}{ahead}{own}", value
         for attribute, value in part.__dict__.items():
             if attribute not in _EMPTY:
                 yield f"{ahead}{attribute}", value
@@ -78,25 +80,14 @@ def _parts(things: Sequence[Any]) -> Iterator[tuple[Any, str]]:
             yield thing, type(thing).__name__
 
 
-def _value(value: Any, where: str, depth: int = 3) -> Any:
-    """A copy to compare with: numbers, tensors and what holds such; other objects by who they are."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
+def _written(value: Any, where: str) -> Any:
+    """A value as bytes, whatever it is made of; what cannot be written down, by who it is."""
     if isinstance(value, Iterator):
         raise Refused(f"{where} is an iterator, so that records would be treated by how many came before; leave it out")
-    if depth and isinstance(value, list | tuple | set | deque):
-        return [_value(one, where, depth - 1) for one in value]
-    if depth and isinstance(value, dict):
-        return [_value(one, where, depth - 1) for pair in value.items() for one in pair]
-    return value if isinstance(value, int | float | str | None) else id(value)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.shape == other.shape and bool(torch.isclose(one, other, rtol=0, atol=0, equal_nan=True).all())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
+    try:
+        return pickle.dumps(value.detach() if isinstance(value, Tensor) else value)
+    except Exception:
+        return id(value)
 
 
 Kept = list[tuple[Any, dict[str, Any], dict[str, Any]]]

@@ -25,21 +25,32 @@ from .allowed import FACTS, WITHHELD, functions
 from .books import Books, Tracked
 from .entries import Direct
 from .facts import Refused
-from .torch_names import add_level, below, current_level, is_batched, under_level
+from .torch_names import add_level, below, current_level, generator_of, is_batched, under_level
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}  # in place of functions that are given a parameter
 ALWAYS: dict[Any, Rule] = {}  # in place of functions that are given a record
 ALLOWED = functions()
-FACT = {getattr(Tensor, name).__get__ if isinstance(getattr(Tensor, name), types.GetSetDescriptorType | property) else getattr(Tensor, name) for name in FACTS if hasattr(Tensor, name)}  # fmt: skip
+FACT = {
+    one if callable(one) else one.__get__ for one in (getattr(Tensor, name, None) for name in FACTS) if one is not None
+}
 MARK = "_noisewise_pass"
 HOOKS = {Tensor.register_hook, Tensor.register_post_accumulate_grad_hook, Tensor.retain_grad, Tensor.grad_fn.__get__}  # type: ignore[union-attr]
 TRANSFORMED = "a transform of torch.func (grad, vmap, jvp) inside of the module or the loss; leave it out"
+OTHERS = "an object with a __torch_function__ of its own, whose work cannot be seen; use plain tensors"
+KEPT = (
+    "a tensor that was kept from another pass, or made by what cannot be seen (a script of torch.jit, a class of tensors); keep "
+    "nothing of a record in the module, in a global or in a closure, and use torch functions"
+)
+SEEDED = (
+    "torch's random numbers are seeded in the module or the loss: a record's depend on its place then; leave that out"
+)
+PLAIN = {Tensor, torch.nn.Parameter}
 CLEARED = {  # memory that was not cleared may hold other records
     torch.empty: torch.zeros, torch.empty_like: torch.zeros_like, Tensor.new_empty: Tensor.new_zeros,
 }  # fmt: skip
 PARTED = {  # functions in Python whose parts have rules for parameters
-    F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.batch_norm,
+    F.layer_norm, F.group_norm, F.instance_norm, F.rms_norm, F.batch_norm, F.multi_head_attention_forward,
 }  # fmt: skip
 
 
@@ -62,23 +73,27 @@ class Tape(Books, TorchFunctionMode):
         Books.__init__(self, parameters, batch)
         TorchFunctionMode.__init__(self)
         self.channels_last, self.mark, self.level = channels_last, object(), 0
+        self.generator, self.seed = generator_of(self.token.device), 0  # and what it was seeded by as the pass began
         self.failed: str | None = None  # the function that raised first, whatever the module made of that
         self.spread = 0  # numbers a record of parameters without a rule
         self.pooled = self.laid_out = False  # pictures were pooled; and nothing that leaves the module lies by pixel
-        self.tracked = {id(value): Tracked(value, number) for number, value in enumerate(parameters)}
-        self._kept: list[Tensor] = []
+        self.tracked = {id(value): Tracked(value, number, value.shape) for number, value in enumerate(parameters)}
         self._spread: dict[int, Tensor] = {}
 
     # --- the forward pass ---
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in FACT:
+        if func in FACT and PLAIN.issuperset(types):
             return func(*args, **kwargs)
         records = True  # as long as it is not known
         try:
             if current_level() != self.level:  # another level hides what is a record
                 self.refuse(TRANSFORMED)
+            if not PLAIN.issuperset(types):
+                self.refuse(f"{name_of(func)} is given {OTHERS}")
+            if self.generator.initial_seed() != self.seed:
+                self.refuse(SEEDED)
             records, tracked = self._look(func, args, kwargs)
             if tracked and func in HOOKS:
                 self.refuse_function(func)
@@ -97,18 +112,12 @@ class Tape(Books, TorchFunctionMode):
         records = tracked = False
         for value in tensors_in((args, kwargs)):
             if is_batched(value):
-                records = self._fresh(func, value)
+                records = True
+                if value.__dict__.get(MARK) is not self.mark:
+                    self.refuse(f"{name_of(func)} is given {KEPT}")
             elif id(value) in self.tracked:
                 tracked = True
         return records, tracked
-
-    def _fresh(self, func: Any, value: Tensor) -> bool:
-        if value.__dict__.get(MARK) is not self.mark:
-            self.refuse(
-                f"{name_of(func)} is given a tensor that was kept from another pass, or made by what cannot be seen (a script of torch.jit, "
-                "a class of tensors); keep nothing of a record in the module, in a global or in a closure, and use torch functions"
-            )
-        return True
 
     def _of_neither(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         func = CLEARED.get(func, func)
@@ -124,14 +133,17 @@ class Tape(Books, TorchFunctionMode):
             found = run(self, *args, **kwargs)
             if found is not NotImplemented:
                 return found
+        if has_parts(func):
+            return self._in_parts(func, args, kwargs)
         if func in ALLOWED:
             if kwargs and (kwargs.get("generator") is not None or kwargs.get("out") is not None):
                 self.refuse(f"{name_of(func)} with generator= or out=; leave it out")
             return func(*args, **kwargs)
-        if _of_functional(func):
-            with self:
-                return in_parts(func)(*args, **kwargs)
         return self.refuse_function(func)
+
+    def _in_parts(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        with self:
+            return in_parts(func)(*args, **kwargs)
 
     def _used(self, func: Any, args: Any, kwargs: dict[str, Any], records: bool) -> Any:
         """A function that is given a parameter."""
@@ -140,13 +152,12 @@ class Tape(Books, TorchFunctionMode):
             found = run(self, *args, **kwargs)
             if found is not NotImplemented:
                 return found
-        elif _of_functional(func) and func not in ALWAYS and (func in PARTED or func not in ALLOWED):
-            with self:
-                return in_parts(func)(*args, **kwargs)
+        elif func not in ALWAYS and has_parts(func):
+            return self._in_parts(func, args, kwargs)
         if not records:
             found = func(*args, **kwargs)
             if not any(map(is_batched, tensors_in(found))):
-                return self.made_of_parameters(found)
+                return self.made(found, func, args, kwargs)
         return self.let_through(func, *self._all_spread((args, kwargs)))  # records, or random numbers of each
 
     def _marked(self, found: Any) -> Any:
@@ -160,9 +171,7 @@ class Tape(Books, TorchFunctionMode):
 
     def refuse_function(self, func: Any) -> NoReturn:
         name = name_of(func)
-        why = (
-            WITHHELD.get(name.removeprefix("linalg_")) or "it was not tested to keep records apart (docs/operations.md)"
-        )
+        why = WITHHELD.get(name.removeprefix("linalg_"), "it was not tested to keep records apart (docs/operations.md)")
         raise Refused(f"{name} of a record is not allowed: {why}")
 
     # --- under the level, for rules ---
@@ -171,10 +180,10 @@ class Tape(Books, TorchFunctionMode):
         return self.tracked.get(id(value)) if isinstance(value, Tensor) else None
 
     def shared(self, *values: Tensor | None) -> bool:
-        """Whether all records share these, and what trains of them is a parameter as it is: no part of one, no transpose."""
+        """Whether all records share these, and what trains of them is a parameter as it is."""
         keys = [self.key(value) for value in values]
         return not any(value is not None and is_batched(value) for value in values) and not any(
-            key is not None and (key.part is not None or key.turned) for key in keys
+            key is not None and key.made is not None for key in keys
         )
 
     def physical(self, value: Tensor) -> Tensor | None:
@@ -218,19 +227,20 @@ class Tape(Books, TorchFunctionMode):
                 self.leave_out(~whole.reshape(len(whole), -1).all(1))
 
     def repeated(self, key: Tracked) -> Tensor:
-        """A parameter as every record's own, whose gradient is booked record by record."""
-        found = self._spread.get(id(key.value))
+        """A parameter as every record's own, whose gradient is booked record by record; or what is made of such."""
+        found = self._spread.get(id(key))
         if found is None:
-            if key.again is not None:
-                source, view = key.again
-                found = self._marked(view(self.repeated(source)))
+            if key.made is not None:
+                func, given, place = key.made
+                args, kwargs = pytree.tree_map_only(Tracked, self.repeated, given)
+                found = self._marked(tensors_in(self.let_through(func, args, kwargs))[place])
             else:
                 with below():
                     each = key.value.detach().expand(self.batch, *key.value.shape)
                     each = self.booked(each, lambda b: self.book(key, lambda: Direct(b, key.value.shape)))
                 found = self.wrapped(each)
                 self.spread += key.value.numel()
-            self._spread[id(key.value)] = found
+            self._spread[id(key)] = found
         return found
 
     def booked(self, result: Tensor, book: Callable[..., None], *given: Tensor) -> Tensor:
@@ -245,22 +255,19 @@ class Tape(Books, TorchFunctionMode):
 
         return map_tensors(one, values)
 
-    def made_of_parameters(self, found: Any) -> Any:
-        """What parameters alone are turned into is tracked in their place, if it has a gradient."""
-        for value in tensors_in(found):
-            if value.requires_grad and id(value) not in self.tracked:
-                self.track(Tracked(value, -1))
+    def made(self, found: Any, func: Any, args: Any, kwargs: Any, **known: Any) -> Any:
+        """What parameters alone are turned into is tracked in their place; ``known``: what else is known of it."""
+        given = map_tensors(lambda value: self.tracked.get(id(value), value), (args, kwargs))
+        for place, value in enumerate(tensors_in(found)):
+            if value.requires_grad:
+                facts: dict[str, Any] = {"number": -1, "shape": value.shape} | known
+                self.tracked[id(value)] = Tracked(value, **facts, made=(func, given, place))
         return found
-
-    def track(self, key: Tracked) -> Tensor:
-        self.tracked[id(key.value)] = key
-        self._kept.append(key.value)
-        return key.value
 
     def free(self) -> None:
         """Forget the books, and what was kept for them."""
         super().free()
-        self._kept.clear()
+        self.tracked.clear()
         self._spread.clear()
 
 
@@ -314,8 +321,10 @@ def name_of(func: Any) -> str:
     return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
 
 
-def _of_functional(func: Any) -> bool:
-    return isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
+def has_parts(func: Any) -> bool:
+    """Whether torch wrote it in Python, of functions that have rules, or that are on the list where it is not."""
+    of_python = isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
+    return func in PARTED or (of_python and func not in ALLOWED)
 
 
 _PARTS: dict[Any, Any] = {}

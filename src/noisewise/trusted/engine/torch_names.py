@@ -68,6 +68,11 @@ class below:  # noqa: N801, read as a word: with below(): ...
         functorch.push_dynamic_layer_stack(self._saved)
 
 
+def generator_of(device: torch.device) -> torch.Generator:
+    """What random numbers come from where nobody says otherwise."""
+    return torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+
+
 @contextmanager
 def taken_for_compiled() -> Iterator[None]:
     """Libraries ask torch whether it compiles, and then leave out shortcuts that look at values (``if mask.all()``)."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..tape import Tape, in_parts, rule
+from ..tape import Tape, rule
 from ..torch_names import below
 
 
@@ -36,12 +36,6 @@ def attention(
             scores = scores.masked_fill(~attn_mask, -math.inf) if gone else scores + attn_mask
         weights = scores.softmax(-1)
         return (F.dropout(weights, dropout_p) if dropout_p else weights) @ value
-
-
-@rule(F.multi_head_attention_forward, both=True)
-def several_heads(tape: Tape, *args: Any, **kwargs: Any) -> Any:
-    with tape:
-        return in_parts(F.multi_head_attention_forward)(*args, **kwargs)
 
 
 def _at_once(tape: Tape, parts: Any, mask: Tensor | None, **how: Any) -> Tensor:

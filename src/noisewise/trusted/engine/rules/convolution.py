@@ -159,7 +159,7 @@ def _by_windows(x: Tensor, b: Tensor, shape: torch.Size, how: Geometry) -> Tenso
     return found.view(len(x), *shape[1:], shape[0]).movedim(-1, 1)
 
 
-@rule(F.conv1d, F.conv2d, F.conv3d)
+@rule(F.conv1d, F.conv2d, F.conv3d, both=True)
 def convolution(
     tape: Tape, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
@@ -172,7 +172,7 @@ def convolution(
     return _convolved(tape, input, weight, bias, stride, padding, dilation, groups)
 
 
-@rule(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+@rule(F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, both=True)
 def transposed(
     tape: Tape, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -185,6 +185,8 @@ def _convolved(
     more: Any = None,
 ) -> Any:  # fmt: skip
     """``more``: what is added to the outputs of a transposed one."""
+    if bias is not None and bias.dim() != 1:  # torch adds whatever a record's own bias is
+        tape.refuse("a convolution whose bias has not one dimension")
     if input.dim() < weight.dim():
         found = _convolved(tape, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups, more)
         return found if found is NotImplemented else found.squeeze(0)

@@ -61,18 +61,18 @@ def dense(tape: Tape, x: Tensor, weight: Tensor, bias: Tensor | None, key: Track
 @rule(F.linear)
 def linear(tape: Tape, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     x = tape.physical(input)
+    keys = tape.key(weight), tape.key(bias)
     if x is None or x.dim() < 2 or weight.dim() != 2 or is_batched(weight) or (bias is not None and is_batched(bias)):
         return NotImplemented
+    if any(key is not None and key.number < 0 for key in keys):
+        return NotImplemented
     with below():
-        found = dense(tape, x, weight, bias, tape.key(weight))
+        found = dense(tape, x, weight, bias, keys[0])
     return tape.wrapped(found)
 
 
 @rule(torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
 def matmul(tape: Tape, input: Tensor, other: Tensor) -> Any:
-    if isinstance(other, Tensor) and is_batched(other) and tape.key(input) is not None and other.dim() > 1:
-        found = linear(tape, other.mT, input) if input.dim() == 2 else NotImplemented
-        return found if found is NotImplemented else found.mT
     return _times(tape, None, input, other)
 
 
@@ -94,19 +94,6 @@ def turned(tape: Tape, weight: Tensor) -> Tensor:
     """The transpose of a matrix that trains, booked as what it is the transpose of."""
     key = tape.key(weight)
     assert key is not None
-    if key.number < 0:
-        return tape.track(Tracked(weight.t(), -1, again=(key, Tensor.t)))
-    return tape.track(Tracked(weight.t(), key.number, key.part, not key.turned, (key, Tensor.t)))
-
-
-@rule(torch.bilinear, both=True)
-def bilinear(tape: Tape, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    """x^T W y + bias, as a dense layer of all products of an entry of x with one of y."""
-    if is_batched(weight) or (bias is not None and is_batched(bias)) or not (is_batched(input1) or is_batched(input2)):
-        return NotImplemented
-    x = tape.physical((input1.unsqueeze(-1) * input2.unsqueeze(-2)).flatten(-2))
-    if x is None or x.dim() < 2:
-        return NotImplemented
-    with below():
-        found = dense(tape, x, weight.flatten(1), bias, tape.key(weight))
-    return tape.wrapped(found)
+    known = {"number": key.number, "shape": key.shape, "part": key.part, "turned": not key.turned}
+    transpose: Tensor = tape.made(weight.t(), Tensor.t, (weight,), {}, **known if key.number >= 0 else {})
+    return transpose

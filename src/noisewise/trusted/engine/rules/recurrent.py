@@ -111,8 +111,9 @@ def _layers(tape: Tape, cell: Any, *args: Any) -> Any:
         tape.refuse(PACKED)
     x, hx, weights, biased, layers, dropout, training, both, batch_first = args
     ways, each = 2 if both else 1, 4 if biased else 2
-    if any(map(is_batched, weights)):
-        tape.refuse("a recurrent layer whose weights are a record's own (dropout of weights); use cells, step by step")
+    keys = [tape.key(weight) for weight in weights]
+    if any(map(is_batched, weights)) or any(key is not None and key.number < 0 for key in keys):
+        tape.refuse("a recurrent layer whose weights are made of others (dropout of weights); use cells, step by step")
     if len(weights) != each * layers * ways:
         tape.refuse("an LSTM with proj_size is not supported; use a Linear layer behind it")
     if x.dim() != 3:

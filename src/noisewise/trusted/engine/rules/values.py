@@ -83,6 +83,8 @@ def inv(tape: Tape, A: Tensor) -> Any:
 
 @rule(torch.linalg.solve, always=True)
 def solve(tape: Tape, A: Tensor, B: Tensor, *, left: bool = True) -> Any:
+    if A.shape[-1] not in B.shape[-2:]:  # in company torch may take it for another shape
+        tape.refuse("linalg.solve with sides that do not fit")
     return _good(tape, *torch.linalg.solve_ex(A, B, left=left))
 
 

@@ -1,6 +1,6 @@
 """Views of parameters: what is booked of a transpose or of some rows is booked of the parameter itself.
 
-Any other view (``expand``, ``view``, a slice) that meets records is taken again of the parameter that was repeated for them.
+Any other view (``expand``, ``view``, a slice) is made of the parameter like all else.
 """
 
 from __future__ import annotations
@@ -11,35 +11,33 @@ import torch
 from torch import Tensor
 
 from ..books import Tracked
-from ..tape import Tape, rule, tensors_in
-from ..torch_names import is_batched
+from ..tape import Tape, rule
+from ..torch_names import is_batched, under_level
 from .linear import turned
 
 
-@rule(Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__)  # type: ignore[attr-defined]
-def transpose_of(tape: Tape, input: Tensor) -> Any:
-    return turned(tape, input) if input.dim() == 2 else NotImplemented
-
-
-@rule(torch.transpose, Tensor.transpose, torch.swapaxes, Tensor.swapaxes)
-def transpose(tape: Tape, input: Tensor, dim0: int, dim1: int) -> Any:
-    if input.dim() != 2 or {dim0 % 2, dim1 % 2} != {0, 1}:
-        return _again(tape, Tensor.transpose, input, dim0, dim1)
-    return turned(tape, input)
+@rule(
+    Tensor.t, torch.t, Tensor.T.__get__, Tensor.mT.__get__, torch.transpose, Tensor.transpose, torch.swapaxes,  # type: ignore[attr-defined]
+    Tensor.swapaxes,
+)  # fmt: skip
+def transpose(tape: Tape, input: Tensor, *dims: int, **named: int) -> Any:
+    across = {dim % 2 for dim in (*dims, *named.values())} in (set(), {0, 1})
+    return turned(tape, input) if input.dim() == 2 and across else NotImplemented
 
 
 def _cut(function: Any) -> Any:
-    """Pieces of a parameter along its rows; along another dimension they are views like others."""
+    """Pieces of a parameter along its rows; along another dimension they are made of it like all else."""
 
     def run(tape: Tape, whole: Tensor, *rest: Any, **more: Any) -> Any:
-        key, pieces, start = tape.key(whole), function(whole, *rest, **more), 0
-        if key is None:
+        key, start = tape.key(whole), 0
+        if key is None or key.made is not None or more.get("dim", (*rest, 0)[1]):
             return NotImplemented
-        rows = not more.get("dim", (*rest, 0)[1]) and key.number >= 0 and key.part is None and not key.turned
+        pieces = function(whole, *rest, **more)
         for place, piece in enumerate(pieces):
-            again = key, lambda value, place=place: function(value, *rest, **more)[place]
-            part = slice(start, start := start + len(piece)) if rows else None
-            tape.track(Tracked(piece, key.number if rows else -1, part, again=again))
+            part = slice(start, start := start + len(piece))
+            tape.tracked[id(piece)] = Tracked(
+                piece, key.number, key.shape, part, made=(function, ((key, *rest), more), place)
+            )
         return pieces
 
     return run
@@ -47,36 +45,9 @@ def _cut(function: Any) -> Any:
 
 for cutting in (Tensor.chunk, torch.chunk, Tensor.split, torch.split):
     rule(cutting)(_cut(cutting))
-VIEWS = (
-    Tensor.expand, Tensor.expand_as, Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze,
-    Tensor.squeeze, torch.squeeze, Tensor.flatten, torch.flatten, Tensor.permute, torch.permute, Tensor.select, torch.select,
-    Tensor.narrow, torch.narrow, Tensor.movedim, torch.movedim, Tensor.unflatten, Tensor.repeat, Tensor.contiguous,
-    Tensor.__getitem__,
-)  # fmt: skip
 
 
-def _view(function: Any) -> Any:
-    def run(tape: Tape, input: Tensor, *rest: Any, **more: Any) -> Any:
-        return _again(tape, function, input, *rest, **more)
-
-    return run
-
-
-def _again(tape: Tape, function: Any, input: Tensor, *rest: Any, **more: Any) -> Any:
-    key = tape.key(input)
-    if key is None or tensors_in((rest, more)):
-        return NotImplemented
-    found = function(input, *rest, **more)
-    if found is input:
-        return found
-    return tape.track(Tracked(found, -1, again=(key, lambda value: function(value, *rest, **more))))
-
-
-for one in VIEWS:
-    rule(one)(_view(one))
-
-
-@rule(Tensor.__iter__, always=True)
+@rule(Tensor.__iter__, both=True)
 def each(tape: Tape, input: Tensor) -> Any:
     with tape:
         return iter(input.unbind(0))
@@ -88,3 +59,24 @@ def view(tape: Tape, input: Tensor, *shape: Any) -> Any:
     if not tape.channels_last or not is_batched(input) or (shape and isinstance(shape[0], torch.dtype)):
         return NotImplemented
     return input.reshape(*shape)
+
+
+def _strides(tape: Tape, value: Tensor) -> tuple[int, ...]:
+    """How one record lies in memory: the same, however many records lie beside it."""
+    whole, at = under_level(value, tape.level)
+    if at is None:
+        return whole.stride()
+    *of_one, step = (*whole.stride()[:at], *whole.stride()[at + 1 :], whole.stride(at))
+    return tuple(one // tape.batch if step and one >= step * tape.batch else one for one in of_one)
+
+
+@rule(Tensor.stride, always=True)
+def stride(tape: Tape, input: Tensor, dim: int | None = None) -> Any:
+    return _strides(tape, input) if dim is None else _strides(tape, input)[dim]
+
+
+@rule(Tensor.is_contiguous, always=True)
+def is_contiguous(tape: Tape, input: Tensor, memory_format: Any = torch.contiguous_format) -> bool:
+    return torch.empty_strided(input.shape, _strides(tape, input), device="meta").is_contiguous(
+        memory_format=memory_format
+    )
