@@ -84,9 +84,9 @@ class Wire:
         return taken
 
     def listen(self) -> None:
-        """Take what was printed by now; of much of it the beginning."""
+        """Take what was printed by now, in one piece: who prints without end is not listened to without end."""
         with suppress(BlockingIOError):
-            while self._printed is not None:
+            if self._printed is not None:
                 more = os.read(self._printed, CHUNK)
                 self.output += more[: max(MAX_OUTPUT - len(self.output), 0)]
                 self._printed = self._printed if more else None
@@ -97,11 +97,13 @@ def _until(seconds: float | None) -> float | None:
 
 
 def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
-    """Which of these pipes are ready for what is asked of them, or closed at the other end."""
+    """Which of these pipes are ready for what is asked of them, or closed at the other end; none is when time is up."""
     polled = select.poll()  # unlike select.select it takes descriptors of any number
     for descriptor, what in pipes.items():
         polled.register(descriptor, what)
-    left = None if until is None else max(until - time.monotonic(), 0.0) * 1e3
+    left = None if until is None else (until - time.monotonic()) * 1e3
+    if left is not None and left <= 0:  # whatever else is ready: a byte now and then is no answer
+        raise Hung
     ready = {descriptor for descriptor, _ in polled.poll(left)}
     if not ready:
         raise Hung
