@@ -141,7 +141,7 @@ def question_to(question: Any) -> dict[str, Any]:
 
 def question_from(data: Mapping[str, Any]) -> Any:
     """A registered question made of the numbers that came; its own class refuses numbers that it is not proved for."""
-    return QUESTIONS[data["question"]](*[plain(value) for value in data["values"]])
+    return QUESTIONS[data["question"]](*[_plain_floats(value) for value in data["values"]])
 
 
 def walk_to(walk: Any) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def walk_to(walk: Any) -> dict[str, Any]:
 
 
 def walk_from(data: Mapping[str, Any]) -> Any:
-    values = {name: plain(value) for name, value in data["values"].items()}
-    whole = {name: int(value) for name, value in values.items() if name in ("steps", "passes")}
+    values = {name: _plain_floats(value) for name, value in data["values"].items()}
+    whole = {name: int(value) for name, value in values.items() if name in ("steps", "passes") and type(value) is float}
     if max(whole.values(), default=0) > MAX_WALK:
         raise ValueError(f"a walk of a guest has at most {MAX_WALK:,} steps or passes")
     tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -177,6 +177,13 @@ def trace_to(trace: tuple[Released, ...]) -> list[Any]:
 def trace_from(data: list[Any]) -> tuple[Released, ...]:
     lines = (Released(*line) for line in data)
     return tuple(line._replace(event=from_dict(cast(Any, line.event))) for line in lines)
+
+
+def _plain_floats(value: Any) -> Any:
+    """:func:`plain` for what a guest sends, which is plain on its side: arrays of floats alone, since others grow when made so."""
+    if type(value) in (list, tuple):
+        return tuple(_plain_floats(part) for part in value)
+    return plain(vector_from(value).numpy() if type(value) is np.ndarray else value)
 
 
 def vector_from(data: Any) -> Tensor:
