@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .. import _validate
 from .meters import Meter
@@ -56,6 +56,11 @@ class Part:
         if self._unknown and not self.meter.closed:
             self.meter.forfeit(1.0)
         self._purse._settle(self._number, self._entry, self.meter, state, (self._claimed, self._most), journal)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a part of a purse is not copied or pickled: the copy would not know what this one claims")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
     def __enter__(self) -> Part:
         return self
