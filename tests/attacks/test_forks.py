@@ -1,6 +1,5 @@
 """A fork whose process number is that of its ancestor: numbers are used again, after 149 forks in 17 s where this was tried."""
 
-import copy
 import os
 import pickle
 
@@ -63,17 +62,6 @@ def test_a_forked_journal_is_not_written(tmp_path):
     how, why = in_a_fork(lambda: journal._write("journal.jsonl", b"{}\n"))
     journal.close()
     assert how == "refused" and "this process" in why
-
-
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_parts_and_journals_are_not_copied(tmp_path, copied):
-    """A copy forgets what the other claims and writes: what it settles with is another claim, and another chain."""
-    journal = Journal(tmp_path / "run", {})
-    with pytest.raises(TypeError, match="a journal is not copied"):
-        copied(journal)
-    with pytest.raises(TypeError, match="a part of a purse is not copied"):
-        copied(Purse(BUDGET).part(Terms.adaptive("gdp")))
-    journal.close()
 
 
 def test_a_forked_run_of_a_module_takes_no_step():

@@ -14,13 +14,13 @@ from sandbox import needs_sandbox
 
 import noisewise as nw
 from noisewise import methods
-from noisewise.guest import described, method_named, running, wire
+from noisewise.guest import described, method_named, running
 from noisewise.guest.method import About
 from noisewise.guest.running import Guest, GuestFailed, borrowed
 from noisewise.methods import isolation_of, registered_elsewhere
 from noisewise.methods.dpsgd import DpSgd
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.guard("they worked before guests were in the history")]
 HERE = Path(__file__).parent
 X = np.random.default_rng(0).uniform(-1, 1, (500, 3))
 y = (X[:, 0] > 0).astype(int)
@@ -167,37 +167,9 @@ def test_a_guest_cannot_time_how_rows_are_read_and_laid_out(monkeypatch):
     assert before == dict.fromkeys(("make", "terms", "init", "finish"), "tick")
 
 
-@pytest.mark.guard("it would not end where it works")
 def test_a_walk_that_takes_years_is_refused(capfd):
     fitted("visitors.intruders:Endless")
     assert said(capfd) == {"walk": "refused"}
-
-
-class Flood:
-    """Pipes that always have another byte, as of a guest with many threads that write."""
-
-    def __init__(self):
-        self.left = 5000
-
-    def register(self, descriptor, what):
-        self.descriptor = descriptor
-
-    def poll(self, milliseconds):
-        return [(self.descriptor, 1)]
-
-    def read(self, descriptor, most):
-        self.left -= 1
-        assert self.left, "the host reads on"
-        return b"\x01" if self.left == 4996 else b"\x00"  # the beginning of a message of 2^24 bytes
-
-
-@pytest.mark.parametrize("printed", [None, 7], ids=["sent", "printed"])
-def test_a_guest_that_never_pauses_does_not_keep_the_host_reading(monkeypatch, printed):
-    flood = Flood()
-    monkeypatch.setattr(wire, "os", SimpleNamespace(read=flood.read, set_blocking=lambda *_: None))
-    monkeypatch.setattr(wire.select, "poll", lambda: flood)
-    with pytest.raises(wire.Hung):
-        wire.Wire(3, 4, printed).receive(0.001)
 
 
 # --- what it remembers ---

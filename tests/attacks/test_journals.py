@@ -222,18 +222,3 @@ def test_that_there_is_a_journal_is_on_the_disk_before_anything_is_drawn(tmp_pat
     folder = (tmp_path / "a").stat().st_ino
     assert any(number == folder and "journal.jsonl" in there for number, there in forced)
     run.killed()
-
-
-def test_a_method_that_is_refused_in_a_run_taken_up_again_drops_nothing_that_was_paid(tmp_path):
-    """It asks otherwise than before and goes on after each refusal, until the journal had nothing left to charge for."""
-    run = Run(tmp_path / "b", kept(tmp_path))
-    first = run.ask(3)
-    run.killed()
-    again = Run(tmp_path / "b", kept(tmp_path))
-    for _ in range(10):
-        with pytest.raises(ValueError, match="answers are to other questions"):
-            again.ask(noise=SIGMA / 2)
-    assert again.meter.spent_fraction == 0 and not again.asked.trace
-    assert torch.equal(again.ask()[0].value, first[0].value)
-    assert again.meter.events == {Gaussian(SIGMA): 1}
-    again.killed()

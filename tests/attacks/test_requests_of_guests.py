@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from noisewise.budget import Budget, Terms, open_meter
 from noisewise.curator import Curator
+from noisewise.guest import wire
 from noisewise.guest.serving import Served
 from noisewise.losses import LOSSES
 from noisewise.messages import pack, unpack
@@ -98,3 +100,30 @@ def test_products_of_very_many_columns_are_refused_unpaid():
 def test_usual_requests_are_answered(request_):
     found = asked(served(), **request_)["answer"]
     assert math.isfinite(found["noise_std"]) and np.isfinite(found["value"]).all()
+
+
+class Flood:
+    """Pipes that always have another byte, as of a guest with many threads that write."""
+
+    def __init__(self):
+        self.left = 5000
+
+    def register(self, descriptor, what):
+        self.descriptor = descriptor
+
+    def poll(self, milliseconds):
+        return [(self.descriptor, 1)]
+
+    def read(self, descriptor, most):
+        self.left -= 1
+        assert self.left, "the host reads on"
+        return b"\x01" if self.left == 4996 else b"\x00"  # the beginning of a message of 2^24 bytes
+
+
+@pytest.mark.parametrize("printed", [None, 7], ids=["sent", "printed"])
+def test_a_guest_that_never_pauses_does_not_keep_the_host_reading(monkeypatch, printed):
+    flood = Flood()
+    monkeypatch.setattr(wire, "os", SimpleNamespace(read=flood.read, set_blocking=lambda *_: None))
+    monkeypatch.setattr(wire.select, "poll", lambda: flood)
+    with pytest.raises(wire.Hung):
+        wire.Wire(3, 4, printed).receive(0.001)

@@ -48,7 +48,6 @@ class Served:
             self._guest.tick()
         return found
 
-
     def _asked(self, ask: Parsed) -> dict[str, Any]:
         try:
             return {"answer": ask()}
