@@ -77,7 +77,7 @@ def test_no_guest_outlives_its_end():
         guest.call({"do": "make", "settings": {}})
         (inside,) = children_of(guest._process.pid)
         guest.end()
-    for _ in range(100):
+    for _ in range(600):
         if not os.path.exists(f"/proc/{inside}"):
             return
         time.sleep(0.1)
@@ -94,15 +94,15 @@ def test_a_guest_is_not_shared_with_threads_that_end():
         with borrowed("visitors.honest:Descent", "sandbox") as guest:
             borrowed_in.append(guest)
         ready.set()
-        go_on.wait(60)
+        go_on.wait(600)
 
     thread = threading.Thread(target=first)
     thread.start()
-    ready.wait(60)
+    ready.wait(600)
     with borrowed("visitors.honest:Descent", "sandbox") as guest:
         go_on.set()
         thread.join()
-        borrowed_in[0]._process.wait(60)
+        borrowed_in[0]._process.wait(600)
         assert guest.call({"do": "make", "settings": {}})["total_steps"] == 12
     with borrowed("visitors.honest:Descent", "sandbox"):
         assert not any(borrowed_in[0] in waiting for waiting in running._idle.values())

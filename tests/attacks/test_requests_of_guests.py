@@ -62,7 +62,6 @@ REFUSED = {
     "a theta of bytes": question("Gradient", LARGE, 1.0),
     "a theta of bytes among others": question("Choice", [np.zeros(2), LARGE], 1.0),
     "noise that is a text": question("Gradient", np.zeros(2), 1.0, noise="8.0"),
-    "noise that is an array": question("Gradient", np.zeros(2), 1.0, noise=np.array([8.0])),
     "too many candidates": question("Choice", [np.zeros(2)] * 5000, 1.0),
     "a walk of next to no step": walk(step_size=1e-300),
     "an epsilon of next to nothing": {**WHOLE, "values": {"start": np.zeros(2), "epsilon": 5e-324, "delta": 1e-7}},
