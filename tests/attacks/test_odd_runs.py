@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ import torch
 import noisewise as nw
 from noisewise.budget import Terms
 from noisewise.budget.purse import Purse
-from noisewise.events import Gaussian
-from noisewise.journal import Journal
+from noisewise.events import Gaussian, to_dict
+from noisewise.guest.isolation import refuse_readable
+from noisewise.journal import Journal, closed_journal
+from noisewise.journal.chain import Chain
 
 from .test_journals import SIGMA, Run, kept
 from .test_rules import forged, saved
@@ -132,6 +135,28 @@ def test_a_method_that_is_refused_in_a_run_taken_up_again_drops_nothing_that_was
     assert torch.equal(again.ask()[0].value, first[0].value)
     assert again.meter.events == {Gaussian(SIGMA): 1}
     again.killed()
+
+
+def test_what_was_answered_is_not_taken_back_by_a_closed_journal(tmp_path):
+    charge = {"charged": "SecondMoment", "event": to_dict(Gaussian(SIGMA))}
+    chain, honest = Chain(), Chain()
+    told = [charge, {"answered": {}}, charge, {"refused": True}, {"finished": True}]
+    lines = b"".join(map(honest.written, told))
+    (tmp_path / "journal.jsonl").write_bytes(lines)
+    assert closed_journal(tmp_path).events == {Gaussian(SIGMA): 1}
+    with pytest.raises(ValueError, match="could have been refused|one that was changed"):
+        lines = b"".join(map(chain.written, [charge, {"answered": {}}, {"refused": True}, {"finished": True}]))
+        (tmp_path / "journal.jsonl").write_bytes(lines)
+        closed_journal(tmp_path)
+
+
+def test_records_behind_a_link_to_the_interpreter_are_refused(tmp_path, monkeypatch):
+    for name in ("real", "package"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "link"))
+    with pytest.raises(ValueError, match="move it elsewhere"):
+        refuse_readable(tmp_path / "package", [tmp_path / "real" / "rows.csv"])
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
