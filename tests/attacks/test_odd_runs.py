@@ -144,7 +144,7 @@ def test_what_was_answered_is_not_taken_back_by_a_closed_journal(tmp_path):
     lines = b"".join(map(honest.written, told))
     (tmp_path / "journal.jsonl").write_bytes(lines)
     assert closed_journal(tmp_path).events == {Gaussian(SIGMA): 1}
-    with pytest.raises(ValueError, match="could have been refused|one that was changed"):
+    with pytest.raises(ValueError, match="one that was changed"):
         lines = b"".join(map(chain.written, [charge, {"answered": {}}, {"refused": True}, {"finished": True}]))
         (tmp_path / "journal.jsonl").write_bytes(lines)
         closed_journal(tmp_path)
