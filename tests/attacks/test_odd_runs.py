@@ -19,9 +19,11 @@ from noisewise.events import Gaussian, to_dict
 from noisewise.guest.isolation import refuse_readable
 from noisewise.journal import Journal, closed_journal
 from noisewise.journal.chain import Chain
+from noisewise.statement_words import derived_words, format_of
 
 from .test_journals import SIGMA, Run, kept
 from .test_rules import forged, saved
+from .test_searches import honest
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,25 @@ def test_a_method_that_did_not_run_where_it_is_said_is_refused(made, tmp_path, n
     folder = forged(Path(shutil.copytree(made[which], tmp_path / "run")), change)
     verdict = nw.verify(folder / "statement.json" if alone else folder)
     assert not verdict.holds and "the method" in verdict.reason, verdict
+
+
+WITH_CLIENTS = {"unit": "record", "availability": "required", "local_steps": 1, "local_rate": 1.0, "wait": None}
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "why"),
+    [
+        ("selection", {"isolation": "sandbox"}, "hides its runs"),
+        ("selection", {"federated": WITH_CLIENTS}, "not with clients"),
+        ("exponential", {"federated": WITH_CLIENTS}, "not with clients"),
+    ],
+)
+def test_a_private_search_is_of_records_in_one_place_and_hides_them_from_guests(how, said, why):
+    data = copy.deepcopy(honest(how)) | said
+    if "isolation" in said:
+        data["method"]["name"] = "strangers.one:Method"
+    data["format"] = format_of(data["promise"], federated="federated" in data)
+    assert why in nw.verify(data | derived_words(data)).reason
 
 
 def changed(folder: Path, change, kept=lambda statement, run: None) -> Path:
@@ -144,7 +165,7 @@ def test_what_was_answered_is_not_taken_back_by_a_closed_journal(tmp_path):
     lines = b"".join(map(honest.written, told))
     (tmp_path / "journal.jsonl").write_bytes(lines)
     assert closed_journal(tmp_path).events == {Gaussian(SIGMA): 1}
-    with pytest.raises(ValueError, match="one that was changed"):
+    with pytest.raises(ValueError, match=r"could have been refused|one that was changed"):
         lines = b"".join(map(chain.written, [charge, {"answered": {}}, {"refused": True}, {"finished": True}]))
         (tmp_path / "journal.jsonl").write_bytes(lines)
         closed_journal(tmp_path)
