@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from .. import _validate
+from .counts import NotCopied
 from .meters import Meter
 from .store import Closed, Entry
 
@@ -57,10 +58,7 @@ class Part:
             self.meter.forfeit(1.0)
         self._purse._settle(self._number, self._entry, self.meter, state, (self._claimed, self._most), journal)
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise TypeError("a part of a purse is not copied or pickled: the copy would not know what this one claims")
-
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = NotCopied._refuse  # it knows what it claimed
 
     def __enter__(self) -> Part:
         return self

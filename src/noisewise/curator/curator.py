@@ -256,8 +256,6 @@ class Curator(Asking):
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
-        if theta.shape != (self.__facts.dimension,):
-            raise ValueError(f"theta has shape {tuple(theta.shape)}; pass a flat tensor of {self.__facts.dimension}")
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
 
     def __about_rows(self, what: str) -> None:

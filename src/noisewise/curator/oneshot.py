@@ -32,7 +32,6 @@ from .question import bare, checked_noise, plain, released
 ROUNDING = 1 + 2.0**-20
 ROUNDED = 2.0**-18  # of the noise: more than rounding can part the ends of two walks by, see `not_lost`
 FINE_NOISE = 2.0**28  # the noise of a walk's end, in units of the grid that its end is put on
-LEAST_STD = 1e-100  # of the noise of a walk; one over it is the largest
 FURTHEST = 1e3  # of an entry of a start: see `not_lost`, which keeps noise far above rounding
 
 
@@ -224,9 +223,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
     shrink = walk.step_size * walk.l2
     lasting = min(steps, 1 / shrink) if shrink else steps
     entry = float(walk.start.abs().max()) if len(walk.start) else 0.0
-    if not LEAST_STD <= std <= 1 / LEAST_STD:  # a walk of next to no step
-        raise ValueError(f"noise of standard deviation {std:.3g} has no place among floats; pass a usual step_size")
-    if std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
+    if not 1e-100 < std < 1e100 or std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
         advice = "pass more noise, a smaller start or l2, or fewer passes"
         raise ValueError(f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; {advice}")
 

@@ -78,11 +78,6 @@ class Proved:
         return any(low * (1 - CLOSE) <= std <= high * (1 + CLOSE) for low, high in cls.ranges(how, line))
 
     @classmethod
-    def takes_clip(cls) -> bool:
-        """Whether a line about such an answer has a clip."""
-        return hasattr(cls, "clip") or "clip" in cls.__annotations__
-
-    @classmethod
     def made(cls, event: Leaf) -> bool:
         """Whether it is an event of such a question."""
         return type(unsampled(event)) is cls.mechanism

@@ -12,6 +12,8 @@ from typing import Any
 
 from ..budget import BudgetExhausted
 from ..curator import Curator, MinEigenvalue, SecondMoment
+from ..curator.questions.choice import Choice
+from ..curator.questions.levels import ColumnLevels
 from ..events import from_dict, to_dict
 from ..prepare.features import Features
 from .running import Guest
@@ -20,7 +22,8 @@ from .wire import answer_to, facts_to, question_from, sampling_from, trace_to, v
 EXHAUSTED, REFUSED, UNKNOWN = "exhausted", "refused", "unknown"  # all that a guest is told of an error
 OF_THE_REQUEST = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # of what was parsed
 
-MAX_SQUARED = 1 << 13  # columns whose products with each other a guest may ask about
+MAX_NUMBERS = 1 << 26  # half a gigabyte
+ROWS_AT_ONCE = 1 << 14  # that candidates are scored on side by side
 MAX_BLOCKS = 32  # of features, for each column of a table
 
 Parsed = Callable[[], Any]
@@ -60,9 +63,21 @@ class Served:
 
 def _question(private: Curator, request: dict[str, Any]) -> Parsed:
     question, noise, sampling = question_from(request), _number(request["noise"]), sampling_from(request["sampling"])
-    if isinstance(question, SecondMoment | MinEigenvalue) and private.facts.features > MAX_SQUARED:
-        raise ValueError(f"there are more than {MAX_SQUARED:,} columns, whose products are too many for a guest")
+    if _numbers_needed(question, private) > MAX_NUMBERS:
+        raise ValueError(f"the answer to this takes more than {MAX_NUMBERS:,} numbers, which are too many for a guest")
     return lambda: answer_to(private.ask(question, noise=noise, sampling=sampling))
+
+
+def _numbers_needed(question: Any, private: Curator) -> float:
+    """How many numbers the host keeps to answer a question, where that is more than was sent and than a theta has."""
+    match question:
+        case SecondMoment() | MinEigenvalue():
+            return float(private.facts.features**2)
+        case ColumnLevels(scales, levels):
+            return len(scales) * 2.0 ** (levels + 1)
+        case Choice(thetas):
+            return len(thetas) * ROWS_AT_ONCE
+    return 0.0
 
 
 def _number(value: Any) -> float:
@@ -100,6 +115,8 @@ def _change_basis(private: Curator, request: dict[str, Any]) -> Parsed:
 
 def _in_first_basis(private: Curator, request: dict[str, Any]) -> Parsed:
     theta = vector_from(request["theta"])
+    if theta.shape != (private.facts.dimension,):
+        raise ValueError("theta is of another model")
     return lambda: private.in_first_basis(theta).numpy()
 
 

@@ -242,7 +242,7 @@ def _noise_fits(
     clip, std = line.clip, float(row["noise_std"])
     if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
         return False
-    if not (0 < clip < math.inf if kind.takes_clip() else clip is None):  # type: ignore[operator]
+    if not (0 < clip < math.inf if _takes_clip(kind) else clip is None):  # type: ignore[operator]
         return False
     how = _how_asked(kind, event, line, size)
     if kind is ColumnLevels and open_ones is not None:
@@ -256,6 +256,11 @@ def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -
     expected = expected_size(sampling, size) if _is_mean(kind) and size is not None else math.nan
     adjacency, persons = facts.budget.adjacency, facts.rows_per_unit or 1
     return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
+
+
+def _takes_clip(kind: type[Proved]) -> bool:
+    """Whether a line about such an answer has a clip."""
+    return hasattr(kind, "clip") or "clip" in kind.__annotations__
 
 
 def _is_mean(kind: type[Proved]) -> bool:

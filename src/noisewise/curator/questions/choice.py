@@ -18,8 +18,6 @@ from ...records.totals import Drawn, Floats, IntegerTotal
 from ..proved import Line
 from ..question import CLIPS, HowAsked, Sum, between, flat, question
 
-MOST_CANDIDATES = 4096  # all are scored side by side
-
 
 @question
 @dataclass(frozen=True, eq=False)
@@ -44,8 +42,6 @@ class Choice(Sum):
     def __post_init__(self) -> None:
         if type(self.thetas) is not tuple or not self.thetas:
             raise ValueError("thetas is no tuple or empty; pass at least one candidate")
-        if len(self.thetas) > MOST_CANDIDATES:
-            raise ValueError(f"thetas has {len(self.thetas):,} candidates; pass at most {MOST_CANDIDATES:,}")
         for theta in self.thetas:
             flat("theta", theta)
         between("loss_bound", self.clip, *CLIPS)

@@ -13,7 +13,6 @@ from ..proved import Line
 from ..question import HowAsked, Sum, between, question
 
 MOST_LEVELS = 20
-MOST_CELLS = 1 << 26  # of an answer: half a gigabyte
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
 
 
@@ -46,8 +45,6 @@ class ColumnLevels(Sum):
         whole = [self.levels, *(column for column, _, _ in self.scales)]
         if len(whole) < 2 or any(number != int(number) for number in whole):
             raise ValueError("scales are missing, or levels or a column is no whole number; pass at least one scale")
-        if len(self.scales) * 2 ** (self.levels + 1) > MOST_CELLS:
-            raise ValueError(f"there are more than {MOST_CELLS:,} parts to count; pass fewer scales or levels")
 
     @classmethod
     def of_model(cls, facts: Facts) -> None:
