@@ -27,7 +27,7 @@ OLD = {
         "test_unpaid_claims.py",
         "test_hostile_server.py",
     ),
-    "c09ef1b": ("test_guests_attacked.py",),
+    "e5c5ab7": ("test_odd_runs.py", "test_requests_of_guests.py"),
 }  # where attacks worked: these files there, all others on the first
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = ("conftest.py", "desk.py", "ranks.py", "sandbox.py", "workers.py")  # of tests/, which attacks may use

@@ -82,6 +82,33 @@ def test_a_plain_process_sees_what_its_statement_says(burglar):
     assert "process | the model and loss named here" in done.stdout and "trusted not to look" in done.stdout
 
 
+WATCHING = """
+import sys, warnings
+import numpy as np
+import torch
+import noisewise as nw
+from noisewise.guest import method_named
+warnings.simplefilter("ignore")
+X = np.random.default_rng(0).uniform(-1, 1, (4321, 3))
+y = (X[:, 0] > 0).astype(int)
+for how in ("trace", "signalled", "kernel", "hook"):
+    method = method_named("visitors.spies:Observer", "process").with_settings(how=how, steps=10)
+    made = nw.PrivateClassifier(1.0, 1e-6, method=method, bounds=(-1, 1), classes=[0, 1], model=(8,)).fit(X, y)
+    assert made.statement_.data["isolation"] == "process"
+records = torch.utils.data.TensorDataset(torch.tensor(X, dtype=torch.float32), torch.tensor(y))
+method = method_named("visitors.spies:Observer", "process").with_settings(how="thread", steps=10)
+nw.fit(torch.nn.Linear(3, 2), torch.nn.CrossEntropyLoss(), records, budget=nw.Budget(1.0, 1e-6), method=method, progress=False)
+"""
+
+
+def test_watchers_in_a_plain_process_see_no_record():
+    """What they watch is their own process, in which no record is: the remainder is what they open, see above."""
+    done = as_another_user(WATCHING)
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition("learned ")[2] for line in done.stderr.splitlines() if "learned " in line]
+    assert lines == ["lengths: []"] * 5
+
+
 def written_down(purse):
     """How many answers a failed run has paid for; all that was reserved for it stays spent."""
     (entry,) = purse.entries
@@ -136,10 +163,10 @@ def test_an_early_reply_is_out_of_turn(rows):
     assert written_down(purse) == 2
 
 
-@pytest.mark.parametrize("what", ["text", "short", "whole", "matrix"])
-def test_what_is_no_theta_is_refused(rows, what):
+@pytest.mark.parametrize("what", ["text", "short", "whole", "matrix", "infinite", "unknown", "below"])
+def test_what_is_no_theta_or_spread_is_refused(rows, what):
     method = method_named("visitors.hostile:Liar").with_settings(what=what)
-    with pytest.raises((TypeError, GuestFailed), match=r"theta|floating-point|attribute"):
+    with pytest.raises((TypeError, GuestFailed), match=r"theta|floating-point|attribute|the spread"):
         fitted(method, rows)
 
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..trusted import validate
+from ..trusted.counts import NotCopied
 from ..trusted.meter import Meter
 from .store import Closed, Entry
 
@@ -56,6 +57,8 @@ class Part:
         if self._unknown and not self.meter.closed:
             self.meter.forfeit(1.0)
         self._purse._settle(self._number, self._entry, self.meter, state, (self._claimed, self._most), journal)
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = NotCopied._refuse  # it knows what it claimed
 
     def __enter__(self) -> Part:
         return self

@@ -195,8 +195,9 @@ def readable(package: Path) -> list[Path]:
 
 def refuse_readable(package: Path, files: Iterable[Path]) -> None:
     """Refuse private files that a guest in a sandbox would be shown, because they lie beside its own code."""
+    places = {one for place in readable(package) for one in (place, place.resolve())}  # some are reached through links
     for file in map(Path.resolve, files):
-        if any(file.is_relative_to(place) for place in readable(package)):
+        if any(file.is_relative_to(place) for place in places):
             raise ValueError(f"{file} lies in a folder that the method can read; move it elsewhere, out of any package")
 
 

@@ -183,13 +183,20 @@ class _Running(_Described):
         return self._done
 
     def finish(self, state: int, public: PublicCurator | None) -> Tensor:
-        return vector_from(self._guest.call({"do": "finish"}))
+        return self._finite("theta", vector_from(self._guest.call({"do": "finish"})))
 
     def spread(self, state: int) -> Tensor | None:
-        return self._optional("spread")
+        spread = self._optional("spread")
+        return None if spread is None else self._finite("spread", spread, least=0.0)
 
     def shares(self, state: int) -> Tensor | None:
         return self._optional("shares")
+
+    def _finite(self, what: str, value: Tensor, least: float = -math.inf) -> Tensor:
+        """Refuse what no run folder can keep, and the run would be lost when it is paid for."""
+        if not bool((value.isfinite() & (value >= least)).all()):
+            raise GuestFailed(f"the {what} of the method {self.spec} is not finite, or not in range")
+        return value
 
     def _optional(self, what: str) -> Tensor | None:
         found = self._guest.call({"do": what})

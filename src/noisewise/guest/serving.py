@@ -11,14 +11,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ..budget import BudgetExhausted
-from ..curator import Curator
+from ..curator import Curator, MinEigenvalue, SecondMoment
 from ..trusted.events import from_dict, to_dict
 from ..trusted.features.features import Features
+from ..trusted.questions.choice import Choice
+from ..trusted.questions.levels import ColumnLevels
 from .running import Guest
 from .wire import answer_to, facts_to, question_from, sampling_from, trace_to, vector_from, walk_from
 
 EXHAUSTED, REFUSED, UNKNOWN = "exhausted", "refused", "unknown"  # all that a guest is told of an error
-OF_THE_REQUEST = (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError)
+OF_THE_REQUEST = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # of what was parsed
+
+MAX_NUMBERS = 1 << 26  # half a gigabyte
+ROWS_AT_ONCE = 1 << 14  # that candidates are scored on side by side
+MAX_BLOCKS = 32  # of features, for each column of a table
 
 Parsed = Callable[[], Any]
 
@@ -37,19 +43,47 @@ class Served:
             return {"error": UNKNOWN}
         try:
             ask = parse(self._private, request)
-            found = {"answer": ask()}
-        except BudgetExhausted:
-            found = {"error": EXHAUSTED}
-        except OF_THE_REQUEST as error:
+        except Exception as error:  # nothing is touched by then, so it is about what was sent
             self.refused, found = error, {"error": REFUSED}
+        else:
+            found = self._asked(ask)
         if name not in FREE:
             self._guest.tick()
         return found
 
+    def _asked(self, ask: Parsed) -> dict[str, Any]:
+        try:
+            return {"answer": ask()}
+        except BudgetExhausted:
+            return {"error": EXHAUSTED}
+        except OF_THE_REQUEST as error:
+            self.refused = error
+            return {"error": REFUSED}
+
 
 def _question(private: Curator, request: dict[str, Any]) -> Parsed:
-    question, noise, sampling = question_from(request), float(request["noise"]), sampling_from(request["sampling"])
+    question, noise, sampling = question_from(request), _number(request["noise"]), sampling_from(request["sampling"])
+    if _numbers_needed(question, private) > MAX_NUMBERS:
+        raise ValueError(f"the answer to this takes more than {MAX_NUMBERS:,} numbers, which are too many for a guest")
     return lambda: answer_to(private.ask(question, noise=noise, sampling=sampling))
+
+
+def _numbers_needed(question: Any, private: Curator) -> float:
+    """How many numbers the host keeps to answer a question, where that is more than was sent and than a theta has."""
+    match question:
+        case SecondMoment() | MinEigenvalue():
+            return float(private.facts.features**2)
+        case ColumnLevels(scales, levels):
+            return len(scales) * 2.0 ** (levels + 1)
+        case Choice(thetas):
+            return len(thetas) * ROWS_AT_ONCE
+    return 0.0
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError("this is no number")
+    return float(value)
 
 
 def _last_iterate(private: Curator, request: dict[str, Any]) -> Parsed:
@@ -64,11 +98,13 @@ def _minimise(private: Curator, request: dict[str, Any]) -> Parsed:
 
 def _prepare(private: Curator, request: dict[str, Any]) -> Parsed:
     features = Features.from_dict(request["features"])
+    if len(features.blocks) > MAX_BLOCKS * (1 + len(private.facts.table)):  # each is a column of every row
+        raise ValueError("there are too many blocks of features for a table of so few columns")
     return lambda: private.prepare(features)
 
 
 def _centre(private: Curator, request: dict[str, Any]) -> Parsed:
-    centre, scale = vector_from(request["centre"]), float(request["scale"])
+    centre, scale = vector_from(request["centre"]), _number(request["scale"])
     return lambda: private.centre(centre, scale)
 
 
@@ -79,11 +115,13 @@ def _change_basis(private: Curator, request: dict[str, Any]) -> Parsed:
 
 def _in_first_basis(private: Curator, request: dict[str, Any]) -> Parsed:
     theta = vector_from(request["theta"])
+    if theta.shape != (private.facts.dimension,):
+        raise ValueError("theta is of another model")
     return lambda: private.in_first_basis(theta).numpy()
 
 
 def _noise_for(private: Curator, request: dict[str, Any]) -> Parsed:
-    share, sampling = float(request["share"]), sampling_from(request["sampling"])
+    share, sampling = _number(request["share"]), sampling_from(request["sampling"])
     return lambda: private.meter.noise_for(share, sampling)
 
 

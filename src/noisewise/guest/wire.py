@@ -84,9 +84,9 @@ class Wire:
         return taken
 
     def listen(self) -> None:
-        """Take what was printed by now; of much of it the beginning."""
+        """Take what was printed by now, in one piece: who prints without end is not listened to without end."""
         with suppress(BlockingIOError):
-            while self._printed is not None:
+            if self._printed is not None:
                 more = os.read(self._printed, CHUNK)
                 self.output += more[: max(MAX_OUTPUT - len(self.output), 0)]
                 self._printed = self._printed if more else None
@@ -97,11 +97,13 @@ def _until(seconds: float | None) -> float | None:
 
 
 def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
-    """Which of these pipes are ready for what is asked of them, or closed at the other end."""
+    """Which of these pipes are ready for what is asked of them, or closed at the other end; none is when time is up."""
     polled = select.poll()  # unlike select.select it takes descriptors of any number
     for descriptor, what in pipes.items():
         polled.register(descriptor, what)
-    left = None if until is None else max(until - time.monotonic(), 0.0) * 1e3
+    left = None if until is None else (until - time.monotonic()) * 1e3
+    if left is not None and left <= 0:  # whatever else is ready: a byte now and then is no answer
+        raise Hung
     ready = {descriptor for descriptor, _ in polled.poll(left)}
     if not ready:
         raise Hung
@@ -139,7 +141,7 @@ def question_to(question: Any) -> dict[str, Any]:
 
 def question_from(data: Mapping[str, Any]) -> Any:
     """A registered question made of the numbers that came; its own class refuses numbers that it is not proved for."""
-    return QUESTIONS[data["question"]](*[plain(value) for value in data["values"]])
+    return QUESTIONS[data["question"]](*[_plain_floats(value) for value in data["values"]])
 
 
 def walk_to(walk: Any) -> dict[str, Any]:
@@ -148,8 +150,8 @@ def walk_to(walk: Any) -> dict[str, Any]:
 
 
 def walk_from(data: Mapping[str, Any]) -> Any:
-    values = {name: plain(value) for name, value in data["values"].items()}
-    whole = {name: int(value) for name, value in values.items() if name in ("steps", "passes")}
+    values = {name: _plain_floats(value) for name, value in data["values"].items()}
+    whole = {name: int(value) for name, value in values.items() if name in ("steps", "passes") and type(value) is float}
     if max(whole.values(), default=0) > MAX_WALK:
         raise ValueError(f"a walk of a guest has at most {MAX_WALK:,} steps or passes")
     tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -175,6 +177,13 @@ def trace_to(trace: tuple[Released, ...]) -> list[Any]:
 def trace_from(data: list[Any]) -> tuple[Released, ...]:
     lines = (Released(*line) for line in data)
     return tuple(line._replace(event=from_dict(cast(Any, line.event))) for line in lines)
+
+
+def _plain_floats(value: Any) -> Any:
+    """:func:`plain` for what a guest sends, which is plain on its side: arrays of floats alone, since others grow when made so."""
+    if type(value) in (list, tuple):
+        return tuple(_plain_floats(part) for part in value)
+    return plain(vector_from(value).numpy() if type(value) is np.ndarray else value)
 
 
 def vector_from(data: Any) -> Tensor:

@@ -115,12 +115,13 @@ class Journalled(Asking):
         return answer
 
     def __again(self, name: str, event: Event, asked: Any) -> Answer:
-        kept = self.__journal.past.popleft()
-        assert isinstance(kept, Kept)  # what is given up was passed over
-        if (kept.question, kept.event) != (name, event) or kept.answer is None or kept.line is None:
+        kept = self.__journal.past[0]  # it stays there until it is charged for, whoever goes on after a refusal
+        same = isinstance(kept, Kept) and (kept.question, kept.event) == (name, event)
+        if not isinstance(kept, Kept) or not same or kept.answer is None or kept.line is None:
             raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
         line = Released(name, event, spent=0.0, **kept.line)
         self.__curator.take_up(line, asked, float(kept.answer.value) if asked is None else None)
+        self.__journal.past.popleft()
         self.__pass_over_lost()
         return kept.answer
 

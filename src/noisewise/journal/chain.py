@@ -49,7 +49,11 @@ class Chain:
         if "charged" in line:
             self._last = leaves(from_dict(line["event"]))
             self._events.update(self._last)
+        elif "answered" in line:
+            self._last = Counter()
         elif "refused" in line:  # by the meter, before anything was drawn
+            if not self._last:
+                raise ValueError("nothing was charged that could have been refused")
             self._events.subtract(self._last)
             self._last = Counter()
         self._head, self._finished = head, line == {"finished": True}

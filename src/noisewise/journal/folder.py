@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -83,6 +83,11 @@ class Journal:
         except BaseException:
             self._let_go()
             raise
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError("a journal is not copied or pickled: the copy would not know what this one writes")
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
     def stopped(self, spent: float) -> None:
         """The run ends here in good order, with this share of the budget used: what it claimed beyond is given back."""

@@ -15,6 +15,7 @@ from .._version import __version__
 from ..budget import Budget
 from ..curator import KINDS
 from ..fitting.network import Network
+from ..guest.isolation import ISOLATIONS
 from ..methods import shipped
 from ..methods.additive import AdditiveDescent
 from ..prepare.choices import LEVELS
@@ -34,10 +35,11 @@ from ..trusted.questions.levels import ColumnLevels, moved
 from ..trusted.trace import LOST
 from ..trusted.units import CLIENT, rows_of_unit
 from ..trusted.walks.oneshot import Whole
-from ..tuning import traced
+from ..tuning import private_search, traced
 
 MODELS: dict[str, type[Model]] = {kind.__name__: kind for kind in (Linear, Additive, MLP)}  # all others are modules
 OWN_LOOP = "make_private"  # the method of a loop of the user's own, which trains a module whatever its class is called
+MAX_SIZE = 1e15  # of the records of a curator
 NUMBER = (0.0, 1.0)  # stands for the scale of a number column, which no rule asks about
 
 
@@ -65,11 +67,27 @@ def _odd_statement(data: Mapping[str, Any]) -> str | None:
         if not Histograms.made(event):
             return "bounds are bought by histograms with Gaussian noise, which is not what was paid for"
         Histograms.refuse(facts.budget.adjacency, sampling_of(event), facts.rows_per_unit)
+    if reason := _odd_isolation(data):
+        return reason
     method = shipped().get(data["method"]["name"])
     whole = None if method is None else method.whole
     if whole is not None:
         refuse(whole, _of_whole(data, whole), facts, data)
     return odd_grade(data, () if whole is None else (whole,))
+
+
+def _odd_isolation(data: Mapping[str, Any]) -> str | None:
+    """What contradicts where the method is said to have run, and what is done where all rows are."""
+    name, isolation, search = data["method"]["name"], data.get("isolation"), private_search(data)
+    if isolation in ISOLATIONS and name in shipped():
+        return f"the method {name} is shipped, and a guest cannot have its name"
+    if isolation not in (None, *ISOLATIONS) and ":" in name:
+        return f"the method {name} is a guest's, and is not stated as one"
+    if isolation in ISOLATIONS and search == "selection":
+        return "a private selection hides its runs, which a guest would have seen"
+    if data.get("federated") is not None and search is not None:
+        return "settings were chosen on private rows, but that is done where all rows are, and not with clients"
+    return None
 
 
 def facts_of_statement(data: Mapping[str, Any], columns: int = 1) -> Facts:
@@ -176,10 +194,14 @@ def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run:
     """What contradicts the lines of a trace, each by its own question; None where all fit."""
     numbers, open_ones = _number_columns(run)
     facts, size = facts_of_statement(data, numbers), run.get("size")
+    if size is not None and not 1 <= size <= MAX_SIZE:
+        return f"no data has the size {size!r}"
     kinds = []
     for number, row in enumerate(rows, 1):
         event: Any = from_dict(row["event"])
         if row["question"] == LOST:
+            if (row["clip"], row["noise_std"], row["norm"]) != (None, 0, None):
+                return f"question {number} of trace.json was lost, and has an answer"
             continue
         if (kind := KINDS.get(row["question"])) is None:
             return f"question {number} of trace.json is none that a curator answers"
@@ -189,8 +211,13 @@ def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run:
         except (ValueError, TypeError) as error:
             return f"question {number} of trace.json cannot have been answered: {error}"
         own = open_ones if data["method"]["name"] == AdditiveDescent.name else None
-        if not _noise_fits(kind, row, event, Line(row["clip"], facts, data["method"]["settings"]), size, own):
+        line = Line(row["clip"], facts, data["method"]["settings"])
+        if size is None and _is_mean(kind):
+            size = _size_of(kind, row, event, line)
+        if not _noise_fits(kind, row, event, line, size, own):
             return f"question {number} of trace.json has another noise or clip than its event"
+    if not kinds:
+        return "every answer of trace.json was lost, so nothing can have been released"
     return odd_grade(data, kinds) or _odd_walk(data, kinds, rows)
 
 
@@ -212,20 +239,42 @@ def _noise_fits(
 
     ``open_ones``: how many columns the library's own method for tables asks about, all without declared knots, on 16 levels.
     """
-    clip, std, facts = line.clip, float(row["noise_std"]), line.facts
-    if not (0 < std < math.inf and (clip is None or 0 < clip < math.inf) and math.isfinite(row["norm"] or 0.0)):
+    clip, std = line.clip, float(row["noise_std"])
+    if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
         return False
-    mean = issubclass(kind, Question) and kind.mean
-    if mean and size is None:
-        return True  # an older folder does not say what sums were divided by
-    mechanism, sampling = unsampled(event), sampling_of(event)
-    noise = mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else mechanism.epsilon  # type: ignore[union-attr]
-    expected = expected_size(sampling, size) if mean and size is not None else math.nan
-    adjacency, persons = facts.budget.adjacency, facts.rows_per_unit or 1
-    how = HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
+    if not (0 < clip < math.inf if _takes_clip(kind) else clip is None):  # type: ignore[operator]
+        return False
+    how = _how_asked(kind, event, line, size)
     if kind is ColumnLevels and open_ones is not None:
         return math.isclose(std, how.noise * how.unit(*moved(open_ones * LEVELS)), rel_tol=CLOSE)
     return kind.fits(std, how, line)
+
+
+def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -> HowAsked:
+    mechanism, sampling, facts = unsampled(event), sampling_of(event), line.facts
+    noise = mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else mechanism.epsilon  # type: ignore[union-attr]
+    expected = expected_size(sampling, size) if _is_mean(kind) and size is not None else math.nan
+    adjacency, persons = facts.budget.adjacency, facts.rows_per_unit or 1
+    return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
+
+
+def _takes_clip(kind: type[Proved]) -> bool:
+    """Whether a line about such an answer has a clip."""
+    return hasattr(kind, "clip") or "clip" in kind.__annotations__
+
+
+def _is_mean(kind: type[Proved]) -> bool:
+    """Whether answers are divided by the number of records."""
+    return issubclass(kind, Question) and kind.mean
+
+
+def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line) -> float | None:
+    """What the sum of a line was divided by, where the folder does not say: all other sums were divided by it too."""
+    if line.clip is None or not row["noise_std"] > 0:
+        return None
+    (low, _), *_ = kind.ranges(_how_asked(kind, event, line, 1.0), line)  # of a sum that is divided by 1
+    divided, rate = low / row["noise_std"], sampling_of(event)[1:] or (1.0,)
+    return min(max(float(math.ceil(divided / rate[0] * (1 - CLOSE**2))), 1.0), MAX_SIZE)
 
 
 def _number_columns(run: Mapping[str, Any]) -> tuple[int, int]:

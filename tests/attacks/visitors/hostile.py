@@ -124,7 +124,11 @@ class Liar(Descent):
             "whole": theta.long(),
             "infinite": theta * float("inf"),
             "matrix": theta[None],
-        }[self.what]
+        }.get(self.what, theta)
+
+    def spread(self, state):
+        spreads = {"unknown": float("nan"), "below": -1.0}
+        return state.theta * 0 + spreads[self.what] if self.what in spreads else None
 
     def terms(self, facts):
         from noisewise.budget import Terms

@@ -222,7 +222,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
     shrink = walk.step_size * walk.l2
     lasting = min(steps, 1 / shrink) if shrink else steps
     entry = float(walk.start.abs().max()) if len(walk.start) else 0.0
-    if std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
+    if not 1e-100 < std < 1e100 or std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
         advice = "pass more noise, a smaller start or l2, or fewer passes"
         raise ValueError(f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; {advice}")
 
