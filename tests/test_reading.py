@@ -112,3 +112,27 @@ def test_every_name_in_the_lists_is_a_file():
 def test_a_statement_of_a_stranger_cannot_name_other_files(path):
     assert reading.digest_of(path) is None
     assert reading.installed({"rings": [{path: "0" * 64}]})[0]["installed"] is False
+
+
+def test_verify_compares_the_code_with_what_is_installed(folder, monkeypatch, shell):
+    fitted = noisewise.PrivateClassifier(
+        1.0, 1e-6, schema=noisewise.read_schema(folder / "schema.toml"), method="dpsgd"
+    )
+    noisewise.save(fitted.fit_files(folder / "people.csv"), folder / "run")
+    done = shell("verify", folder / "run", "--reading-list", "--json")
+    files = json.loads(done.out)["files"]
+    assert done.code == 0 and [one["path"] for one in files[:2]] == ["trusted/events.py", "trusted/counts.py"]
+    assert all(one["installed"] and one["ring"] in (1, 2, 3) and one["lines"] for one in files)
+    assert json.loads(shell("verify", folder / "run", "--json").out)["other_files"] == 0
+    assert "Ring 1, always read: 8 files" in shell("verify", folder / "run", "--reading-list").out
+
+    monkeypatch.setattr(reading, "digest_of", lambda path: "0" * 64)
+    done = shell("verify", folder / "run")
+    assert done.code == 0 and f"note: {len(files)} of the {len(files)} files" in done.out
+    assert "are not those that are installed here" in shell("verify", folder / "run", "--reading-list").out
+
+
+def test_a_statement_without_a_list_says_so(tmp_path, shell):
+    (tmp_path / "statement.json").write_text('{"code": {"rings": [1]}}')
+    done = shell("verify", tmp_path / "statement.json", "--reading-list")
+    assert done.code == 2 and "no statement with a list of code" in done.err

@@ -59,11 +59,17 @@ def verify(
     except Unreadable as error:
         raise SystemExit(fail(str(error))) from None
     found = _in_account(statement, ledger, dataset) if ledger is not None or dataset is not None else None
+    code = _code(statement)
+    others = None if code is None else sum(not one["installed"] for one in code)
     if json_output:
         paid = {} if found is None else {"ledger": {"paid": found[0], "says": found[1]}}
-        print_json({**asdict(verdict), **paid})
+        print_json({**asdict(verdict), **paid, "other_files": others})
     else:
         typer.echo(str(verdict))
+        if others:
+            typer.echo(
+                f"note: {others} of the {len(code or ())} files that the run's promise rests on are not those installed here (--reading-list)"
+            )
         if found is not None:
             typer.echo(f"{'yes' if found[0] else 'no'}: {found[1]}")
     raise typer.Exit(0 if verdict.holds and (found is None or found[0]) else 1)
@@ -95,23 +101,28 @@ RINGS = {
 }
 
 
-def _show_list(path: Path, *, json_output: bool) -> None:
+def _code(path: Path) -> list[dict[str, Any]] | None:
+    """The files that a statement lists; None where it lists none."""
     from ..reading import CODE, installed
     from ..shapes import check_shape
 
     data = _document(path / "statement.json" if path.is_dir() else path)
     code = data.get("code") if isinstance(data, dict) else None
-    if code is None:
+    try:
+        check_shape(code, CODE, "the code of the statement")
+    except ValueError:
+        return None
+    return installed(code)
+
+
+def _show_list(path: Path, *, json_output: bool) -> None:
+    files = _code(path)
+    if files is None:
         raise SystemExit(
             fail(f"{path}: there is no statement with a list of code; train again, or read docs/security.md")
         )
-    try:
-        check_shape(code, CODE, "the code of the statement")
-    except ValueError as error:
-        raise SystemExit(fail(f"{path}: {error}")) from None
-    files = installed(code)
     if json_output:
-        print_json({"files": files, "dependencies": code["dependencies"]})
+        print_json({"files": files})
         return
     for ring, words in RINGS.items():
         own = [one for one in files if one["ring"] == ring]
