@@ -63,7 +63,7 @@ def verify(
     others = None if code is None else sum(not one["installed"] for one in code)
     if json_output:
         paid = {} if found is None else {"ledger": {"paid": found[0], "says": found[1]}}
-        print_json({**asdict(verdict), **paid, "other_files": others})
+        print_json({**asdict(verdict), **paid, **({} if others is None else {"other_files": others})})
     else:
         typer.echo(str(verdict))
         if others:
@@ -112,7 +112,7 @@ def _code(path: Path) -> list[dict[str, Any]] | None:
         check_shape(code, CODE, "the code of the statement")
     except ValueError:
         return None
-    return installed(code)
+    return None if code is None else installed(code)
 
 
 def _show_list(path: Path, *, json_output: bool) -> None:

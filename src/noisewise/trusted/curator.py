@@ -48,7 +48,7 @@ class Curator(Asking):
     ``unroll``: trusted code that trains inside a shard; without it nothing is asked of shards.
     """
 
-    __slots__ = ("__arithmetic", "__basis", "__desk", "__facts", "__features", "__model", "__shards", "__store")
+    __slots__ = ("__basis", "__desk", "__facts", "__features", "__model", "__shards", "__store")
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class Curator(Asking):
         self.__basis: Tensor | None = None
         self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
-        self.__arithmetic: Arithmetic = records.arithmetic
 
     @property
     def facts(self) -> Facts:
@@ -103,7 +102,7 @@ class Curator(Asking):
     @property
     def arithmetic(self) -> Arithmetic:
         """How exact the sums and the noise of what was released are."""
-        return self.__arithmetic
+        return self.__desk.arithmetic
 
     @property
     def simulation(self) -> bool:
@@ -126,9 +125,7 @@ class Curator(Asking):
         if asked.sharded and self.__shards is None:
             raise ValueError("shards are asked of in a run of noisewise.train alone")
         shards = self.__shards if asked.sharded else None
-        answer = self.__desk.release(asked, how, facts, records, shards)
-        self.__arithmetic = asked.graded(self.__arithmetic)
-        return answer
+        return self.__desk.release(asked, how, facts, records, shards)
 
     def last_iterate(self, walk: NoisyWalk) -> Answer:
         """The end of a whole walk: :class:`Descent` (noise at the end) or :class:`OnePass` (noise at every step).
@@ -156,9 +153,7 @@ class Curator(Asking):
             asked.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
             asked.of_model(facts)
             whole, size = rebuilt_walk(asked, facts.dimension), self.__known_size()
-        answer = self.__desk.end(whole, self.__model, facts, size, records)
-        self.__arithmetic = whole.graded(self.__arithmetic)
-        return answer
+        return self.__desk.end(whole, self.__model, facts, size, records)
 
     def release_size(self, *, noise_multiplier: float) -> float:
         """Buy the number of records, at least 1; from then on sums are divided by it."""
@@ -173,11 +168,9 @@ class Curator(Asking):
         ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
         that was answered. *Sensitivity*: nothing is drawn and no record is touched.
         """
-        self.__desk.take_up(line)
+        self.__desk.take_up(line, asked)
         if size is not None:
             self.__facts = replace(self.__facts, size=max(float(size), 1.0))
-        if asked is not None:
-            self.__arithmetic = asked.graded(self.__arithmetic)
 
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""

@@ -242,6 +242,10 @@ class Composed:
 
     events: tuple[Event, ...]
 
+    def __post_init__(self) -> None:
+        several = type(self.events) is tuple and all(isinstance(one, Event) for one in self.events)
+        _require(several, self, "events", "a tuple of events")
+
 
 Event = Leaf | Repeated | Composed
 _BY_NAME: dict[str, type[Any]] = {kind.__name__: kind for kind in (*get_args(Leaf), Repeated, Composed)}

@@ -74,7 +74,7 @@ def facts_of(
 def facts_of_columns(budget: Budget, columns: int) -> Facts:
     """What is known before there is a model: the columns, and what may be spent on them."""
     unknown = {"dimension": 0, "outputs": 0, "row_bound": math.inf, "lipschitz": math.inf, "smoothness": math.inf}
-    return Facts(None, False, features=columns, loss="", task="", budget=budget, **unknown)  # type: ignore[arg-type]
+    return Facts(None, False, features=columns, loss="", task="", budget=replace(budget), **unknown)  # type: ignore[arg-type]
 
 
 def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:

@@ -1,4 +1,4 @@
-"""The gate: the one place that charges, draws, makes noise and logs, in this order.
+"""The gate: the one place that charges, draws, makes noise and logs, in this order (a curator's answers alone are logged).
 
 Everything that asks about private records passes here: a curator's questions, whole walks, the choice among finished models,
 counts of columns, searches (runs charged as a whole, rows dealt by coins, secret draws of candidates) and both faces for
@@ -7,8 +7,8 @@ releases nothing, and public rows apart.
 
 *A record without a label* keeps its place and is in no answer: batches are drawn, and shards dealt, of all places, and
 it is taken out of what was drawn before a question sees it. Its part of every total is zero, of counts too. So losing a
-label moves a total by the record's own part, as taking it out does, which no unit is below, and nobody else is drawn or
-dealt otherwise. In whole walks it is a row of zeros, whose slope is zero, and takes its step.
+label moves a total by the record's own part, as taking it out does, which is never more than replacing it does (a law says
+so), and nobody else is drawn or dealt otherwise. In whole walks it is a row of zeros, whose slope is zero, and takes its step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, sampled
+from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, rebuilt, sampled
 from .facts import Answer, Facts, Released
 from .loops import Tally, Ticket
 from .meter import Meter
@@ -30,7 +30,8 @@ from .models import Model
 from .noise import Stream
 from .opening import MeterView, checked_meter
 from .own_settings import own_settings
-from .question import HowAsked, Question, WholeRun
+from .proved import Proved
+from .question import HowAsked, Question, WholeRun, checked_noise
 from .stores.protocol import HeldRecords
 from .stores.shards import Shards
 from .stores.totals import Drawn
@@ -69,14 +70,15 @@ def expected_size(sampling: Sampling, size: float) -> float:
 
 
 def fixed_size(rate: float, records: int) -> int:
-    """rate * records rounded down (the price at ``rate`` covers it); 1e-12 forgives the rounding of b / n."""
-    return min(records, int(rate * records * (1 + 1e-12)))
+    """rate * records rounded down, exactly; b where the rate is the float b / records (2^-53 of it, which prices round up by)."""
+    near = min(records, round(rate * records))
+    return near if near and near / records == rate else min(records, math.floor(Fraction(rate) * records))
 
 
 class Gate:
     """A meter, a stream of noise, and a lock: one thing is asked at a time.
 
-    ``meter``: a :class:`~.counts.Tally` counts a loop without a cap; None is for one without noise, which promises nothing.
+    ``meter``: a :class:`~.loops.Tally` counts a loop without a cap; None is for one without noise, which promises nothing.
     """
 
     __slots__ = ("_lock", "_settings", "_within", "meter", "stream")
@@ -88,8 +90,9 @@ class Gate:
 
     def charge(self, event: Event) -> None:
         """Charge for what is charged as a whole, before any of it happens: a search, or what a checkpoint had spent."""
+        own = rebuilt(event)
         with self:
-            self._pay(event)
+            self._pay(own)
 
     def choose(self, epsilon: float, scores: Callable[[], Sequence[Fraction]], scale: Fraction) -> int:
         """i with probability proportional to exp(-scores[i] scale), for one ``BoundedRange(epsilon)``, which the caller proves."""
@@ -99,12 +102,11 @@ class Gate:
 
     def open(self, noise: float, sampling: Sampling, records: Sized) -> Ticket:
         """A batch for a loop of the user's own: paid for, then drawn. Its noise is made once, when the ticket is handed in."""
-        plainly = plain_sampling(sampling)
+        plainly, own = plain_sampling(sampling), 0.0 if self.meter is None else checked_noise(noise)
         with self:
-            if self.meter is not None:
-                self._pay(_sampled(plainly, Gaussian(noise)))
+            if own:
+                self._pay(_sampled(plainly, Gaussian(own)))
             rows = draw(plainly, records, self.stream)
-        own = noise if self.meter is not None else 0.0
         return Ticket(self.stream, own, np.arange(len(records)) if rows is None else rows)
 
     def word(self) -> int:
@@ -127,8 +129,10 @@ class Gate:
 
     def __exit__(self, *_: object) -> None:
         self._within = 0
-        self._settings.__exit__()
-        self._lock.release()
+        try:
+            self._settings.__exit__()
+        finally:
+            self._lock.release()
 
 
 class Desk(Gate):
@@ -137,7 +141,7 @@ class Desk(Gate):
     ``counted``: which records have a label; None: every one.
     """
 
-    __slots__ = ("counted", "records", "trace", "view")
+    __slots__ = ("arithmetic", "counted", "records", "trace", "view")
     meter: Meter
 
     def __init__(
@@ -145,6 +149,7 @@ class Desk(Gate):
     ) -> None:
         super().__init__(checked_meter(meter), seed)
         self.view, self.records, self.counted = MeterView(meter), records, counted
+        self.arithmetic = records.arithmetic  # of all that was released
         self.trace: list[Released] = []
 
     def release(
@@ -160,23 +165,23 @@ class Desk(Gate):
             drawn = Drawn(draw(how.sampling, records, self.stream), how.size).only(self.counted)
             totals = asked.totals(records if shards is None else shards.over(records, self.counted), drawn, how)
             answer = asked.answer(asked.noised(totals, how, self.stream), facts, how)
-            self._log(asked.name, event, getattr(asked, "clip", None), answer, norm=asked.mean)
+            self._log(asked, event, getattr(asked, "clip", None), answer, norm=asked.mean)
         return answer
 
     def end(self, whole: WholeRun, model: Model, facts: Facts, size: float, records: HeldRecords) -> Answer:
         """Where a whole run at the data ends, which was rebuilt and checked; see its class for the proof."""
-        with own_settings():
-            event, std = whole.event(), whole.noise_std(facts, size)
         with self:
+            event, std = whole.event(), whole.noise_std(facts, size)
             self._pay_for(records, event)
             answer = Answer(whole.end(model, records.float_rows(), facts, size, self.stream), std)
-            self._log(whole.name, event, None, answer, norm=True)
+            self._log(whole, event, None, answer, norm=True)
         return answer
 
-    def take_up(self, line: Released) -> None:
+    def take_up(self, line: Released, asked: Proved | None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it; no record is touched."""
         with self:
             self._pay(line.event)
+            self.arithmetic = self.arithmetic if asked is None else asked.graded(self.arithmetic)
             self.trace.append(line._replace(spent=self.meter.spent_fraction))
 
     def forfeit(self, share: float) -> None:
@@ -191,10 +196,10 @@ class Desk(Gate):
             raise RuntimeError("rows were made anew while a question was on its way; ask it again")
         self._pay(event)
 
-    def _log(self, question: str, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
-        """A line of the trace, made of what was released."""
-        length = None
+    def _log(self, asked: Proved, event: Event, clip: float | None, answer: Answer, *, norm: bool) -> None:
+        """The grade of the run, and a line of its trace, made of what was released."""
+        self.arithmetic, length = asked.graded(self.arithmetic), None
         if norm:
             value = answer.value.numpy()
             length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
-        self.trace.append(Released(question, event, clip, answer.noise_std, length, self.meter.spent_fraction))
+        self.trace.append(Released(asked.name, event, clip, answer.noise_std, length, self.meter.spent_fraction))

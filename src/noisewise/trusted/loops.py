@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -42,17 +43,22 @@ class Ticket:
     proves (:func:`~.stores.modules.margin`); so with noise of deviation noise * norm they are the event that was paid.
     """
 
-    __slots__ = ("_noise", "_stream", "rows")
+    __slots__ = ("_lock", "_noise", "_stream", "rows")
 
     def __init__(self, stream: Stream, noise: float, rows: NDArray[np.int64]) -> None:
         self._stream: Stream | None = stream
+        self._lock = threading.Lock()
         self._noise, self.rows = noise, rows
 
     def release(self, totals: Iterable[tuple[IntegerTotal, Any]], *, over: float) -> Iterator[Floats]:
         """Totals with noise, over a public number, each in a kind of floats; all with one ``one``, the batch's clip."""
-        stream, self._stream = self._stream, None
+        with self._lock:
+            stream, self._stream = self._stream, None
         if stream is None:
             raise RuntimeError("this batch has had its noise; draw the next one")
+        return self._noised(totals, stream, over)
+
+    def _noised(self, totals: Iterable[tuple[IntegerTotal, Any]], stream: Stream, over: float) -> Iterator[Floats]:
         for total, kind in totals:
             if self._noise:
                 yield released(total, self._noise, total.one, stream, over=over, dtype=kind)

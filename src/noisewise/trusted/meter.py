@@ -40,7 +40,7 @@ class AdditiveMeter(Counts):
     Feldman & Zrnic 2021; tCDP and ctCDP are that filter at order omega. zCDP: Whitehouse et al. 2023.
 
     ``one_shot_delta`` sets a part of delta aside for events that are only (epsilon, delta)-DP; each is charged its
-    pure epsilon here and its delta there (the proof is in ``accounting.common.split_delta``, and holds for any
+    pure epsilon here and its delta there (the proof is in ``accountants.common.split_delta``, and holds for any
     filter).
 
     >>> from noisewise.budget import Budget
@@ -221,7 +221,9 @@ class PlanMeter(Counts):
     def __init__(self, budget: Budget, plan_events: Event | Iterable[Event], accountant: str = "auto") -> None:
         super().__init__(budget)
         asked = count_leaves(plan_events, budget.adjacency)
-        counts: Counter[Leaf] = Counter({rebuilt_leaf(leaf): int(count) for leaf, count in asked.items()})
+        counts: Counter[Leaf] = Counter()
+        for leaf, count in asked.items():
+            counts[rebuilt_leaf(leaf)] += int(count)
         self._plan = counts
         self._remaining = Counter(counts)
         self._total, self._used = counts.total(), 0
@@ -285,7 +287,8 @@ class PlanMeter(Counts):
     def share_after(self, event: Event) -> float:
         """What :attr:`spent_fraction` would be after the event, rounded up; above 1 where it is not in the plan."""
         counts = leaves(event)
-        return up(Fraction(self._used + counts.total(), self._total)) if counts <= self._remaining else math.inf
+        share = Fraction(self._used + counts.total(), max(self._total, 1))
+        return up(share) if counts <= self._remaining else math.inf
 
     def forfeit(self, share: float) -> Counter[Leaf]:
         """Give up the plan to this share of its events: some may have happened, and nobody knows any more which.

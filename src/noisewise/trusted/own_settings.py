@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 
 from .late import torch
+
+_lock = threading.Lock()
+_inside: list[None] = []  # one for each that is in force, in whatever thread
+_usual: list[Any] = []  # the caller's default, while there are any
 
 
 class own_settings:  # noqa: N801 (a statement's word, as those of contextlib)
@@ -15,18 +22,23 @@ class own_settings:  # noqa: N801 (a statement's word, as those of contextlib)
     alike.
     """
 
-    __slots__ = ("_plain", "_silent", "_usual")
+    __slots__ = ("_plain", "_silent")
 
     def __enter__(self) -> None:
-        self._usual = torch.get_default_dtype()
         self._silent, self._plain = np.errstate(all="ignore"), torch._C.DisableTorchFunction()
         self._silent.__enter__()
         self._plain.__enter__()
-        if self._usual is not torch.float32:
-            torch.set_default_dtype(torch.float32)
+        with _lock:  # torch has one default for all threads: who comes first sets it, who leaves last gives it back
+            if not _usual:
+                _usual.append(torch.get_default_dtype())
+                if _usual[0] is not torch.float32:
+                    torch.set_default_dtype(torch.float32)
+            _inside.append(None)
 
     def __exit__(self, *_: object) -> None:
-        if self._usual is not torch.float32:
-            torch.set_default_dtype(self._usual)
+        with _lock:
+            _inside.pop()
+            if not _inside and (usual := _usual.pop()) is not torch.float32:
+                torch.set_default_dtype(usual)
         self._plain.__exit__(None, None, None)
         self._silent.__exit__(None, None, None)

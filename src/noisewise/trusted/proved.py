@@ -13,7 +13,7 @@ from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
 from .units import MOST_ROWS, rows_per_person
 
-CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
+CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
@@ -48,7 +48,7 @@ class Proved:
         if adjacency not in cls.relations:
             raise ValueError(f"{cls.name} is proved for adjacency={cls.relations[0]!r} alone; pass that")
         if sampling[0] not in cls.samplings:
-            raise ValueError(f"{cls.name} is asked of all records, not of batches; pass sampling ('full',)")
+            raise ValueError(f"{cls.name} is proved for all records, not for such batches; pass sampling ('full',)")
         if rows_per_unit is not None and not cls.persons:
             raise ValueError(f"{cls.name} is proved for records, not for persons; take another method")
         return rows_per_person(rows_per_unit, sampling, most=cls.persons)
