@@ -253,7 +253,7 @@ def test_what_a_fitted_estimator_offers():
     assert fitted.n_iter_ == 10 and fitted.n_features_in_ == 3
     assert [line.question for line in fitted.trace_] == ["Count", *["gradient"] * 10]
     assert fitted.trace_[-1].spent == 1
-    assert fitted.statement_.data["format"] == "noisewise-statement/2"
+    assert fitted.statement_.data["format"] == "noisewise-statement/5"
     for attribute in ("coef_", "intercept_"):
         with pytest.raises(NotFittedError):
             getattr(classifier(), attribute)
@@ -340,7 +340,7 @@ def encodings(value):
 def test_a_saved_estimator_holds_no_record_and_no_curator(changes):
     fitted = large_fit(**changes)
     saved = pickle.dumps(fitted)
-    assert len(saved) < 10_000
+    assert len(saved) < 16_000  # most of it is the list of code
     scaled = fitted.fitted_.scaling(np.array([[0.0, SECRET, 0.0]]))[0, 1]
     assert not any(code in saved for value in (SECRET, scaled) for code in encodings(value))
     assert not re.search(rb"curator\W*Curator|PublicCurator|Meter|Stream|Records", saved)

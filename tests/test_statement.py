@@ -131,7 +131,15 @@ def test_json_round_trip(run):
 @pytest.mark.parametrize("run", RUNS)
 def test_a_statement_names_everything(run):
     data = data_of(run)
-    later = {"arithmetic", "prepared", "account", "tuning", "federated", "isolation"}  # than the first statements
+    later = {
+        "arithmetic",
+        "prepared",
+        "account",
+        "tuning",
+        "federated",
+        "isolation",
+        "code",
+    }  # than the first statements
     assert set(data) - later == {*FIELDS, *WORDS} == set(SHAPE) - later
     assert data["promise"]["unit"] == "one record"
     assert data["software"] == {"noisewise": nw.__version__}
@@ -495,7 +503,9 @@ def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
     buy = AdditiveMeter(Budget(**before), "gdp")
     buy.spend(Gaussian(buy.noise_for(1.0)))
     bought = before | {"meter": buy.describe(), "events": [to_dict(leaf) for leaf in buy.events], "what": "bounds"}
-    facts = SimpleNamespace(rows_per_unit=None, budget=rest, size_is_public=True)
+    facts = SimpleNamespace(
+        rows_per_unit=None, budget=rest, size_is_public=True, linear=True, tensors=False, table=(), loss="logistic"
+    )
     run = SimpleNamespace(facts=facts, meter=meter, simulation=False, trace=(), features=None)
     model = data_of()["model"]
     made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought,

@@ -97,6 +97,7 @@ CURRENCIES = {
 }  # fmt: skip
 WALKS = {"Descent", "OnePass", "PerturbedObjective"}
 PATH = re.compile(r"(?:[a-z0-9_]{1,40}/){0,4}[a-z0-9_]{1,40}\.py")  # what a statement of a stranger's may name
+DIGEST, VERSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.+!-]{1,64}", re.ASCII)
 CODE = {"rings": [dict], "dependencies": dict}
 
 
@@ -154,6 +155,27 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def odd_code(code: Mapping[str, Any]) -> str | None:
+    """What no list of code can be, in words: other than three rings of files with digests, or libraries without versions."""
+    rings, libraries = code["rings"], code["dependencies"]
+    if len(rings) != 3 or not rings[0]:
+        return "the list of code has not three rings, of which the first has files"
+    files = (
+        (str(path), PATH.fullmatch(str(path)) and DIGEST.fullmatch(str(digest)))
+        for ring in rings
+        for path, digest in ring.items()
+    )
+    versions = (
+        (str(name), VERSION.fullmatch(str(name)) and VERSION.fullmatch(str(one))) for name, one in libraries.items()
+    )
+    odd = next((name for name, fits in (*files, *versions) if not fits), None)
+    return (
+        None
+        if odd is None
+        else f"the list of code has {odd[:60]!r}, which is no file with a digest and no library with a version"
+    )
 
 
 def installed(code: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from .budget.replay import replayed
 from .curator import KINDS
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
-from .reading import WALKS, Kind, code_of, files_of
+from .reading import WALKS, Kind, code_of, files_of, odd_code
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
@@ -250,7 +250,7 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
         return Verdict(False, "no event was paid for, so nothing can have been released")
     if "account" in data and (reason := _odd_account(data)):
         return Verdict(False, reason)
-    if reason := _odd_clients(data):
+    if reason := _odd_clients(data) or _odd_code(data):
         return Verdict(False, reason)
     own = traced(data)
     if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
@@ -298,11 +298,18 @@ def _odd_account(data: Mapping[str, Any]) -> str | None:
     return None if name_is_plain(account["dataset"]) else "the account has a name that is not one line"
 
 
+def _odd_code(data: Mapping[str, Any]) -> str | None:
+    """What contradicts the list of code: it goes with a format, and its rings hold paths of the package and digests."""
+    if ("code" in data) != (data.get("format") == FORMATS[3]):
+        return f"the code that ran is listed in the format {FORMATS[3]!r}, and in no other"
+    return odd_code(data["code"]) if "code" in data else None
+
+
 def _odd_clients(data: Mapping[str, Any]) -> str | None:
     """What contradicts the word about clients: how they were asked goes with the unit, and with a format that has words for it."""
     federated, client = data.get("federated"), data["promise"]["unit"] == CLIENT
-    if (federated is None) != (data.get("format") != FORMATS[2]):
-        return f"records that lie with clients are stated in the format {FORMATS[2]!r}, and nothing else is"
+    if data.get("format") not in (FORMATS[2:] if federated else (*FORMATS[:2], FORMATS[3])):
+        return f"records that lie with clients are stated in the formats {FORMATS[2]!r} and {FORMATS[3]!r}, and nothing else is in the first"
     if federated is None:
         return "the unit is a client, but nothing says how clients were asked" if client else None
     Federated(**federated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 import tracemalloc
 from functools import cache
 from pathlib import Path
@@ -91,7 +92,9 @@ def test_a_client_reads_no_bomb(tmp_path):
 
 def test_nothing_of_noisewise_reads_pickles():
     """Restricted readers of pickles were broken more than once; what Ray and joblib pickle is theirs."""
-    for path in SOURCES.rglob("*.py"):
+    state = SOURCES / "trusted" / "engine" / "state.py"  # writes pickles to compare them, and reads none
+    assert re.findall(r"pickle\.\w+", state.read_text()) == ["pickle.dumps"]
+    for path in {*SOURCES.rglob("*.py")} - {state}:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             if isinstance(node, ast.ImportFrom):

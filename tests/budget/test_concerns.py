@@ -15,7 +15,7 @@ import noisewise as nw
 from noisewise.budget import concerns as module
 from noisewise.budget.concerns import concerns
 from noisewise.report.page import report_page
-from noisewise.statement_words import FORMATS, derived_words, likely
+from noisewise.statement_words import FORMATS, derived_words, format_of, likely
 from noisewise.statement_words import text as text_of
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
@@ -121,13 +121,14 @@ def test_the_words_follow_the_number(epsilon, words):
 
 def test_new_words_have_a_new_format_and_old_statements_still_verify():
     data = dict(fitted(20.0).statement_.data)
-    assert data["format"] == FORMATS[1] and "hardly a limit" in text_of(data)
-    assert nw.verify(data).holds
+    assert data.pop("code") and data["format"] == FORMATS[3] and "hardly a limit" in text_of(data)
+    assert not nw.verify(data).holds  # the format that lists the code
+    assert nw.verify(data | {"format": FORMATS[1]}).holds
     older = data | {"format": FORMATS[0]}
     assert not nw.verify(older).holds  # with the new words
     older |= derived_words(older)
     assert nw.verify(older).holds and "almost as likely" in older["guarantee"]
-    assert fitted(2.0).statement_.data["format"] == FORMATS[0]
+    assert format_of({"epsilon": 2.0}) == FORMATS[0] and format_of({"epsilon": 2.1}) == FORMATS[1]
 
 
 def test_commands_say_it_too(desk, shell):

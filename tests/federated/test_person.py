@@ -78,7 +78,8 @@ def test_statistics_are_of_its_first_row():
     record, X, _ = one(MODELS[0])
     total = record.row_sum(Drawn())
     assert total.values * total.worth == pytest.approx(X[0].numpy(), abs=1e-3)
-    assert not hasattr(record, "float_rows")
+    with pytest.raises(ValueError, match="no rows of numbers"):
+        record.float_rows()
 
 
 def test_nobody_and_a_client_without_rows_are_zero():

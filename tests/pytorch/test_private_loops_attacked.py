@@ -206,7 +206,7 @@ def test_a_batch_that_was_stepped_on_does_not_come_back():
     for x, y in loop.loader:
         loop.criterion(loop.module(x), y).backward()
         loop.optimizer.step()
-        torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5) / 20, rtol=2e-5, atol=2e-6)
+        torch.testing.assert_close(loop.gradient, by_hand(loop.module, x, y, 0.5) / 20, rtol=1e-4, atol=1e-5)
 
 
 def test_batches_drawn_and_not_used_are_paid_and_dropped():

@@ -136,6 +136,8 @@ def test_a_field_that_is_missing_or_unknown_fails_both(run):
         assert not nw.verify(extra).holds
         assert run == "nonprivate" or "pure_epsilon" in nw.verify(extra).reason
         for field in at(data, path):
+            if path[:1] == ("code",) and len(path) > 1:
+                continue  # which files and libraries there are is not fixed
             if path == () and field in ("arithmetic", "isolation", "prepared"):
                 continue  # older statements do not say
             less = copy.deepcopy(data)
