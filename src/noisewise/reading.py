@@ -162,20 +162,16 @@ def odd_code(code: Mapping[str, Any]) -> str | None:
     rings, libraries = code["rings"], code["dependencies"]
     if len(rings) != 3 or not rings[0]:
         return "the list of code has not three rings, of which the first has files"
-    files = (
-        (str(path), PATH.fullmatch(str(path)) and DIGEST.fullmatch(str(digest)))
-        for ring in rings
-        for path, digest in ring.items()
-    )
-    versions = (
-        (str(name), VERSION.fullmatch(str(name)) and VERSION.fullmatch(str(one))) for name, one in libraries.items()
-    )
-    odd = next((name for name, fits in (*files, *versions) if not fits), None)
-    return (
-        None
-        if odd is None
-        else f"the list of code has {odd[:60]!r}, which is no file with a digest and no library with a version"
-    )
+    pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
+    pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
+    odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)
+    if odd is None:
+        return None
+    return f"the list of code has {str(odd)[:60]!r}, which is no file with a digest and no library with a version"
+
+
+def _is(what: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and bool(what.fullmatch(value))
 
 
 def installed(code: Mapping[str, Any]) -> list[dict[str, Any]]:
