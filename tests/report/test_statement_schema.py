@@ -144,7 +144,7 @@ def test_a_field_that_is_missing_or_unknown_fails_both(run):
             del at(less, path)[field]
             assert not VALID.is_valid(less), (path, field)
             assert not nw.verify(less).holds, (path, field)
-            if len(path) == 0:
+            if len(path) == 0 and field != "code":  # which older formats lack
                 assert not shaped(less)
 
 
@@ -172,5 +172,5 @@ def test_values_that_the_schema_refuses_do_not_verify_and_the_other_way_round(va
                     "what",
                 }
                 free |= {"prepared", "share", "noisewise", "count", "noise_multiplier", "epsilon", "delta"}
-                free |= {*data["code"]["dependencies"]}
+                free |= {"dependencies", *data["code"]["dependencies"]}
                 assert now == value or field in free, (path, field, value)
