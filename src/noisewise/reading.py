@@ -47,7 +47,7 @@ USES = {  # what not every run does, and the code of it
     "guest": "messages guest/serving guest/wire guest/running guest/isolation guest/method",
     "ledger": "ledger/store ledger/ledger ledger/database ledger/tables ledger/lines",
     "journal": "journal/asking journal/folder journal/chain",
-    "clients": "federated/crowd federated/client federated/person federated/limits federated/requests federated/agreed federated/messages",
+    "clients": "federated/crowd federated/client federated/person trusted/stores/asked federated/requests federated/agreed federated/messages",
 }
 CARRIERS = {"ranks": "remote/line messages", "clients": "remote/line messages"}
 CURATOR = (

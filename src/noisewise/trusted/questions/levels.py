@@ -10,9 +10,9 @@ from ..facts import Facts
 from ..features.scale import check_scale
 from ..proved import Line
 from ..question import HowAsked, Question, between, question
+from ..stores.asked import MAX_LEVELS
 from ..stores.totals import Drawn, IntegerTotal
 
-MOST_LEVELS = 20
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
 
 
@@ -38,7 +38,7 @@ class ColumnLevels(Question):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("levels", self.levels, 1, MOST_LEVELS)
+        between("levels", self.levels, 1, MAX_LEVELS)
         for column, points, ranks in self.scales:
             between("the column of a scale", column, 0, 1e6)
             check_scale(points, ranks)
@@ -63,7 +63,7 @@ class ColumnLevels(Question):
     def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
         """For as many columns and levels as there can be."""
         numbers = sum(column.number for column in line.facts.table)
-        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MOST_LEVELS + 1)}
+        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MAX_LEVELS + 1)}
         return [(std, std) for std in (how.noise * how.unit(*moved(count)) for count in cells)]
 
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
