@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,12 +23,15 @@ from .budget.replay import replayed
 from .curator import KINDS
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
-from .reading import WALKS, Kind, code_of, files_of
+from .reading import Kind, code_of, files_of
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
 from .trusted.arithmetic import Arithmetic
 from .trusted.events import Gaussian, Repeated, from_dict, leaves, to_dict
+from .trusted.proved import Proved
+from .trusted.question import WholeRun
+from .trusted.stores.protocol import SUMS
 from .trusted.units import CLIENT, UNIT, rows_of_unit, unit_of
 from .tuning import traced, uncovered
 
@@ -35,7 +39,17 @@ if TYPE_CHECKING:
     from .tape import Trained
 
 FORMAT = FORMATS[0]
-HOMES = {name: kind.__module__.removeprefix("noisewise.").replace(".", "/") for name, kind in KINDS.items()}
+
+
+def _home(kind: type[Proved]) -> str:
+    """The file of a question, and then those of the sums that it asks for."""
+    sums = {found.total for found in SUMS.values()}
+    asked = [each for each in vars(sys.modules[kind.__module__]).values() if getattr(each, "__wrapped__", None) in sums]
+    modules = dict.fromkeys([kind.__module__, *(each.__module__ for each in asked)])
+    return " ".join(module.removeprefix("noisewise.").replace(".", "/") for module in modules)
+
+
+HOMES = {name: _home(kind) for name, kind in KINDS.items()}
 HYPER_PARAMETERS = (
     "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
     "no tuning on the private records was charged, and none is covered"
@@ -150,11 +164,12 @@ def make_statement(
 def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
     """What decides which code a run's promise rests on."""
     facts, questions = run.facts, frozenset(line.question for line in run.trace)
+    asked = [KINDS[name] for name in questions if name in KINDS]
     plain = "linear" if facts.linear else "perceptron"
     uses = {
-        "walk": questions & WALKS,
+        "walk": any(issubclass(kind, WholeRun) for kind in asked),
         "bought bounds": data["preparation"] is not None,
-        "shards": "MetaGradient" in questions,
+        "shards": any(kind.sharded for kind in asked),
         "guest": data["isolation"] in ("sandbox", "process"),
         "ledger": "account" in data,
         "clients": "federated" in data,

@@ -29,10 +29,21 @@ import torch
 from torch import Tensor
 
 from ..budget import Terms
-from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
+from ..curator import (
+    Answer,
+    Asking,
+    Count,
+    Curator,
+    Descent,
+    Facts,
+    Gradient,
+    OnePass,
+    PerturbedObjective,
+    PublicCurator,
+)
 from ..methods import Method
 from ..methods.size import size_noise
-from ..trusted.events import FULL, Sampling
+from ..trusted.events import FULL, BoundedRange, Sampling
 from ..trusted.features.features import Features
 from ..trusted.gate import expected_size, fixed_size
 from ..trusted.models import Linear
@@ -140,11 +151,11 @@ class Watched(Asking):
             return asked.exact(asked.totals(records, Drawn(None, how.size), how), how)
 
         centres = self._witness.centres(exact)
-        if asked.name == "choose":
+        if asked.mechanism is BoundedRange:
             self._witness.chosen(int(answer.value), centres, answer.noise_std, sampling)
             return answer
-        released, std = asked.flat(answer, facts, how), how.noise * how.unit(*asked.moves(how))
-        if asked.name == "gradient":
+        released, std = asked.flat(answer, facts, how), how.noise * asked.unit(how)
+        if type(asked) is Gradient:
             self._witness.gradient(released, centres, std, sampling)
         else:
             self._witness.noised(released, centres, std, sampling)
@@ -219,9 +230,12 @@ class Overheard(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
-            counts = self.witness.centres(lambda records: [float(len(records))])
-            unit = rows_per_person(facts.rows_per_unit) / (2 if facts.budget.adjacency == "replace_one" else 1)
-            self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier * unit)
+            counts, rows = (
+                self.witness.centres(lambda records: [float(len(records))]),
+                rows_per_person(facts.rows_per_unit),
+            )
+            how = HowAsked(facts.budget.adjacency, FULL, event.noise_multiplier, math.nan, facts.features, rows)
+            self.witness.noised(np.array([facts.size]), counts, Count().noise_std(how))
         return self.method.init(theta, facts, public) if self._state is None else self._state
 
     def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:

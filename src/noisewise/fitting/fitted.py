@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..curator import Gradient
 from ..data.encode import Encoder
 from ..data.preprocess import Cells, Scaling
 from ..data.tables import columns_of, number_columns
@@ -96,7 +97,7 @@ class Fitted:
     @property
     def cap(self) -> float:
         """Where a record's slope was cut, if its row was as long as a typical one: probabilities are to be read by that."""
-        clips = [line.clip for line in self.trace if line.question == "gradient" and line.clip is not None]
+        clips = [line.clip for line in self.trace if line.question == Gradient.name and line.clip is not None]
         promise = self.statement.data.get("promise") or {}
         alone = rows_of_unit(promise.get("unit", UNIT)) in (None, 1)  # rows of persons are cut elsewhere
         plainly = self.made is not None and self.network.loss == "logistic" and alone

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ..curator import Count
 from ..prepare.parts import parts_of
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter
@@ -178,7 +179,7 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]
         raise ValueError("trace.json has an event that is not one answer")
     if Counter(events) != leaves([from_dict(event) for event in statement["events"]]):
         raise _Contradiction("the events of trace.json are not those of statement.json")
-    if statement["size"] == "bought" and not any(row["question"] == "Count" for row in rows):
+    if statement["size"] == "bought" and not any(row["question"] == Count.name for row in rows):
         raise _Contradiction("the size was bought, but no question of trace.json is a count")
     shares = [0.0, *(row["spent"] for row in rows)]
     rising = all(low <= high for low, high in pairwise(shares))

@@ -18,11 +18,13 @@ ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
 class Line(NamedTuple):
-    """What a trace and a statement say of an answer: its clip, the public facts, the method's settings."""
+    """What a trace and a statement say of an answer: its clip, the public facts, the method's settings, and in how many
+    parts of a count a record is, where the method lets no choice."""
 
     clip: float | None
     facts: Facts
     settings: Mapping[str, Any] = MappingProxyType({})
+    parts: int | None = None
 
 
 class Proved:
@@ -34,7 +36,9 @@ class Proved:
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
     persons: ClassVar[int] = MOST_ROWS  # how many rows of one person may count; 0: it is proved for records alone
+    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
+    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
     in_one_place: ClassVar[bool] = False  # whether rows that lie with several clients are refused
     bounded: ClassVar[str] = ""  # what is not exact about the answer, but charged for
     assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted

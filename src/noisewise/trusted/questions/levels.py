@@ -11,6 +11,7 @@ from ..features.scale import check_scale
 from ..proved import Line
 from ..question import HowAsked, Question, between, question
 from ..stores.asked import MAX_LEVELS
+from ..stores.protocol import SUMS
 from ..stores.totals import Drawn, IntegerTotal
 
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
@@ -61,10 +62,14 @@ class ColumnLevels(Question):
 
     @classmethod
     def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
-        """For as many columns and levels as there can be."""
+        """For as many columns and levels as there can be, or as the method asks about."""
         numbers = sum(column.number for column in line.facts.table)
-        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MAX_LEVELS + 1)}
+        any_cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MAX_LEVELS + 1)}
+        cells = any_cells if line.parts is None else {line.parts}
         return [(std, std) for std in (how.noise * how.unit(*moved(count)) for count in cells)]
+
+    def numbers(self, facts: Facts) -> float:
+        return SUMS["levels"].entries(facts.features, self.scales, self.levels)
 
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)

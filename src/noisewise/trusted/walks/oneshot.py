@@ -258,11 +258,16 @@ def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Te
     return torch.from_numpy(released(IntegerTotal(whole, 1, step), wider, std, stream).astype(np.float32))
 
 
+def whole_numbers(kind: type[Any]) -> list[str]:
+    """Which of its numbers are whole: of steps, or of passes."""
+    return [field.name for field in fields(kind) if field.type == "int"]
+
+
 def rebuilt_walk(walk: Any, dimension: int) -> Any:
     """The same walk or objective made anew from plain numbers and tensors."""
     found: dict[str, Any] = {field.name: plain(getattr(walk, field.name)) for field in fields(walk)}
     if found["start"].shape != (dimension,):
         raise ValueError(f"start has shape {found['start'].shape}; pass a flat vector of {dimension}")
     tensors = {name: torch.from_numpy(part) for name, part in found.items() if isinstance(part, np.ndarray)}
-    whole = {name: int(found[name]) for name in ("steps", "passes") if name in found}
+    whole = {name: int(found[name]) for name in whole_numbers(type(walk))}
     return type(walk)(**(found | tensors | whole))
