@@ -30,6 +30,7 @@ from noisewise.trusted.events import (
     TruncatedNegativeBinomial,
     to_dict,
 )
+from noisewise.trusted.units import RECORD
 
 torch.set_num_threads(1)
 
@@ -495,7 +496,7 @@ def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
     buy = AdditiveMeter(Budget(**before), "gdp")
     buy.spend(Gaussian(buy.noise_for(1.0)))
     bought = before | {"meter": buy.describe(), "events": [to_dict(leaf) for leaf in buy.events], "what": "bounds"}
-    facts = SimpleNamespace(rows_per_unit=None, budget=rest, size_is_public=True)
+    facts = SimpleNamespace(unit=RECORD, budget=rest, size_is_public=True)
     run = SimpleNamespace(facts=facts, meter=meter, simulation=False, trace=(), features=None)
     model = data_of()["model"]
     made = make_statement(method="dpsgd", settings={}, run=run, model=model, assumed=[], preparation=bought,

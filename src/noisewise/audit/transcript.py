@@ -51,7 +51,6 @@ from ..trusted.noise import Stream
 from ..trusted.question import HowAsked, rebuilt
 from ..trusted.stores import records_of
 from ..trusted.stores.totals import Drawn
-from ..trusted.units import rows_per_person
 from ..trusted.walks.iterations import gradient_sum, rows_of
 from ..trusted.walks.objective import ObjectiveTerms
 from ..trusted.walks.objective import terms as objective_terms
@@ -144,7 +143,7 @@ class Watched(Asking):
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         answer = self._curator.ask(question, noise=noise, sampling=sampling)
         facts, asked = self._curator.facts, rebuilt(question)
-        rows = rows_per_person(facts.rows_per_unit)
+        rows = facts.unit.counted()
         how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
         def exact(records: Any) -> Floats:
@@ -232,7 +231,7 @@ class Overheard(Method):
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
             counts, rows = (
                 self.witness.centres(lambda records: [float(len(records))]),
-                rows_per_person(facts.rows_per_unit),
+                facts.unit.counted(),
             )
             how = HowAsked(facts.budget.adjacency, FULL, event.noise_multiplier, math.nan, facts.features, rows)
             self.witness.noised(np.array([facts.size]), counts, Count().noise_std(how))

@@ -26,6 +26,7 @@ from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain
 from ..trusted.trace import Released
+from ..trusted.units import Unit
 from ..trusted.walks import WHOLE
 from ..trusted.walks.oneshot import whole_numbers
 
@@ -114,12 +115,12 @@ def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
 
 
 def facts_to(facts: Facts) -> dict[str, Any]:
-    return asdict(facts)
+    return {**asdict(facts), "unit": facts.unit.rows}
 
 
 def facts_from(data: Mapping[str, Any]) -> Facts:
     table = tuple(TableColumn(**column) for column in data["table"])
-    return Facts(**{**data, "budget": Budget(**data["budget"]), "table": table})
+    return Facts(**{**data, "budget": Budget(**data["budget"]), "table": table, "unit": Unit(data["unit"])})
 
 
 def terms_to(terms: Terms) -> dict[str, Any]:

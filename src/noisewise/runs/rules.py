@@ -32,7 +32,7 @@ from ..trusted.proved import CLOSE, Line, Proved
 from ..trusted.question import HowAsked, checked_noise
 from ..trusted.questions.histograms import Histograms
 from ..trusted.trace import LOST
-from ..trusted.units import CLIENT, rows_of_unit
+from ..trusted.units import CLIENT, Unit
 from ..trusted.walks.oneshot import Whole
 from ..tuning import private_search, traced
 
@@ -65,7 +65,7 @@ def _odd_statement(data: Mapping[str, Any]) -> str | None:
     for event in leaves([from_dict(event) for event in (before["events"] if before else ())]):
         if not Histograms.made(event):
             return "bounds are bought by histograms with Gaussian noise, which is not what was paid for"
-        Histograms.refuse(facts.budget.adjacency, sampling_of(event), facts.rows_per_unit)
+        Histograms.refuse(facts.budget.adjacency, sampling_of(event), facts.unit)
     if reason := _odd_isolation(data):
         return reason
     method = shipped().get(data["method"]["name"])
@@ -116,7 +116,7 @@ def facts_of_statement(data: Mapping[str, Any], columns: int = 1) -> Facts:
         coordinates=kind is not None and kind.coordinates,
         tensors=kind is None,
         table=table if kind is not None and kind.table else (),
-        rows_per_unit=rows_of_unit(promise["unit"]),
+        unit=Unit.of_words(promise["unit"]),
     )
 
 
@@ -134,7 +134,7 @@ def refuse(kind: type[Proved], event: Leaf, facts: Facts, data: Mapping[str, Any
     """Refuse, as a curator does, a question that cannot have been asked or cannot have had this event."""
     if not kind.made(event):
         raise ValueError(f"{kind.name} is paid for as {kind.mechanism.__name__}, which is not what was paid for")
-    kind.refuse(facts.budget.adjacency, sampling_of(event), facts.rows_per_unit)
+    kind.refuse(facts.budget.adjacency, sampling_of(event), facts.unit)
     kind.of_model(facts)
     if kind.in_one_place and data.get("federated") is not None:
         raise ValueError(f"{kind.name} needs all rows in one place, and they lay with clients")
@@ -245,7 +245,7 @@ def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -
     mechanism, sampling, facts = unsampled(event), sampling_of(event), line.facts
     noise = mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else mechanism.epsilon  # type: ignore[union-attr]
     expected = expected_size(sampling, size) if kind.mean and size is not None else math.nan
-    adjacency, persons = facts.budget.adjacency, facts.rows_per_unit or 1
+    adjacency, persons = facts.budget.adjacency, facts.unit.most
     return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
 
 

@@ -11,15 +11,14 @@ from .accountants.common import unsampled
 from .arithmetic import Arithmetic
 from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
-from .units import MOST_ROWS, rows_per_person
+from .units import MOST_ROWS, Unit
 
 CLOSE = 1e-3  # noise is rounded up onto grids; a forger gains nothing from a thousandth
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
 class Line(NamedTuple):
-    """What a trace and a statement say of an answer: its clip, the public facts, the method's settings, and in how many
-    parts of a count a record is, where the method lets no choice."""
+    """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
 
     clip: float | None
     facts: Facts
@@ -47,15 +46,15 @@ class Proved:
         cls.name = cls.__dict__.get("name", cls.__name__)
 
     @classmethod
-    def refuse(cls, adjacency: str, sampling: Sampling, rows_per_unit: int | None) -> int:
+    def refuse(cls, adjacency: str, sampling: Sampling, unit: Unit) -> int:
         """How many rows of a person count at most; a relation, batch or unit without a proof is refused."""
         if adjacency not in cls.relations:
             raise ValueError(f"{cls.name} is proved for adjacency={cls.relations[0]!r} alone; pass that")
         if sampling[0] not in cls.samplings:
             raise ValueError(f"{cls.name} is asked of all records, not of batches; pass sampling ('full',)")
-        if rows_per_unit is not None and not cls.persons:
+        if unit.persons and not cls.persons:
             raise ValueError(f"{cls.name} is proved for records, not for persons; take another method")
-        return rows_per_person(rows_per_unit, sampling, most=cls.persons)
+        return unit.counted(sampling, most=cls.persons)
 
     @classmethod
     def of_model(cls, facts: Facts) -> None:

@@ -185,7 +185,7 @@ def plain_fields(what: object, *names: str) -> None:
 
 def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
-    r, _ = facts.row_bound, Whole.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+    r, _ = facts.row_bound, Whole.refuse(facts.budget.adjacency, FULL, facts.unit)
     Whole.of_model(facts)
     if not 1e-100 <= r <= 1e100:
         raise ValueError("row_bound is infinite or unusual; pass rows of bounded norm and their bound")
@@ -229,7 +229,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
 
 def pass_noise(walk: OnePass, facts: Facts) -> float:
     """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
-    OnePass.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+    OnePass.refuse(facts.budget.adjacency, FULL, facts.unit)
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
     L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
