@@ -15,6 +15,7 @@ from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.scores import MOMENTS, error_moments, places, score_counts
 from ..stores.totals import Drawn, IntegerTotal
+from .levels import moved
 
 
 @question
@@ -51,8 +52,7 @@ class ScoreHistogram(Question):
         super().check(facts)
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
-        cells = places(self.classes)
-        return math.nextafter(math.sqrt(cells), 1e9), math.nextafter(math.sqrt(2 * cells), 1e9)
+        return moved(places(self.classes))
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         edges = np.array(self.edges)
