@@ -229,10 +229,7 @@ class Overheard(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
-            counts, rows = (
-                self.witness.centres(lambda records: [float(len(records))]),
-                facts.unit.counted(),
-            )
+            counts, rows = self.witness.centres(lambda records: [float(len(records))]), facts.unit.counted()
             how = HowAsked(facts.budget.adjacency, FULL, event.noise_multiplier, math.nan, facts.features, rows)
             self.witness.noised(np.array([facts.size]), counts, Count().noise_std(how))
         return self.method.init(theta, facts, public) if self._state is None else self._state
