@@ -60,7 +60,7 @@ def private_quality(
     """
     model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
     sorts = isinstance(fitted.labels, Classes)
-    public_size = size_is_public or (budget.adjacency == "replace_one" and unit.most == 1)
+    public_size = size_is_public or unit.fixes_size(budget.adjacency)
     known = max(len(y) if table is None or not size_is_public else table, 1)
     if public_size and budget.delta > 1 / known:
         raise ValueError(

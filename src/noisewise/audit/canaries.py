@@ -116,7 +116,7 @@ def worst_case(
         X=(worlds[0][0], worlds[1][0]),
         y=(worlds[0][1], worlds[1][1]),
         common=others,
-        size=float(others + copies) if size_is_public or (adjacency == "replace_one" and copies == 1) else None,
+        size=float(others + copies) if size_is_public or unit.fixes_size(adjacency) else None,
         direction=direction,
         public=_public_rows(method, flag.dtype) if method.needs_public else None,
         start=start,

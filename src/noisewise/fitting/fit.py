@@ -237,7 +237,7 @@ class Fit:
 
     @property
     def _size_known(self) -> bool:
-        return self.size_is_public or (self.budget.adjacency == "replace_one" and self.unit.most == 1)
+        return self.size_is_public or self.unit.fixes_size(self.budget.adjacency)
 
     def _known_number(self) -> str:
         """In words, what is public about how many rows there are."""

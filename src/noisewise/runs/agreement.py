@@ -133,7 +133,7 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
         difference = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
         raise _Contradiction(f"statement.json states {difference}")
     unit = _told(run)
-    public = used["size_is_public"] or (used["adjacency"] == "replace_one" and unit.most == 1)
+    public = used["size_is_public"] or unit.fixes_size(used["adjacency"])
     clip = used["max_grad_norm"]
     pairs = {
         "epsilon": (used["epsilon"], promise["epsilon"]),

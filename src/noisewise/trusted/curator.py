@@ -67,7 +67,8 @@ class Curator(Asking):
         model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
         unit = Unit(rows_per_unit)
-        if unit.counted() == 1 and size is None and meter.budget.adjacency == "replace_one":
+        unit.counted()  # refused if it is none
+        if size is None and unit.fixes_size(meter.budget.adjacency):
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not 1 <= size <= 1e15:
             raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")

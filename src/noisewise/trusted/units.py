@@ -38,6 +38,10 @@ class Unit(NamedTuple):
         """How many of the rows that differ between neighbours count at most: 1 of a record."""
         return self.rows or 1
 
+    def fixes_size(self, adjacency: str) -> bool:
+        """Whether all neighbours have as many rows that count, so that their number is public."""
+        return adjacency == "replace_one" and self.most == 1
+
     def counted(self, sampling: Sampling = FULL, *, most: int = MOST_ROWS) -> int:
         """The same, checked; what is proved for at most ``most`` rows of a person, or not for batches, is refused."""
         rows = 1 if self.rows is None else self.rows
