@@ -123,6 +123,8 @@ assert abs(float(served(asked)["answer"]["value"]) - 10) < 3 and len(private.tra
 for values in ([2.0], ["x"], [], [0.5, 0.5]):
     assert served({**asked, "values": values}).get("error") == "refused" or not values
 assert len(private.trace) == 3  # a question that names no radius has its own
+QUESTIONS["NearOrigin"].numbers = lambda self, facts: 2.0**27  # what the host would keep to answer it
+assert served(asked) == {"error": "refused"} and len(private.trace) == 3
 """
 )
 

@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
     @property
     def most(self) -> int:
-        """How many of the rows that differ between neighbours count at most: 1 of a record."""
+        """How many rows of it count at most; 1 of a record."""
         return self.rows or 1
 
     def fixes_size(self, adjacency: str) -> bool:
