@@ -32,7 +32,7 @@ from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.columns import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn
-from noisewise.trusted.units import rows_of_unit, unit_of
+from noisewise.trusted.units import RECORD, Unit
 
 SCHEMA = Schema(
     (Column("a", "number", -1, 1), Column("b", "number", -1, 1), Column("y", "category", categories=("no", "yes"))), "y"
@@ -144,7 +144,8 @@ def test_the_number_of_persons_is_public_under_replace_one_and_that_of_their_row
 
 
 def test_words_of_units():
-    assert [rows_of_unit(unit_of(rows)) for rows in (None, 1, 2, 10)] == [None, 1, 2, 10]
+    assert [Unit.of_words(Unit(rows).words).rows for rows in (None, 1, 2, 10)] == [None, 1, 2, 10]
+    assert (RECORD.persons, RECORD.most, Unit(1).persons, Unit(3).most) == (False, 1, True, 3)
     for odd in (
         "one person",
         "one person, at most 0 rows",
@@ -153,7 +154,7 @@ def test_words_of_units():
         "",
     ):
         with pytest.raises(ValueError, match="the unit is"):
-            rows_of_unit(odd)
+            Unit.of_words(odd)
 
 
 def forged(folder, **changes):

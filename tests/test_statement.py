@@ -30,6 +30,7 @@ from noisewise.trusted.events import (
     TruncatedNegativeBinomial,
     to_dict,
 )
+from noisewise.trusted.units import RECORD
 
 torch.set_num_threads(1)
 
@@ -504,7 +505,7 @@ def test_what_a_preparation_leaves_is_what_a_statement_promises_back(share):
     buy.spend(Gaussian(buy.noise_for(1.0)))
     bought = before | {"meter": buy.describe(), "events": [to_dict(leaf) for leaf in buy.events], "what": "bounds"}
     facts = SimpleNamespace(
-        rows_per_unit=None, budget=rest, size_is_public=True, linear=True, tensors=False, table=(), loss="logistic"
+        unit=RECORD, budget=rest, size_is_public=True, linear=True, tensors=False, table=(), loss="logistic"
     )
     run = SimpleNamespace(facts=facts, meter=meter, simulation=False, trace=(), features=None)
     model = data_of()["model"]

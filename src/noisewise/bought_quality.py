@@ -29,6 +29,7 @@ from .trusted.losses import Logistic, Loss, Softmax, Squared
 from .trusted.models import MLP, Additive, Linear, Model
 from .trusted.stores.grid import Store, in_memory
 from .trusted.stores.protocol import Elsewhere
+from .trusted.units import RECORD, Unit
 
 MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
 SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums
@@ -44,7 +45,7 @@ def private_quality(
     seed: int | None = None,
     store: Store = in_memory,
     purse: Purse | Account | None = None,
-    rows_per_unit: int | None = None,
+    unit: Unit = RECORD,
     table: int | None = None,
     there: NDArray[np.bool_] | None = None,
 ) -> Quality:
@@ -53,19 +54,19 @@ def private_quality(
     *Guarantee*: a GDP filter over one histogram of scores and labels (or, for a regression, one vector of sums of errors
     and targets, clamped to the target's bounds) and, when it is private, the number of records. Bins are chosen from
     public or released facts before the histogram is asked for; all figures are made of these answers.
-    ``rows_per_unit``: what is protected is a person, of whom at most so many rows are here, out of ``table`` rows.
+    ``unit``: what is protected; of persons, only rows that count are here, out of ``table`` rows.
     ``there``: who has a label, where not all have one; the others count for nothing and keep their places.
     ``X`` and ``y`` may lie elsewhere (:func:`noisewise.fitting.of_ranks.spread_test_rows`).
     """
     model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
     sorts = isinstance(fitted.labels, Classes)
-    public_size = size_is_public or (budget.adjacency == "replace_one" and (rows_per_unit or 1) == 1)
+    public_size = size_is_public or unit.fixes_size(budget.adjacency)
     known = max(len(y) if table is None or not size_is_public else table, 1)
     if public_size and budget.delta > 1 / known:
         raise ValueError(
             f"delta is {budget.delta!r}, above 1/size = {1 / known:.3g}, which allows publishing a record; pass a smaller one"
         )
-    source, budget = paying(budget, purse, simulation=seed is not None, persons=rows_per_unit is not None)
+    source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
     with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
             *(X, y) if isinstance(X, Elsewhere) else _tensors(fitted, X, y, there, model),
@@ -75,7 +76,7 @@ def private_quality(
             row_bound=1.0,
             seed=seed,
             store=store,
-            rows_per_unit=rows_per_unit,
+            rows_per_unit=unit.rows,
         )
         if fitted.made is not None:
             curator.prepare(fitted.made)

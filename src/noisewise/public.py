@@ -12,13 +12,14 @@ from .trusted.asking import GradientOptions
 from .trusted.events import FULL, Sampling
 from .trusted.facts import Answer
 from .trusted.features.features import Features
-from .trusted.gate import draw, expected_size
+from .trusted.gate import draw
 from .trusted.late import Tensor, torch
 from .trusted.models import Linear, Model, RowSource, leading_subspace
 from .trusted.models.batches import in_new_basis
 from .trusted.noise import Stream
 from .trusted.question import CLIPS
 from .trusted.questions.gradient import Gradient
+from .trusted.stores.totals import expected_size
 
 
 class PublicCurator:

@@ -47,7 +47,7 @@ USES = {  # what not every run does, and the code of it
     "guest": "messages guest/serving guest/wire guest/running guest/isolation guest/method",
     "ledger": "ledger/store ledger/ledger ledger/database ledger/tables ledger/lines",
     "journal": "journal/asking journal/folder journal/chain",
-    "clients": "federated/crowd federated/client federated/person federated/limits federated/requests federated/agreed federated/messages",
+    "clients": "federated/crowd federated/client federated/person trusted/stores/asked federated/requests federated/agreed federated/messages",
 }
 CARRIERS = {"ranks": "remote/line messages", "clients": "remote/line messages"}
 CURATOR = (
@@ -84,29 +84,22 @@ STORES = {
     "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/*",
     "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/*",
 }
-SUMS = {  # by the file of a question
-    "trusted/questions/at_theta": "trusted/stores/sums",
-    "trusted/questions/moments": "trusted/stores/sums",
-    "trusted/questions/finished": "trusted/stores/scores",
-}
 PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
 RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"
 CURRENCIES = {
     "gdp": "", "zcdp": "trusted/accountants/zcdp", "rdp": f"{RENYI} trusted/accountants/repetitions", "plan": f"{PLANS} {RENYI}",
     "tcdp": "trusted/accountants/tcdp trusted/accountants/zcdp", "ctcdp": "trusted/accountants/tcdp trusted/accountants/zcdp",
 }  # fmt: skip
-WALKS = {"Descent", "OnePass", "PerturbedObjective"}
 PATH = re.compile(r"(?:[a-z0-9_]{1,40}/){0,4}[a-z0-9_]{1,40}\.py")  # what a statement of a stranger's may name
 DIGEST, VERSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.+!-]{1,64}", re.ASCII)
 CODE = {"rings": [dict], "dependencies": dict}
 
 
 def files_of(kind: Kind, homes: Mapping[str, str]) -> list[Named]:
-    """The list for such a run; ``homes`` has the module of every question, by its name in a trace."""
-    asked = sorted(kind.questions)
+    """The list for such a run; ``homes`` has the file of every question and those of its sums, by its name in a trace."""
+    asked = [homes[name].partition(" ") for name in sorted(kind.questions) if name in homes]
     second = [CURATOR, SOURCES[kind.source], STORES[kind.records]]
-    second += [homes[name] for name in asked if name in homes]
-    second += [SUMS[homes[name]] for name in asked if homes.get(name) in SUMS]
+    second += [home for home, _, _ in asked] + [sums for _, _, sums in asked]
     second += [USES[use] for use in sorted(kind.uses)]
     if kind.records != "modules":
         second.append(f"trusted/losses/{kind.loss} trusted/losses/weighted")

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -22,20 +24,34 @@ from .budget.replay import replayed
 from .curator import KINDS
 from .federation import Federated
 from .prepare.parts import odd_part, parts_of
-from .reading import WALKS, Kind, code_of, files_of, odd_code
+from .reading import Kind, code_of, files_of, odd_code
 from .shapes import check_shape
 from .statement_words import FORMATS, derived_words, format_of, shown, text
 from .statement_words import account_text as account_text
 from .trusted.arithmetic import Arithmetic
 from .trusted.events import Gaussian, Repeated, from_dict, leaves, to_dict
-from .trusted.units import CLIENT, UNIT, rows_of_unit, unit_of
+from .trusted.proved import Proved
+from .trusted.question import WholeRun
+from .trusted.stores.protocol import SUMS
+from .trusted.units import CLIENT, UNIT, Unit
 from .tuning import traced, uncovered
 
 if TYPE_CHECKING:
     from .tape import Trained
 
 FORMAT = FORMATS[0]
-HOMES = {name: kind.__module__.removeprefix("noisewise.").replace(".", "/") for name, kind in KINDS.items()}
+
+
+def _home(kind: type[Proved]) -> str:
+    """The file of a question, and then those of the sums that it asks for."""
+    sums = {found.total for found in SUMS.values()}
+    functions = [each for each in vars(sys.modules[kind.__module__]).values() if isinstance(each, FunctionType)]
+    asked = [each for each in functions if getattr(each, "__wrapped__", None) in sums]
+    modules = dict.fromkeys([kind.__module__, *(each.__module__ for each in asked)])
+    return " ".join(module.removeprefix("noisewise.").replace(".", "/") for module in modules)
+
+
+HOMES = {name: _home(kind) for name, kind in KINDS.items()}
 HYPER_PARAMETERS = (
     "chosen without the private records (defaults, rules that read released answers only, or the user's own choice); "
     "no tuning on the private records was charged, and none is covered"
@@ -117,7 +133,7 @@ def make_statement(
     events = [] if run.meter is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.meter.events.items()]
     data: dict[str, Any] = {
         "format": FORMAT,  # until it has words
-        "promise": promised(run.facts.budget, preparation, run.facts.rows_per_unit) if private else None,
+        "promise": promised(run.facts.budget, preparation, run.facts.unit) if private else None,
         "simulation": run.simulation,
         "meter": None if run.meter is None else run.meter.describe(),
         "events": events,
@@ -150,11 +166,12 @@ def make_statement(
 def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
     """What decides which code a run's promise rests on."""
     facts, questions = run.facts, frozenset(line.question for line in run.trace)
+    asked = [KINDS[name] for name in questions if name in KINDS]
     plain = "linear" if facts.linear else "perceptron"
     uses = {
-        "walk": questions & WALKS,
+        "walk": any(issubclass(kind, WholeRun) for kind in asked),
         "bought bounds": data["preparation"] is not None,
-        "shards": "MetaGradient" in questions,
+        "shards": any(kind.sharded for kind in asked),
         "guest": data["isolation"] in ("sandbox", "process"),
         "ledger": "account" in data,
         "clients": "federated" in data,
@@ -175,12 +192,12 @@ def worded(data: Mapping[str, Any]) -> Statement:
     return Statement(data | derived_words(data))
 
 
-def promised(training: Budget, preparation: Mapping[str, Any] | None, rows: int | None) -> dict[str, Any]:
+def promised(training: Budget, preparation: Mapping[str, Any] | None, unit: Unit) -> dict[str, Any]:
     """The budget of training and what was spent before it, by basic composition; rounded up."""
     total = {"epsilon": training.epsilon, "delta": training.delta}
     if preparation is not None:
         total = {name: _total(value, preparation[name]) for name, value in total.items()}
-    return {**total, "adjacency": training.adjacency, "unit": unit_of(rows)}
+    return {**total, "adjacency": training.adjacency, "unit": unit.words}
 
 
 def _total(later: float, earlier: float) -> float:
@@ -235,7 +252,7 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     if promise is None:
         return Verdict(False, "the model was trained without privacy and promises nothing")
     try:
-        rows = rows_of_unit(promise["unit"])
+        unit = Unit.of_words(promise["unit"])
     except ValueError as error:
         return Verdict(False, str(error))
     if data["meter"] is None:
@@ -253,7 +270,7 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     if reason := _odd_clients(data) or _odd_code(data):
         return Verdict(False, reason)
     own = traced(data)
-    if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), rows):
+    if reason := uncovered(data) or _odd_events(own, budget, meter if own is data else training_meter(own), unit):
         return Verdict(False, reason)
     before_too = [*own["events"], *([] if preparation is None else preparation["events"])]
     paid, what = leaves([from_dict(event) for event in before_too]), preparation and preparation["what"]
@@ -319,10 +336,10 @@ def _odd_clients(data: Mapping[str, Any]) -> str | None:
     return None if data["promise"]["unit"] == asked_by else "the unit is not the one that clients were asked by"
 
 
-def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, rows: int | None) -> str | None:
+def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, unit: Unit) -> str | None:
     """What contradicts the word about the size (it is public, or bought by one full-batch Gaussian) or about persons."""
     size, single = data["size"], [leaf for leaf, n in meter.events.items() if n == 1]
-    several = rows is not None and rows > 1
+    several = unit.most > 1
     if size not in ("public", "bought"):
         return f"the size of the data is {size!r}; it is 'public' or 'bought'"
     if size == "bought" and budget.adjacency == "replace_one" and not several:

@@ -10,7 +10,7 @@ from .federation import taken_for_granted, what_the_server_sees
 from .prepare.parts import cost
 from .trusted.arithmetic import sentence
 from .trusted.events import Selection, from_dict, leaves, to_dict
-from .trusted.units import CLIENT, relation, rows_of_unit
+from .trusted.units import CLIENT, Unit, relation
 from .tuning import covers, not_covered, private_search
 
 # the second has words that follow from epsilon, the third also such of records that lie with clients
@@ -63,13 +63,11 @@ def likely(data: Mapping[str, Any]) -> str:
 def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
     promise, preparation, federated = data["promise"], data["preparation"], data.get("federated")
-    persons = None if promise is None else rows_of_unit(promise["unit"])
+    persons = promise is not None and Unit.of_words(promise["unit"]).persons
     covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
     client = promise is not None and promise["unit"] == CLIENT
     if data["size"] == "bought":
-        covered.append(
-            f"the noisy number of {'clients' if client else 'records' if persons is None else 'rows that count'}"
-        )
+        covered.append(f"the noisy number of {'clients' if client else 'rows that count' if persons else 'records'}")
     if preparation is not None:
         covered.append(f"what was bought before training: {preparation['what']}")
     return {
@@ -85,9 +83,9 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
             "evaluations on private records, which are charged on top",
             "people with several clients: k clients get k times the effect"
             if client
-            else "people with several records: k records get k times the effect"
-            if persons is None
-            else "people under several ids: k ids get k times the effect",
+            else "people under several ids: k ids get k times the effect"
+            if persons
+            else "people with several records: k records get k times the effect",
             *([] if federated is None else ["what the server sees, and whoever sees which clients it asks"]),
             *NOT_COVERED.get(data.get("isolation", ""), []),
             "side channels such as running time",
@@ -98,11 +96,11 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _accounting(data: Mapping[str, Any], persons: int | None) -> dict[str, Any]:
+def _accounting(data: Mapping[str, Any], persons: bool) -> dict[str, Any]:
     """How the price was computed, and what it takes for granted about the run."""
     meter, events = data["meter"], data["events"]
     client = data["promise"]["unit"] == CLIENT
-    unit = "client" if client else "record" if persons is None else "person"
+    unit = "client" if client else "person" if persons else "record"
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
     within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]

@@ -32,7 +32,7 @@ from .trusted.question import bare
 from .trusted.stores import counted_of
 from .trusted.stores.grid import Store, in_memory
 from .trusted.stores.protocol import Elsewhere
-from .trusted.units import rows_per_person
+from .trusted.units import RECORD, Unit
 
 Progress = Callable[[int, int | None, float], None]
 
@@ -59,7 +59,7 @@ class Records:
     size: float | None
     row_bound: float
     store: Store = in_memory
-    rows_per_unit: int | None = None  # what is protected is a person with at most so many of these rows; None: a row
+    unit: Unit = RECORD  # what is protected
 
     def __repr__(self) -> str:
         return "Records(...)"
@@ -85,10 +85,10 @@ def train(
     answers are written down before they are used, and read from when a run is taken up again.
     """
     private_run = makes_a_promise(method)
-    rows = records.rows_per_unit
+    unit = records.unit
     if private_run:
-        source, budget = paying(budget, purse, simulation=seed is not None, persons=rows is not None)
-    facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, rows_per_unit=rows)
+        source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
+    facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, unit=unit)
     start = model.start() if theta is None else theta.detach().float()
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
@@ -102,7 +102,7 @@ def train(
     opened = method.opened(simulation=seed is not None) if isinstance(method, Method) else nullcontext(method)
     with opened as running:
         terms = running.terms(replace(facts, budget=replace(budget)))
-        refuse_batches(running, terms, rows)
+        refuse_batches(running, terms, unit)
         if method.needs_public and public is None:
             raise ValueError(f"public is missing; {method.name} needs public rows, pass them or take another method")
         if seed is None:
@@ -133,7 +133,7 @@ def _private_run(
         row_bound=records.row_bound,
         seed=seed,
         store=records.store,
-        rows_per_unit=records.rows_per_unit,
+        rows_per_unit=records.unit.rows,
         unroll=unrolled,
     )
     asking = curator if journal is None else cast(Curator, Journalled(curator, journal))
@@ -182,17 +182,17 @@ def refuse_every_rank(source: Purse | Account | None) -> None:
         )
 
 
-def refuse_batches(method: Method, terms: Terms, rows_per_unit: int | None) -> None:
+def refuse_batches(method: Method, terms: Terms, unit: Unit) -> None:
     """Refuse, before anything is reserved, a method that says it will ask batches of rows where a person has several.
 
     A method that does not say so is refused by the curator when it asks.
     """
-    if rows_per_unit is None:
+    if not unit.persons:
         return
     for event in leaves(list(terms.events)):
         if isinstance(event, Poisson | FixedBatch):
-            rows_per_person(rows_per_unit, ("poisson", event.rate))
-    rows_per_person(rows_per_unit, getattr(method, "sampling", None) or FULL)
+            unit.counted(("poisson", event.rate))
+    unit.counted(getattr(method, "sampling", None) or FULL)
 
 
 def _plain(theta: Tensor, model: Model) -> Tensor:

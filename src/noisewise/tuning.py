@@ -17,7 +17,7 @@ from .shapes import TUNED_RUN, check_shape
 from .trusted.accountants.base import currency
 from .trusted.accountants.selection import whole_of
 from .trusted.events import BoundedRange, Gaussian, Leaf, Selection, from_dict, leaves
-from .trusted.units import rows_of_unit
+from .trusted.units import Unit
 
 CHARGED = ("selection", "exponential")
 TRIALS = "choosing settings by trial runs on the private records"
@@ -56,7 +56,7 @@ def uncovered(data: Mapping[str, Any]) -> str | None:
     spent = whole_event(run, Budget(run["epsilon"], run["delta"], adjacency=promise["adjacency"]))
     charged = leaves([from_dict(event) for event in data["events"]])
     if tuning["how"] == "selection":
-        reason = _not_selected(charged, spent, together=(rows_of_unit(promise["unit"]) or 1) > 1)
+        reason = _not_selected(charged, spent, together=Unit.of_words(promise["unit"]).most > 1)
     else:
         reason = _not_chosen(charged, spent, tuning["candidates"])
     if reason is not None:

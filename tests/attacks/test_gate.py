@@ -13,10 +13,10 @@ import torch
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import QUESTIONS
 from noisewise.trusted.events import Composed, Gaussian, InvalidEvent, Repeated
-from noisewise.trusted.gate import Gate, fixed_size
+from noisewise.trusted.gate import Gate
 from noisewise.trusted.own_settings import own_settings
 from noisewise.trusted.question import HowAsked
-from noisewise.trusted.stores.totals import IntegerTotal
+from noisewise.trusted.stores.totals import IntegerTotal, fixed_size
 
 pytestmark = pytest.mark.guard("found by reading, and mended in the room where it stood")
 BUDGET = Budget(1.0, 1e-6)

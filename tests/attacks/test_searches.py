@@ -45,7 +45,7 @@ from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.own_settings import own_settings
 from noisewise.trusted.panel import Entrant
 from noisewise.trusted.stores.grid import in_memory
-from noisewise.trusted.units import unit_of
+from noisewise.trusted.units import Unit
 from noisewise.tune import selection
 from noisewise.tune.candidates import Candidate
 from noisewise.tune.price import agreed
@@ -324,7 +324,7 @@ def test_a_score_that_was_not_charged_is_found_out():
 
 def test_a_person_pays_for_training_and_score_together():
     data = copy.deepcopy(honest("selection"))
-    data["promise"]["unit"] = unit_of(2)
+    data["promise"]["unit"] = Unit(2).words
     assert "score" in verify(data | derived_words(data)).reason
 
 

@@ -26,10 +26,9 @@ from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.trusted.accountants import pld
 from noisewise.trusted.events import BoundedRange, Gaussian, Repeated
-from noisewise.trusted.gate import expected_size
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.stores.linear import FINE, LinearRecords
-from noisewise.trusted.stores.totals import Drawn, IntegerTotal
+from noisewise.trusted.stores.totals import Drawn, IntegerTotal, expected_size
 
 
 @contextmanager

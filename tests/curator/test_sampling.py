@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.trusted.gate import draw, expected_size, fixed_size
+from noisewise.trusted.gate import draw
 from noisewise.trusted.noise import Stream
+from noisewise.trusted.stores.totals import expected_size, fixed_size
 
 RARE = 1e-4
 DRAWS = 15_000

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from noisewise.budget import Budget
 from noisewise.budget.purse import Purse
 from noisewise.federated.direct import Direct
-from noisewise.federated.limits import OF_SUMS, OF_TOTALS, fits, within
 from noisewise.federated.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
 from noisewise.methods import method_named
-from noisewise.remote.holder import TOTALS
 from noisewise.remote.line import RankLost
-from noisewise.trusted.stores.protocol import SUMS
+from noisewise.trusted.stores.asked import THETA, norm_within
+from noisewise.trusted.stores.protocol import SUMS, HeldRecords, everywhere
 from noisewise.trusted.stores.totals import IntegerTotal
 
 HOSTILE = 2
@@ -158,20 +157,23 @@ def test_a_client_cannot_claim_more_rows_than_there_can_be(length, clients):
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=8), st.integers(0, 2**62))
 def test_the_norm_is_checked_in_whole_numbers(values, most):
-    assert within(np.array(values, np.int64), most) == (sum(value * value for value in values) <= most * most)
+    assert norm_within(np.array(values, np.int64), most) == (sum(value * value for value in values) <= most * most)
 
 
 def test_every_sum_that_a_question_asks_for_has_a_limit():
-    assert {*OF_SUMS, *OF_TOTALS, "losses"} == {*TOTALS, *SUMS}
-    assert not fits("a sum that nobody knows", [np.zeros(1, np.int64)], np.zeros(1), (), 5)
+    sums = {name for name, of in vars(HeldRecords).items() if "IntegerTotal" in str(getattr(of, "__annotations__", ""))}
+    assert sums - {"meta_gradients"} < {*SUMS} and len(SUMS) == 14
+    with pytest.raises(TypeError, match="limit"):
+        everywhere(THETA)
     losses = IntegerTotal(np.zeros(2, np.int64), 8, 1.0)
     inside, outside = (np.array([16, 0]), np.array([17, 0])), np.array([-1, 0])
-    assert [fits("losses", [sent], losses, (), 2) for sent in (*inside, outside)] == [True, False, False]
+    assert [SUMS["losses"].fits([sent], losses, (), 2) for sent in (*inside, outside)] == [True, False, False]
     counts = np.array([[1, 1, 2, 0, 0, 0]])  # of one scale: 2 parts, then 4
-    assert fits("levels", [counts], counts, ((), 2), 2) and not fits("levels", [counts], counts, ((), 2), 1)
-    assert not fits("levels", [counts * [1, 1, 2, 0, 0, 0]], counts, ((), 2), 2)
+    assert SUMS["levels"].fits([counts], counts, ((), 2), 2) and not SUMS["levels"].fits([counts], counts, ((), 2), 1)
+    assert not SUMS["levels"].fits([counts * [1, 1, 2, 0, 0, 0]], counts, ((), 2), 2)
     cells = np.array([2, 2, 1, 0])
-    assert fits("score_counts", [cells], cells, (0, 0, 2), 5) and not fits("score_counts", [cells], cells, (0, 0, 2), 4)
+    assert SUMS["score_counts"].fits([cells], cells, (0, 0, 2), 5)
+    assert not SUMS["score_counts"].fits([cells], cells, (0, 0, 2), 4)
 
 
 @given(st.binary(max_size=200), st.integers(0, 5))

@@ -75,7 +75,7 @@ def test_a_dry_run_checks_the_fit_that_the_estimator_would_run(target, persons, 
     planned = face(1.0, 1e-6, schema=schema, method=method, random_state=3, **same).planned()
     chosen = method_for(method, model, len(schema.features))
     checked = fit_of_files(schema, Budget(1.0, 1e-6), chosen, seed=3, **same)
-    for part in ("budget", "method", "model", "persons", "rows_per_unit", "size_is_public", "seed"):
+    for part in ("budget", "method", "model", "persons", "unit", "size_is_public", "seed"):
         assert getattr(checked, part) == getattr(planned, part), part
     assert (checked.persons is None) == (not persons)
     assert type(checked.scaling) is type(planned.scaling) and checked.scaling.unit_rows == planned.scaling.unit_rows

@@ -30,7 +30,6 @@ from test_curator_laws import (
 )
 
 from noisewise.curator import QUESTIONS
-from noisewise.federated.limits import fits
 from noisewise.federated.person import OneRecord, Together
 from noisewise.trusted.models import MLP
 from noisewise.trusted.own_settings import own_settings
@@ -52,6 +51,10 @@ def client(model, rows, local, there=True):
     return Together(X.float(), y, *local, there).held(model, in_memory)
 
 
+def limit_of(name):
+    return SUMS[name].fits
+
+
 class Crowd:
     """Clients that are added up as a server adds them up: by their first, which is nobody, and only as far as they fit."""
 
@@ -69,7 +72,7 @@ class Crowd:
         ]
         for part in parts:
             arrays = [part.values if isinstance(part, IntegerTotal) else part]
-            assert fits(name, arrays, zero, arguments, 1), name
+            assert limit_of(name)(arrays, zero, arguments, 1), name
         return reduce(add, parts, zero)
 
     def __getattr__(self, name):
@@ -79,7 +82,7 @@ class Crowd:
         return asked
 
     def summed(self, name, drawn, *arguments):
-        return self._added(name, lambda m, own: SUMS[name](m, own, *arguments), arguments, drawn)
+        return self._added(name, lambda m, own: SUMS[name].total(m, own, *arguments), arguments, drawn)
 
 
 def clients():
@@ -156,7 +159,7 @@ clipped_once = OneRecord._clipped
 )
 def test_the_law_notices_a_client_that_adds_more(kind, name, broken, monkeypatch):
     monkeypatch.setattr(OneRecord, name, broken)
-    monkeypatch.setattr("test_client_laws.fits", lambda *_: True)  # what a server checks, beside it
+    monkeypatch.setattr("test_client_laws.limit_of", lambda name: lambda *_: True)  # what a server checks, beside it
     monkeypatch.setattr("test_client_laws.neighbours", neighbours.__wrapped__)
     with pytest.raises(AssertionError):
         test_no_client_moves_a_total_further_than_its_noise_allows_for(kind, "logistic")

@@ -23,7 +23,7 @@ from noisewise.trusted.meter import PlanMeter
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.units import unit_of
+from noisewise.trusted.units import Unit
 
 N, NOISE = 20, 10.0
 X = torch.full((N, 3), 0.1, dtype=torch.float64)
@@ -86,7 +86,7 @@ def stated(kind, model, adjacency, unit, event, grade="assumed"):
     meter = PlanMeter(budget, [event], "rdp" if hasattr(event, "rate") else "gdp")
     words = () if kind is None else KINDS[kind].graded(Arithmetic("exact")).assumptions
     data = {
-        "promise": {"epsilon": 400.0, "delta": 0.1, "adjacency": adjacency, "unit": unit_of(unit)},
+        "promise": {"epsilon": 400.0, "delta": 0.1, "adjacency": adjacency, "unit": Unit(unit).words},
         "simulation": False,
         "meter": meter.describe(),
         "events": [to_dict(Repeated(event, 1))],
@@ -205,4 +205,4 @@ def test_facts_of_a_statement_are_those_of_the_run():
         found, real = facts_of_statement(data, 3), facts_of(model, Budget(400.0, 0.1), size=None, row_bound=1.0)
         for field in ("dimension", "features", "outputs", "task", "smoothness", "linear", "tensors"):
             assert getattr(found, field) == getattr(real, field), (name, field)
-        assert bool(found.table) == bool(real.table) and found.rows_per_unit == 3
+        assert bool(found.table) == bool(real.table) and found.unit == Unit(3) and found.rows_per_unit == 3

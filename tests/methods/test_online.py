@@ -27,6 +27,7 @@ from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic, Squared
 from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.units import Unit
 
 D = 20
 CLASSES, NUMBERS = Linear(D, Logistic()), Linear(D, Squared())
@@ -90,7 +91,7 @@ class Counts:
     def __init__(self, median, size=10_000.0, rows=None, epsilon=1.0):
         self.median, self.asked, self.meter = median, [], self
         model = Linear(D, Logistic())
-        self.facts = facts_of(model, Budget(epsilon, 1e-6), size=size, row_bound=1.0, rows_per_unit=rows)
+        self.facts = facts_of(model, Budget(epsilon, 1e-6), size=size, row_bound=1.0, unit=Unit(rows))
 
     def noise_for(self, share):
         self.asked.append((share, None))
@@ -98,7 +99,7 @@ class Counts:
 
     def statistic(self, question, *, noise_multiplier):
         self.asked[-1] = (self.asked[-1][0], question.threshold)
-        below = min(question.threshold * (self.facts.rows_per_unit or 1) / self.median / 2, 1.0)
+        below = min(question.threshold * self.facts.unit.most / self.median / 2, 1.0)
         return Answer(torch.tensor((below - 0.5) * self.facts.size), 1.0)
 
 

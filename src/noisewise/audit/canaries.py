@@ -30,6 +30,7 @@ from ..prepare import TableColumn
 from ..trusted.events import FULL, Adjacency
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import Additive, Linear
+from ..trusted.units import RECORD, Unit
 
 U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
 FAR_LABEL = 1e6
@@ -54,7 +55,7 @@ class Neighbours:
     row_bound: float = 1.0
     public: tuple[Tensor, Tensor] | None = None
     start: Tensor | None = None
-    rows_per_unit: int | None = None
+    unit: Unit = RECORD
 
     def along(self, theta: Tensor) -> float:
         """How far a theta is where the canary pulls it."""
@@ -96,7 +97,8 @@ def worst_case(
         model = Additive(1, loss_named(name), classes, columns=(TableColumn("cells", (-1.0, 1.0), (0.0, 1.0)),) * 2)
     if method.name == "pnsgd":
         others = 0
-    copies = rows_per_unit or 1
+    unit = Unit(rows_per_unit)
+    copies = unit.most
     others = others * copies  # so that a smallest eigenvalue can rise by as many
     rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
     rows, labels, start = _canary(method, model.loss, adjacency)
@@ -114,11 +116,11 @@ def worst_case(
         X=(worlds[0][0], worlds[1][0]),
         y=(worlds[0][1], worlds[1][1]),
         common=others,
-        size=float(others + copies) if size_is_public or (adjacency == "replace_one" and copies == 1) else None,
+        size=float(others + copies) if size_is_public or unit.fixes_size(adjacency) else None,
         direction=direction,
         public=_public_rows(method, flag.dtype) if method.needs_public else None,
         start=start,
-        rows_per_unit=rows_per_unit,
+        unit=unit,
     )
 
 

@@ -237,8 +237,7 @@ class _Plan:
 
     def records(self, world: int) -> Records:
         worlds = self.worlds
-        rows = worlds.rows_per_unit
-        return Records(worlds.X[world], worlds.y[world], worlds.size, worlds.row_bound, rows_per_unit=rows)
+        return Records(worlds.X[world], worlds.y[world], worlds.size, worlds.row_bound, unit=worlds.unit)
 
 
 class _Prepared:
@@ -247,9 +246,7 @@ class _Prepared:
     def __init__(self, plan: _Plan) -> None:
         self.plan, worlds = plan, plan.worlds
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
-        facts = facts_of(
-            worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound, rows_per_unit=worlds.rows_per_unit
-        )
+        facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound, unit=worlds.unit)
         self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
         self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
         self.state = None
@@ -321,9 +318,7 @@ _KEPT: list[tuple[str, _Prepared]] = []
 
 def _prepared(plan: _Plan) -> _Prepared:
     """The prepared plan of this process; a plan that comes a second time is not prepared again."""
-    name = repr(
-        (plan.method, plan.budget, plan.seed, plan.worlds.X, plan.worlds.y, plan.worlds.size, plan.worlds.rows_per_unit)
-    )
+    name = repr((plan.method, plan.budget, plan.seed, plan.worlds.X, plan.worlds.y, plan.worlds.size, plan.worlds.unit))
     if not _KEPT or _KEPT[0][0] != name:
         _KEPT[:] = [(name, _Prepared(plan))]
     return _KEPT[0][1]

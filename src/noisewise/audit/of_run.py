@@ -12,7 +12,7 @@ from typing import Any
 from ..guest import method_named
 from ..methods import Method
 from ..trusted.events import Adjacency
-from ..trusted.units import rows_of_unit
+from ..trusted.units import RECORD, Unit
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Claim:
     adjacency: Adjacency
     loss: str | None
     size_is_public: bool
-    rows_per_unit: int | None = None
+    unit: Unit = RECORD
 
 
 def claim_of(statement: Mapping[str, Any], isolation: str = "sandbox") -> Claim:
@@ -50,5 +50,5 @@ def claim_of(statement: Mapping[str, Any], isolation: str = "sandbox") -> Claim:
         adjacency=promise["adjacency"],
         loss=loss if loss in method.losses else None,
         size_is_public=statement["size"] == "public",
-        rows_per_unit=rows_of_unit(promise["unit"]),
+        unit=Unit.of_words(promise["unit"]),
     )

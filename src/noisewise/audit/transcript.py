@@ -29,18 +29,27 @@ import torch
 from torch import Tensor
 
 from ..budget import Terms
-from ..curator import Answer, Asking, Curator, Descent, Facts, OnePass, PerturbedObjective, PublicCurator
+from ..curator import (
+    Answer,
+    Asking,
+    Count,
+    Curator,
+    Descent,
+    Facts,
+    Gradient,
+    OnePass,
+    PerturbedObjective,
+    PublicCurator,
+)
 from ..methods import Method
 from ..methods.size import size_noise
-from ..trusted.events import FULL, Sampling
+from ..trusted.events import FULL, BoundedRange, Sampling
 from ..trusted.features.features import Features
-from ..trusted.gate import expected_size, fixed_size
 from ..trusted.models import Linear
 from ..trusted.noise import Stream
 from ..trusted.question import HowAsked, rebuilt
 from ..trusted.stores import records_of
-from ..trusted.stores.totals import Drawn
-from ..trusted.units import rows_per_person
+from ..trusted.stores.totals import Drawn, expected_size, fixed_size
 from ..trusted.walks.iterations import gradient_sum, rows_of
 from ..trusted.walks.objective import ObjectiveTerms
 from ..trusted.walks.objective import terms as objective_terms
@@ -133,18 +142,18 @@ class Watched(Asking):
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         answer = self._curator.ask(question, noise=noise, sampling=sampling)
         facts, asked = self._curator.facts, rebuilt(question)
-        rows = rows_per_person(facts.rows_per_unit)
+        rows = facts.unit.counted()
         how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
         def exact(records: Any) -> Floats:
             return asked.exact(asked.totals(records, Drawn(None, how.size), how), how)
 
         centres = self._witness.centres(exact)
-        if asked.name == "choose":
+        if asked.mechanism is BoundedRange:
             self._witness.chosen(int(answer.value), centres, answer.noise_std, sampling)
             return answer
-        released, std = asked.flat(answer, facts, how), how.noise * how.unit(*asked.moves(how))
-        if asked.name == "gradient":
+        released, std = asked.flat(answer, facts, how), how.noise * asked.unit(how)
+        if type(asked) is Gradient:
             self._witness.gradient(released, centres, std, sampling)
         else:
             self._witness.noised(released, centres, std, sampling)
@@ -219,9 +228,9 @@ class Overheard(Method):
 
     def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
-            counts = self.witness.centres(lambda records: [float(len(records))])
-            unit = rows_per_person(facts.rows_per_unit) / (2 if facts.budget.adjacency == "replace_one" else 1)
-            self.witness.noised(np.array([facts.size]), counts, event.noise_multiplier * unit)
+            counts, rows = self.witness.centres(lambda records: [float(len(records))]), facts.unit.counted()
+            how = HowAsked(facts.budget.adjacency, FULL, event.noise_multiplier, math.nan, facts.features, rows)
+            self.witness.noised(np.array([facts.size]), counts, Count().noise_std(how))
         return self.method.init(theta, facts, public) if self._state is None else self._state
 
     def step(self, state: Any, private: Curator, public: PublicCurator | None) -> Any:

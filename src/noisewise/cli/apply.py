@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..ledger.receipt import Payment
     from ..quality import Quality
     from ..remote.ranks import Lead
+    from ..trusted.units import Unit
 
 WIDE = 60  # letters of class names that a table shows side by side
 LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
@@ -177,7 +178,7 @@ def evaluate(
                 pinned.check()
             with _paid(run, budget, seed, payment) as purse:
                 quality = _quality(fitted, known, budget, size_is_public, seed, purse)
-                entry = _entry(quality, places(data), encoder.schema.rows_per_unit)
+                entry = _entry(quality, places(data), encoder.schema.protects)
                 if seed is None:
                     runs.append(run, "evaluation.json", entry)
     if seed is None:
@@ -249,12 +250,13 @@ def _quality(
     from ..bought_quality import private_quality
     from ..data.rows import IN_MEMORY
     from ..trusted.stores.grid import Mapped, in_memory
+    from ..trusted.units import RECORD
 
     store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > IN_MEMORY else in_memory
-    rows = None if fitted.encoder is None else fitted.encoder.schema.rows_per_unit
+    unit = RECORD if fitted.encoder is None else fitted.encoder.schema.protects
     return private_quality(
         fitted, known.X, known.y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse,
-        rows_per_unit=rows, table=known.table, there=known.there,
+        unit=unit, table=known.table, there=known.there,
     )  # fmt: skip
 
 
@@ -275,14 +277,12 @@ def _say_of(budget: Budget | None) -> None:
         errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _entry(quality: Quality, data: tuple[Place, ...], rows_per_unit: int | None) -> dict[str, Any]:
+def _entry(quality: Quality, data: tuple[Place, ...], unit: Unit) -> dict[str, Any]:
     """The score as evaluation.json has it; ``unit``: what its price protects, None where it was free."""
-    from ..trusted.units import unit_of
-
     budget = quality.budget
     return {
         "metric": quality.metric, "value": quality.value, "interval": list(quality.interval),
-        "rows": "public" if budget is None else "private", "unit": None if budget is None else unit_of(rows_per_unit),
+        "rows": "public" if budget is None else "private", "unit": None if budget is None else unit.words,
         "epsilon": None if budget is None else budget.epsilon, "delta": None if budget is None else budget.delta,
         "when": datetime.now(UTC).isoformat(timespec="seconds"), "file": ", ".join(path.name for path in data),
         "events": list(quality.events), **quality.figures.to_dict(),

@@ -52,6 +52,7 @@ def audit(
     Example: [bold]noisewise audit dpsgd --epsilon 0.5 --runs 4000 --plot audit.png[/bold]
     """
     from ..audit.lower_bound import epsilon_lower_bound
+    from ..trusted.units import Unit
 
     folder = _folder(target)
     if folder is not None:
@@ -62,7 +63,7 @@ def audit(
 
         claim = claim_of(folders.load(folder).statement.data, isolation)
     else:
-        claim = replace(_claim(target, epsilon, delta, adjacency, steps, loss, isolation), rows_per_unit=rows_per_unit)
+        claim = replace(_claim(target, epsilon, delta, adjacency, steps, loss, isolation), unit=Unit(rows_per_unit))
     with bar(f"auditing {claim.method.name}") as report:
         result = epsilon_lower_bound(
             claim.method,
@@ -76,14 +77,13 @@ def audit(
             progress=lambda done, total: report(done, total, "confirming an alarm" * (total > runs)),
             loss=claim.loss,
             size_is_public=claim.size_is_public,
-            rows_per_unit=claim.rows_per_unit,
+            rows_per_unit=claim.unit.rows,
         )
     if folder is not None:
         from ..report.page import refresh
-        from ..trusted.units import unit_of
 
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        folders.append(folder, "audit.json", {**result.to_dict(), "unit": unit_of(claim.rows_per_unit), "when": when})
+        folders.append(folder, "audit.json", {**result.to_dict(), "unit": claim.unit.words, "when": when})
         refresh(folder)
     if plot is not None:
         from ..audit.plots import plot_audit
@@ -93,7 +93,7 @@ def audit(
     if json_output:
         print_json({**result.to_dict(), "finds_half_the_noise": power})
     else:
-        _tell(result, power, folder, plot, claim.rows_per_unit)
+        _tell(result, power, folder, plot, claim.unit.rows)
     raise typer.Exit(1 if result.violation else 0)
 
 

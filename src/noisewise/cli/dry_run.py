@@ -21,7 +21,7 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     from ..data.tables import columns_of
     from ..fitting.auto import AUTO, choice_for
     from ..fitting.why import why
-    from ..trusted.units import CLIENT, unit_of
+    from ..trusted.units import CLIENT
 
     reasons = None
     if request.method == AUTO:
@@ -32,7 +32,7 @@ def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None
     to_buy = [gap.column for gap in gaps(resolved.schema)]
     notes = [*resolved.notes, *concerns(request.budget.epsilon, request.budget.delta).values()]
     client = request.federated is not None and request.federated.unit == "client"
-    unit = CLIENT if client else unit_of(resolved.schema.rows_per_unit)
+    unit = CLIENT if client else resolved.schema.protects.words
     document = {
         "dry_run": True, "method": method.name, "estimator": f"Private{face}", "target": resolved.schema.target,
         "epsilon": request.budget.epsilon, "delta": request.budget.delta, "adjacency": request.budget.adjacency,

@@ -254,14 +254,12 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
     runs = []
     if resolved.purchase is not None:
         budget = resolved.purchase.budget
-        runs.append(
-            (terms_of(budget), payment.account.admitted(budget, persons=fit.rows_per_unit is not None), "bounds")
-        )
+        runs.append((terms_of(budget), payment.account.admitted(budget, persons=fit.unit.persons), "bounds"))
     asks, training = fit.asks(records) if tuning is None else None, fit.training_budget()
     if tuning is not None and tuning.how == "selection":
         asks = Terms.plan(ApproximateDP(training.epsilon, training.delta)), training
     if asks is not None:
-        runs.append((asks[0], payment.account.admitted(asks[1], persons=fit.rows_per_unit is not None), "training"))
+        runs.append((asks[0], payment.account.admitted(asks[1], persons=fit.unit.persons), "training"))
     payment.account.check(runs)
 
 

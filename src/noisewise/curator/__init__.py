@@ -16,12 +16,13 @@ from ..trusted.questions.gradient import Gradient
 from ..trusted.questions.gradient_norm import GradientNorm
 from ..trusted.questions.layered_gradient import LayeredGradient
 from ..trusted.questions.moments import Count, CrossMoment, FirstMoment, MinEigenvalue, SecondMoment, SquaredLength
+from ..trusted.walks import WHOLE
 from ..trusted.walks.objective import PerturbedObjective
 from ..trusted.walks.oneshot import Descent, NoisyWalk, OnePass
 
 #: every kind of question by the name that a trace has, whole runs in the room included
 KINDS: dict[str, type[Proved]] = {kind.name: kind for kind in QUESTIONS.values()}
-KINDS |= {kind.name: kind for kind in (Descent, OnePass, PerturbedObjective)}
+KINDS |= WHOLE
 __all__ = ["KINDS", "Answer", "Asking", "Curator", "Facts", "PublicCurator", "columns"]
 __all__ += [
     "QUESTIONS",

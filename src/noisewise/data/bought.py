@@ -61,11 +61,11 @@ class Purchase:
         self, pieces: Callable[[], Iterable[Floats]], purse: Purse | Account | None, *, seed: int | None = None
     ) -> tuple[Schema, dict[str, Any]]:
         """The same from matrices of these columns; rows of persons are those that count."""
-        rows = self.schema.rows_per_unit
-        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=rows is not None)
+        unit = self.schema.protects
+        paid, budget = paying(self.budget, purse, simulation=seed is not None, persons=unit.persons)
         other = None if seed is None else seed + OTHER_STREAM
         with paid.part(terms_of(budget), budget, what="bounds") as part:
-            curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=rows)
+            curator = ColumnCurator(pieces, len(self.columns), meter=part.meter, seed=other, rows_per_unit=unit.rows)
             bought = bought_bounds(curator, [column.name for column in self.columns])
         return self._filled(bought), self._preparation(part.meter, bought)
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..spelling import did_you_mean
-from ..trusted.units import rows_per_person
+from ..trusted.units import Unit
 from .arrays import places_in, values_in
 from .files import Share, Source
 from .refusal import Refusal, our_words
@@ -52,7 +52,7 @@ class Persons:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not self.column:
             raise ValueError("unit must be the name of the column that says whose row it is")
-        rows_per_person(self.rows)
+        Unit(self.rows).counted()
 
     def in_files(self, source: Source, *, seed: int | None, progress: Share | None = None) -> Mask:
         """Which rows of files count, in their order; ``seed``: of a simulation."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..spelling import did_you_mean
+from ..trusted.units import Unit
 from ..trusted.validate import one_of
 from .column_checks import KINDS, Scalar, check_column, end_from, number_from, plain_value, since_from
 from .persons import Persons, persons_of
@@ -161,6 +162,11 @@ class Schema:
             raise ValueError(f'unit {self.unit!r} says whose row it is and is no feature; set its kind = "ignore"')
         else:
             object.__setattr__(self, "columns", self.with_columns(ids))
+
+    @property
+    def protects(self) -> Unit:
+        """A record, or a person of whom so many rows count."""
+        return Unit(self.rows_per_unit)
 
     @property
     def persons(self) -> Persons | None:

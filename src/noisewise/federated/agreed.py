@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from ..data.refusal import Refusal
 from ..data.schema import Schema
 from ..federation import Declared, Federated
 from ..remote.holder import Request
+from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Integers
 
-CLIPPED = ("gradients", "layered", "vectors")
 OTHER_SCHEMA = "the server's schema is another one than --schema; nothing was answered"
 
 
@@ -75,7 +74,9 @@ class Agreed:
     def check_clip(self, request: Request) -> None:
         """Refuse a larger clip than was agreed."""
         _, name, _, arguments, *_ = request.arguments
-        if name in CLIPPED and not math.hypot(*_clips(arguments[1])) <= self.max_clip:
+        each = zip(SUMS[name].takes, arguments, strict=True)
+        clips = [kind.clips(value) for kind, value in each]
+        if not all(math.hypot(*some) <= self.max_clip for some in clips):
             raise Refusal(
                 f"the server asks for a larger clip than --max-clip {self.max_clip:g}; nothing more is answered"
             )
@@ -86,7 +87,3 @@ class Agreed:
             raise Refusal(
                 "the server asks about some rows, and has declared that it asks about all; nothing more is answered"
             )
-
-
-def _clips(value: Any) -> tuple[float, ...]:
-    return value if type(value) is tuple else (value,)

@@ -27,8 +27,6 @@ from ..remote.holder import Holder, Holding, Request
 from ..trusted.late import torch
 from ..trusted.models import Model
 from ..trusted.own_settings import own_settings
-from ..trusted.stores import scores as scores  # sums that are asked for by name
-from ..trusted.stores import sums as sums
 from ..trusted.stores.totals import Integers, IntegerTotal
 from .agreed import Agreed
 from .messages import DONE, FAILED, REFUSED, pack_answer, read_history, read_question

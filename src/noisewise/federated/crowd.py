@@ -2,7 +2,7 @@
 
 A client hears a question only if rows of its own were drawn. Who answered is told by the carrier, never by the answer. Of each
 client the first answer that fits counts: its number, its shape, and the most that its records could add up to
-(:mod:`.limits`); others, and late ones, are dropped.
+(:mod:`noisewise.trusted.stores.asked`); others, and late ones, are dropped.
 
 *Who did not answer.* Unit client: it contributes nothing, and nothing is rescaled by who answered; the sum has one record less,
 which is what the price is about. Unit record: a record that keeps its client from answering would take the client's other records
@@ -24,9 +24,9 @@ from ..remote.holder import Request
 from ..remote.line import Line, RankLost
 from ..remote.ranks import STAYS, Lead, Places
 from ..trusted.stores.grid import MOST_ROWS
+from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Integers, IntegerTotal
 from .client import arrays_of, holder_of
-from .limits import fits
 from .messages import pack_history, pack_question, read_answer, refused
 
 HERE = ("hold", "change", "forget")  # what clients do when they are asked the next question
@@ -154,13 +154,14 @@ class Crowd(Lead):
     def _total(self, requests: list[Request]) -> Any:
         """The sum over all clients that were drawn: of those that answered, where that is enough."""
         zero, (_, name, _, arguments, *_) = self._zero(requests[0]), requests[0].arguments
+        limit = SUMS[name]
         totals = [array.copy() for array in arrays_of(zero)]
         shapes = [array.shape for array in totals]
         drawn = {client: request.arguments[2] for client, request in enumerate(requests[1:])}
         asked = {client: count for client, part in drawn.items() if (count := part.count(self._lengths[client]))}
 
         def checked(client: int, answer: list[Integers]) -> bool:
-            return fits(name, answer, zero, arguments, asked[client])
+            return limit.fits(answer, zero, arguments, asked[client])
 
         for answer in self._answers(requests, dict.fromkeys(asked, shapes), checked).values():
             for total, part in zip(totals, answer, strict=True):

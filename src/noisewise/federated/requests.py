@@ -6,7 +6,6 @@ be read from, or written to, somewhere else. So nothing reaches them that does n
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,16 +17,14 @@ from ..federation import Declared, Federated
 from ..fitting.labels import Classes, Labels, Target
 from ..messages import BadMessage
 from ..remote.holder import Request
+from ..trusted.features.columns import TableColumn
 from ..trusted.features.features import Features, Hats, Product
-from ..trusted.features.scale import check_scale
 from ..trusted.models import MLP, Additive, Linear, Model
+from ..trusted.stores.asked import Known, Sum, whole
+from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Drawn
-from .limits import OF_SUMS, OF_TOTALS
 
-MAX_NUMBER = 1 << 62  # of a request or a version
 MAX_ENTRIES = 1 << 26  # of an answer: half a gigabyte
-MAX_LEVELS = 20
-NAMES = frozenset({*OF_SUMS, *OF_TOTALS, "losses"})
 MADE: tuple[Any, ...] = (
     Schema, (Scaling, Cells), (Classes, Target), bool, (Dialect, str, type(None)), Federated, Declared,
 )  # fmt: skip
@@ -59,20 +56,11 @@ class Held(NamedTuple):
 
 def check_request(request: Request) -> None:
     """Refuse a request whose parts are not what it takes; what they say is checked elsewhere."""
-    if not _whole(request.number) or type(request.act) is not str or type(request.arguments) is not tuple:
+    if not whole(request.number) or type(request.act) is not str or type(request.arguments) is not tuple:
         raise BadMessage
     check = CHECKS.get(request.act)
     if check is None or not check(*request.arguments):
         raise BadMessage
-
-
-def _whole(value: Any, most: int = MAX_NUMBER) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _number(value: Any) -> bool:
-    """Whether it is a finite number above 0, as clips and bounds are."""
-    return isinstance(value, float) and 0 < value < math.inf
 
 
 def _array(value: Any, *dimensions: int) -> bool:
@@ -90,11 +78,11 @@ def _make(maker: Any = None, *arguments: Any) -> bool:
 
 
 def _hold(*arguments: Any) -> bool:
-    return len(arguments) == 2 and _whole(arguments[0]) and type(arguments[1]) in (Linear, Additive, MLP)
+    return len(arguments) == 2 and whole(arguments[0]) and type(arguments[1]) in (Linear, Additive, MLP)
 
 
 def _change(*arguments: Any) -> bool:
-    if len(arguments) != 4 or not (_whole(arguments[0]) and _whole(arguments[1]) and type(arguments[3]) is tuple):
+    if len(arguments) != 4 or not (whole(arguments[0]) and whole(arguments[1]) and type(arguments[3]) is tuple):
         return False
     match arguments[2] if type(arguments[2]) is str else "", arguments[3]:
         case "in_basis", (matrix,):
@@ -107,11 +95,11 @@ def _change(*arguments: Any) -> bool:
 
 
 def _forget(*arguments: Any) -> bool:
-    return len(arguments) == 1 and type(arguments[0]) is tuple and all(map(_whole, arguments[0]))
+    return len(arguments) == 1 and type(arguments[0]) is tuple and all(map(whole, arguments[0]))
 
 
 def _counted(*arguments: Any) -> bool:
-    return len(arguments) == 1 and (arguments[0] is None or _whole(arguments[0]))
+    return len(arguments) == 1 and (arguments[0] is None or whole(arguments[0]))
 
 
 def _total(*arguments: Any) -> bool:
@@ -119,10 +107,18 @@ def _total(*arguments: Any) -> bool:
         return False
     version, name, drawn, own, options, seed = (*arguments, None)[:6]
     return (
-        _whole(version) and type(name) is str and name in NAMES and _drawn(drawn) and type(own) is tuple and type(options) is dict
+        whole(version) and type(name) is str and name in SUMS and _drawn(drawn) and type(own) is tuple and type(options) is dict
         and all(key in ("scale", "basis") and (each is None or _array(each, 1, 2)) for key, each in options.items())
-        and (seed is None or _whole(seed)) and ARGUMENTS.get(name, lambda *own: not own)(*own)
+        and (seed is None or whole(seed)) and _taken(SUMS[name], own)
     )  # fmt: skip
+
+
+def _taken(asked: Sum, own: tuple[Any, ...]) -> bool:
+    """Whether a sum takes such arguments, and can be made of them without taking much memory."""
+    known = len(own) == len(asked.takes) and all(
+        kind.typed(value) for kind, value in zip(asked.takes, own, strict=True)
+    )
+    return known and asked.entries(1, *own) <= MAX_ENTRIES
 
 
 def _drawn(value: Any) -> bool:
@@ -133,43 +129,6 @@ def _drawn(value: Any) -> bool:
     )
 
 
-def _levels(*own: Any) -> bool:
-    if len(own) != 2 or type(own[0]) is not tuple or not _whole(own[1], MAX_LEVELS):
-        return False
-    return len(own[0]) << (own[1] + 1) <= MAX_ENTRIES and all(type(each) is tuple and len(each) == 3 for each in own[0])
-
-
-def _scores(*own: Any) -> bool:
-    if len(own) != 3 or not (_array(own[0], 1) and _array(own[1], 1) and _whole(own[2])):
-        return False
-    return 2 * (own[2] + 1) * (len(own[1]) + 1 + own[2]) <= MAX_ENTRIES
-
-
-ARGUMENTS = {
-    "gradients": lambda *own: len(own) == 2 and _array(own[0], 1) and _number(own[1]),
-    "vectors": lambda *own: len(own) == 2 and _array(own[0], 1) and _number(own[1]),
-    "short": lambda *own: len(own) == 2 and _array(own[0], 1) and _number(own[1]),
-    "layered": lambda *own: len(own) == 2 and _array(own[0], 1) and type(own[1]) is tuple and all(map(_number, own[1])),
-    "losses": lambda *own: (
-        len(own) == 2 and type(own[0]) is tuple and all(_array(each, 1) for each in own[0]) and _number(own[1])
-    ),
-    "cross_moment_sum": lambda *own: len(own) == 1 and _number(own[0]),
-    "right_less_wrong": lambda *own: len(own) == 1 and _array(own[0], 1),
-    "squared_errors": lambda *own: len(own) == 1 and _array(own[0], 1),
-    "error_moments": lambda *own: len(own) == 1 and _array(own[0], 1),
-    "score_counts": _scores,
-    "levels": _levels,
-}  # of each sum, what it takes; others take nothing
-AT_THETA = (
-    "gradients",
-    "layered",
-    "vectors",
-    "short",
-    "right_less_wrong",
-    "squared_errors",
-    "error_moments",
-    "score_counts",
-)
 CHECKS = {"make": _make, "hold": _hold, "change": _change, "forget": _forget, "counted": _counted, "total": _total}
 
 
@@ -198,9 +157,8 @@ def check_change(name: str, arguments: tuple[Any, ...], held: Held, made: Made) 
     elif name == "centred":
         fits = len(arguments[0]) == held.columns
     else:
-        table = made.scaling.columns if isinstance(made.scaling, Cells) else ()
         fits = all(map(_plain_block, arguments[0].blocks))
-        arguments[0].check(table)
+        arguments[0].check(_table(made))
     if not fits:
         raise BadMessage
 
@@ -218,27 +176,17 @@ def check_total(request: Request, length: int, held: Held, made: Made) -> None:
     rows = drawn.rows
     if rows is not None and rows.size and (rows[0] < 0 or rows[-1] >= length or (np.diff(rows) <= 0).any()):
         raise BadMessage
-    thetas = own[0] if name == "losses" else own[:1] if name in AT_THETA else ()
-    if any(theta.shape != (held.dimension,) for theta in thetas):
+    known = Known(held.dimension, held.model.outputs, _table(made))
+    if not all(kind.fits(value, known) for kind, value in zip(SUMS[name].takes, own, strict=True)):
         raise BadMessage
     scale, basis = options.get("scale"), options.get("basis")
     if scale is not None and scale.shape != (held.dimension,):
         raise BadMessage
     if basis is not None and not (basis.ndim == 2 and basis.shape[0] == held.dimension >= basis.shape[1]):
         raise BadMessage
-    if name == "second_moment_sum" and held.columns**2 > MAX_ENTRIES:
+    if SUMS[name].entries(held.columns, *own) > MAX_ENTRIES:
         raise BadMessage
-    if name == "score_counts" and own[2] != max(held.model.outputs, 2):
-        raise BadMessage
-    if name == "levels":
-        _check_maps(own[0], made)
 
 
-def _check_maps(maps: Any, made: Made) -> None:
-    """Refuse counts of values on what is no scale of a number column."""
-    table = made.scaling.columns if isinstance(made.scaling, Cells) else ()
-    for column, points, ranks in maps:
-        known = isinstance(column, float | int) and 0 <= column < len(table) and column == int(column)
-        if not known or not table[int(column)].number:
-            raise BadMessage
-        check_scale(points, ranks)
+def _table(made: Made) -> tuple[TableColumn, ...]:
+    return made.scaling.columns if isinstance(made.scaling, Cells) else ()

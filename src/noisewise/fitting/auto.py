@@ -10,6 +10,7 @@ from ..methods import RECOMMENDED, Method
 from ..methods.additive import AdditiveDescent
 from ..prepare.choices import Outline
 from ..trusted.features.columns import TableColumn
+from ..trusted.units import RECORD, Unit
 from .why import AUTO, MOST_COLUMNS, TABLES, Choice
 
 
@@ -34,11 +35,9 @@ def _auto(model: Any, columns: int | None) -> str:
     return TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED
 
 
-def outline_for(
-    columns: tuple[TableColumn, ...], budget: Budget, size: float, rows_per_unit: int | None = None
-) -> Outline | None:
+def outline_for(columns: tuple[TableColumn, ...], budget: Budget, size: float, unit: Unit = RECORD) -> Outline | None:
     """What such a table becomes where "auto" makes features of its columns; None where it does not."""
-    return AdditiveDescent().outline(columns, size, budget, rows_per_unit) if len(columns) <= MOST_COLUMNS else None
+    return AdditiveDescent().outline(columns, size, budget, unit) if len(columns) <= MOST_COLUMNS else None
 
 
 def choice_for(
@@ -47,11 +46,11 @@ def choice_for(
     size: float | None,
     model: Any = AUTO,
     known: str = "given",
-    rows_per_unit: int | None = None,
+    unit: Unit = RECORD,
 ) -> Choice:
     """What "auto" does with such a table; ``size`` is None while nobody has said it, ``known`` says where it is from."""
     method = method_for(AUTO, model, len(columns))
-    made = None if size is None or method.name != TABLES else outline_for(columns, budget, size, rows_per_unit)
+    made = None if size is None or method.name != TABLES else outline_for(columns, budget, size, unit)
     numbers = [column for column in columns if column.number]
     return Choice(
         method=method.name,

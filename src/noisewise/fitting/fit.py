@@ -37,6 +37,7 @@ from ..trusted.own_settings import own_settings
 from ..trusted.question import bare
 from ..trusted.stores.grid import Store, in_memory
 from ..trusted.stores.protocol import Elsewhere
+from ..trusted.units import RECORD, Unit
 from .fitted import Fitted
 from .labels import Classes, Labels, Target
 from .network import Network
@@ -91,9 +92,9 @@ class Fit:
         """The terms and the budget of the training; None while the size is not known that they may depend on."""
         if not self.method.private or (records is None and self._size_known):
             return None
-        size, budget, rows = None if records is None else self.size(records), self.training_budget(), self.rows_per_unit
-        terms = self.method.terms(facts_of(self.model, budget, size=size, row_bound=1.0, rows_per_unit=rows))
-        refuse_batches(self.method, terms, rows)
+        size, budget = None if records is None else self.size(records), self.training_budget()
+        terms = self.method.terms(facts_of(self.model, budget, size=size, row_bound=1.0, unit=self.unit))
+        refuse_batches(self.method, terms, self.unit)
         return terms, budget
 
     def _rules(self, *, public: bool) -> None:
@@ -125,11 +126,11 @@ class Fit:
         return float(records)
 
     @property
-    def rows_per_unit(self) -> int | None:
-        """How many rows of a person count, one where a client is a record; None when what is protected is a record."""
+    def unit(self) -> Unit:
+        """What is protected: a record, a person, or a client, which counts once."""
         if self.federated is not None and self.federated.unit == "client":
-            return 1
-        return None if self.persons is None else self.persons.rows
+            return Unit(1)
+        return RECORD if self.persons is None else Unit(self.persons.rows)
 
     def run(
         self,
@@ -161,9 +162,7 @@ class Fit:
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
         with own_settings():
-            records = Records(
-                *self._tensors(private), size, row_bound=1.0, store=store, rows_per_unit=self.rows_per_unit
-            )
+            records = Records(*self._tensors(private), size, row_bound=1.0, store=store, unit=self.unit)
         known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
         if known is not None:
             assumed.append(f"{known.size} public rows, disjoint from the private ones")
@@ -238,12 +237,12 @@ class Fit:
 
     @property
     def _size_known(self) -> bool:
-        return self.size_is_public or (self.budget.adjacency == "replace_one" and (self.rows_per_unit or 1) == 1)
+        return self.size_is_public or self.unit.fixes_size(self.budget.adjacency)
 
     def _known_number(self) -> str:
         """In words, what is public about how many rows there are."""
         if self.persons is None:
-            relation, client = self.budget.adjacency == "replace_one", self.rows_per_unit is not None
+            relation, client = self.budget.adjacency == "replace_one", self.unit.persons
             how = "fixed by replace_one" if relation else "declared public"
             return f"the number of {'clients' if client else 'records'}, {how}"
         if self.size_is_public:

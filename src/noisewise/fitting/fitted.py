@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..curator import Gradient
 from ..data.encode import Encoder
 from ..data.preprocess import Cells, Scaling
 from ..data.tables import columns_of, number_columns
@@ -19,7 +20,7 @@ from ..trusted.features.columns import TableColumn
 from ..trusted.features.features import Features
 from ..trusted.losses import loss_named
 from ..trusted.trace import Released
-from ..trusted.units import UNIT, rows_of_unit
+from ..trusted.units import UNIT, Unit
 from .effects import Effects, effects_of
 from .labels import Classes, Labels, Target, labels_from
 from .link import calibrated, uncalibrated
@@ -96,9 +97,9 @@ class Fitted:
     @property
     def cap(self) -> float:
         """Where a record's slope was cut, if its row was as long as a typical one: probabilities are to be read by that."""
-        clips = [line.clip for line in self.trace if line.question == "gradient" and line.clip is not None]
+        clips = [line.clip for line in self.trace if line.question == Gradient.name and line.clip is not None]
         promise = self.statement.data.get("promise") or {}
-        alone = rows_of_unit(promise.get("unit", UNIT)) in (None, 1)  # rows of persons are cut elsewhere
+        alone = Unit.of_words(promise.get("unit", UNIT)).most == 1  # rows of persons are cut elsewhere
         plainly = self.made is not None and self.network.loss == "logistic" and alone
         return max(clips[-1], 0.5) if clips and plainly else math.inf
 

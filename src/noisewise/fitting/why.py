@@ -10,12 +10,13 @@ from ..budget import Budget
 from ..prepare.choices import ENOUGH_FOR_PAIRS, KNOTS, MOST_HATS
 from ..statement import training_budget
 from ..trusted.accountants.gdp import mu_of
+from ..trusted.questions.levels import ColumnLevels
 
 AUTO = "auto"
 TABLES = "additive"
 MOST_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
 BOUGHT, PUBLIC = "bought", "public"  # sizes
-RANKS = "column levels"  # the question that buys ranks
+RANKS = ColumnLevels.name  # the question that buys ranks
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..budget import BudgetExhausted
-from ..curator import Curator, MinEigenvalue, SecondMoment
+from ..curator import Curator
 from ..trusted.events import from_dict, to_dict
 from ..trusted.features.features import Features
-from ..trusted.questions.choice import Choice
-from ..trusted.questions.levels import ColumnLevels
 from .running import Guest
 from .wire import answer_to, facts_to, question_from, sampling_from, trace_to, vector_from, walk_from
 
@@ -23,7 +21,6 @@ EXHAUSTED, REFUSED, UNKNOWN = "exhausted", "refused", "unknown"  # all that a gu
 OF_THE_REQUEST = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # of what was parsed
 
 MAX_NUMBERS = 1 << 26  # half a gigabyte
-ROWS_AT_ONCE = 1 << 14  # that candidates are scored on side by side
 MAX_BLOCKS = 32  # of features, for each column of a table
 
 Parsed = Callable[[], Any]
@@ -63,21 +60,9 @@ class Served:
 
 def _question(private: Curator, request: dict[str, Any]) -> Parsed:
     question, noise, sampling = question_from(request), _number(request["noise"]), sampling_from(request["sampling"])
-    if _numbers_needed(question, private) > MAX_NUMBERS:
+    if question.numbers(private.facts) > MAX_NUMBERS:
         raise ValueError(f"the answer to this takes more than {MAX_NUMBERS:,} numbers, which are too many for a guest")
     return lambda: answer_to(private.ask(question, noise=noise, sampling=sampling))
-
-
-def _numbers_needed(question: Any, private: Curator) -> float:
-    """How many numbers the host keeps to answer a question, where that is more than was sent and than a theta has."""
-    match question:
-        case SecondMoment() | MinEigenvalue():
-            return float(private.facts.features**2)
-        case ColumnLevels(scales, levels):
-            return len(scales) * 2.0 ** (levels + 1)
-        case Choice(thetas):
-            return len(thetas) * ROWS_AT_ONCE
-    return 0.0
 
 
 def _number(value: Any) -> float:

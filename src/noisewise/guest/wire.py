@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..budget import Budget, Terms
-from ..curator import QUESTIONS, Answer, Descent, Facts, OnePass, PublicCurator
+from ..curator import QUESTIONS, Answer, Facts, PublicCurator
 from ..messages import pack, unpack
 from ..trusted.events import from_dict, plain_sampling, to_dict
 from ..trusted.features.columns import TableColumn
@@ -26,13 +26,14 @@ from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain
 from ..trusted.trace import Released
-from ..trusted.walks.objective import PerturbedObjective
+from ..trusted.units import Unit
+from ..trusted.walks import WHOLE
+from ..trusted.walks.oneshot import whole_numbers
 
 MAX_MESSAGE = 1 << 28  # bytes
 CHUNK = 1 << 20  # bytes that are read or written at once
 MAX_OUTPUT = 1 << 16  # bytes of what a guest prints that are kept
 MAX_WALK = 10**5  # steps or passes of a walk: the host takes them all before it answers
-WALKS = {"Descent": Descent, "OnePass": OnePass, "PerturbedObjective": PerturbedObjective}
 
 
 class Hung(TimeoutError):
@@ -114,12 +115,12 @@ def _wait(pipes: Mapping[int, int], until: float | None) -> set[int]:
 
 
 def facts_to(facts: Facts) -> dict[str, Any]:
-    return asdict(facts)
+    return {**asdict(facts), "unit": facts.unit.rows}
 
 
 def facts_from(data: Mapping[str, Any]) -> Facts:
     table = tuple(TableColumn(**column) for column in data["table"])
-    return Facts(**{**data, "budget": Budget(**data["budget"]), "table": table})
+    return Facts(**{**data, "budget": Budget(**data["budget"]), "table": table, "unit": Unit(data["unit"])})
 
 
 def terms_to(terms: Terms) -> dict[str, Any]:
@@ -150,12 +151,13 @@ def walk_to(walk: Any) -> dict[str, Any]:
 
 
 def walk_from(data: Mapping[str, Any]) -> Any:
-    values = {name: _plain_floats(value) for name, value in data["values"].items()}
-    whole = {name: int(value) for name, value in values.items() if name in ("steps", "passes") and type(value) is float}
+    kind, values = WHOLE[data["walk"]], {name: _plain_floats(value) for name, value in data["values"].items()}
+    counted = whole_numbers(kind)
+    whole = {name: int(value) for name, value in values.items() if name in counted and type(value) is float}
     if max(whole.values(), default=0) > MAX_WALK:
         raise ValueError(f"a walk of a guest has at most {MAX_WALK:,} steps or passes")
     tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
-    return WALKS[data["walk"]](**{**values, **whole, **tensors})
+    return kind(**{**values, **whole, **tensors})
 
 
 def sampling_from(data: Any) -> Any:

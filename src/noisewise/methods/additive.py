@@ -44,6 +44,7 @@ from ..trusted.features.features import Block, Features, even
 from ..trusted.features.scale import Floats
 from ..trusted.late import Tensor, torch
 from ..trusted.questions.levels import ColumnLevels
+from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
 from .base import Method
 from .nonprivate import warm_start
@@ -163,10 +164,10 @@ class AdditiveDescent(Method):
         return None
 
     def outline(
-        self, columns: Sequence[TableColumn], size: float, budget: Budget, rows_per_unit: int | None = None
+        self, columns: Sequence[TableColumn], size: float, budget: Budget, unit: Unit = RECORD
     ) -> choices.Outline:
         """What a table of so many records becomes, by the rules that a run follows."""
-        clarity = clarity_of(size, budget, rows_per_unit)
+        clarity = clarity_of(size, budget, unit)
         return choices.outline(columns, clarity, knots=self.knots, pairs=self.pairs, ranks=self.ranks)
 
     def _paired(self, facts: Facts, stage: Stage | None = None) -> bool:
@@ -242,10 +243,7 @@ class AdditiveDescent(Method):
         if number == 2 or share == 1:
             left *= 1 - self._choice(facts) / max(1 - private.meter.spent_fraction, 1e-9)
         walked = (
-            LEARNT
-            * facts.learning
-            * _clarity(facts)
-            / math.hypot(1.0, worth(facts) / ((facts.rows_per_unit or 1) * SAMPLING))
+            LEARNT * facts.learning * _clarity(facts) / math.hypot(1.0, worth(facts) / (facts.unit.most * SAMPLING))
         )
         own_share = share if number == 1 else 1 - FIRST_STAGE
         rate = walked * own_share / (10 * steps) * (self._usual_clip(facts) / self._clip(facts))
@@ -313,16 +311,16 @@ class AdditiveDescent(Method):
     @staticmethod
     def _usual_clip(facts: Facts) -> float:
         """Of a record; of a person, whose rows share it, as many times as much."""
-        return facts.effect_clip * (facts.rows_per_unit or 1)
+        return facts.effect_clip * facts.unit.most
 
 
-def clarity_of(size: float, budget: Budget, rows_per_unit: int | None = None) -> float:
+def clarity_of(size: float, budget: Budget, unit: Unit = RECORD) -> float:
     """n mu: what the budget lets through of a mean over all records; a person's rows have so many times the noise."""
-    return size * worth_of(budget) / (rows_per_unit or 1)
+    return size * worth_of(budget) / unit.most
 
 
 def _clarity(facts: Facts) -> float:
-    return clarity_of(facts.size or 1.0, facts.budget, facts.rows_per_unit)
+    return clarity_of(facts.size or 1.0, facts.budget, facts.unit)
 
 
 def _set_out(facts: Facts, stage: Stage, theta: Floats) -> State:

@@ -215,7 +215,7 @@ class L2P(Method):
 
 def refuse_training(facts: Facts) -> None:
     """Refuse, from public facts, what cannot be asked of shards."""
-    if not facts.linear or facts.rows_per_unit is not None:
+    if not facts.linear or facts.unit.persons:
         raise ValueError("protector is 'private', which needs a linear model and records, not persons; pass 'auto'")
 
 

@@ -154,7 +154,7 @@ class OnlineDescent(Method):
 
     def _next_clip(self, state: State, answer: Answer, facts: Facts) -> float:
         share = within(answer.below or 0.0, (0.0, 1.0))  # noise may take it outside
-        deviation = state.noise[1] * (facts.rows_per_unit or 1) / 2 / (facts.size or 1.0)
+        deviation = state.noise[1] * facts.unit.most / 2 / (facts.size or 1.0)
         move = FOLLOW / (1 + (4 * deviation) ** 2) * (share - self.target_quantile)
         return within(state.clip * math.exp(-move), state.clips)
 
@@ -199,7 +199,7 @@ def found_clip(private: Curator, theta: Tensor, start: float, target: float) -> 
     By leaps until the target lies between two norms, then halving their distance on a logarithmic scale.
     """
     facts = private.facts
-    counted = (facts.size or 1.0) * worth(facts) / (facts.rows_per_unit or 1)
+    counted = (facts.size or 1.0) * worth(facts) / facts.unit.most
     if counted < LEAST_COUNT:
         return within(start, (facts.typical_clip / 2, facts.typical_clip * 2))
     share, low, high, clip = min((PROBE / counted) ** 2, MOST_SHARE), 0.0, math.inf, start
@@ -227,6 +227,6 @@ def short_share(private: Curator, theta: Tensor, norm: float, share: float) -> f
     Where a person has k rows, the rows of a clip norm C are cut at C / k.
     """
     facts = private.facts
-    question = NormAtMost(norm / (facts.rows_per_unit or 1), tuple(map(float, theta)))
+    question = NormAtMost(norm / facts.unit.most, tuple(map(float, theta)))
     count = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
     return 0.5 + float(count.value) / (facts.size or 1.0)

@@ -25,8 +25,8 @@ from ..protect.sets import ConvexSet, set_named
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..trusted.gate import expected_size
 from ..trusted.late import Tensor, torch
+from ..trusted.stores.totals import expected_size
 from .base import Method
 from .size import size_noise
 

@@ -15,6 +15,7 @@ from ..trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words,
 from ..trusted.accountants.terms import Budget
 from ..trusted.events import Adjacency
 from ..trusted.features.columns import TableColumn
+from ..trusted.units import RECORD, Unit
 from .expected import expected
 from .plans import Plan
 from .tuning import CANDIDATES, tunings
@@ -61,13 +62,13 @@ def plan(
     if classes is not None:
         validate.whole(at_least=2, classes=classes)
     table = _table_of(columns, schema)
-    persons = (table.rows_per_unit if rows_per_unit is None else rows_per_unit) is not None
-    budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=persons)
+    unit = table.unit if rows_per_unit is None else Unit(rows_per_unit)
+    budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=unit.persons)
     return _made(
         budget,
         table if table.classes is not None else replace(table, classes=classes or 0),
         size=size,
-        rows_per_unit=table.rows_per_unit if rows_per_unit is None else rows_per_unit,
+        unit=unit,
         candidates=candidates,
         noise={"steps": steps, "rates": rates, "clip": clip},
     )
@@ -80,18 +81,16 @@ class _Table:
 
     columns: tuple[TableColumn, ...]
     features: int
-    rows_per_unit: int | None = None
+    unit: Unit = RECORD
     classes: int | None = None
     declared: bool = False
 
 
-def _made(
-    budget: Budget, table: _Table, *, size: int, rows_per_unit: int | None, candidates: Sequence[int], noise: Any
-) -> Plan:
-    rows = plan_rows(budget, size=size, features=table.features, rows_per_unit=rows_per_unit, **noise)
-    words = in_words(rows) if rows_per_unit is None else f"{in_words(rows)}\n{persons_in_words(rows, rows_per_unit)}"
-    choice = choice_for(table.columns, budget, size, rows_per_unit=rows_per_unit)
-    clarity, classes, width = size * choice.mu / (rows_per_unit or 1), table.classes or None, len(table.columns)
+def _made(budget: Budget, table: _Table, *, size: int, unit: Unit, candidates: Sequence[int], noise: Any) -> Plan:
+    rows = plan_rows(budget, size=size, features=table.features, unit=unit, **noise)
+    words = f"{in_words(rows)}\n{persons_in_words(rows, unit)}" if unit.persons else in_words(rows)
+    choice = choice_for(table.columns, budget, size, unit=unit)
+    clarity, classes, width = size * choice.mu / unit.most, table.classes or None, len(table.columns)
     simulated = choice.method == TABLES
     ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
     kept = expected(clarity, width, classes) if simulated else None
@@ -102,10 +101,10 @@ def _made(
         parameters=table.features + 1,
         classes=classes,
         clip=noise["clip"],
-        rows_per_unit=rows_per_unit,
+        unit=unit,
         clarity=clarity,
         method=choice.method,
-        features=_features(choice, table, budget, rows_per_unit),
+        features=_features(choice, table, budget, unit),
         why=why(choice),
         rows=tuple(rows),
         words=words,
@@ -133,13 +132,13 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
         raise ValueError(f"{'the schema' if isinstance(given, Schema) else given}: {left[0]}")
     known = with_imagined_bounds(schema)
     target = None if known.target is None else len(known[known.target].categories or ())
-    return _Table(columns_of(known), len(Encoder(known).low), known.rows_per_unit, target, declared=True)
+    return _Table(columns_of(known), len(Encoder(known).low), known.protects, target, declared=True)
 
 
-def _features(choice: Choice, table: _Table, budget: Budget, rows_per_unit: int | None) -> dict[str, Any]:
+def _features(choice: Choice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
     """What "auto" would make of such a table, by the rules that it follows."""
     assert choice.size is not None
-    made = outline_for(table.columns, budget, choice.size, rows_per_unit)
+    made = outline_for(table.columns, budget, choice.size, unit)
     told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
     if table.declared and made is not None:
         told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}

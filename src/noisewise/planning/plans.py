@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..trusted.accountants.plan import Need, PlanRow
 from ..trusted.accountants.terms import Budget
-from ..trusted.units import unit_of
+from ..trusted.units import Unit
 from .expected import Expected
 from .tuning import Tuning
 
@@ -33,7 +33,7 @@ class Plan:
     parameters: int
     classes: int | None
     clip: float
-    rows_per_unit: int | None
+    unit: Unit
     clarity: float  # n mu
     method: str
     features: Mapping[str, Any]
@@ -46,13 +46,18 @@ class Plan:
     recommendation: str
 
     @property
+    def rows_per_unit(self) -> int | None:
+        """How many rows of a person count; None where a record is protected."""
+        return self.unit.rows
+
+    @property
     def title(self) -> str:
         """The question, in one line."""
         told = (
             f"epsilon {self.budget.epsilon:g}, delta {self.budget.delta:g}, {self.budget.adjacency}; "
             f"{self.size:,} records, {self.parameters} parameters"
         )
-        return told if self.rows_per_unit is None else f"{told}; the unit is {unit_of(self.rows_per_unit)}"
+        return f"{told}; the unit is {self.unit.words}" if self.unit.persons else told
 
     def __str__(self) -> str:
         return "\n".join([f"What a budget buys: {self.title}", self.words, self.why, self.recommendation])
@@ -79,9 +84,9 @@ class Plan:
             "tuning": [{**asdict(way), "kept": None if way.kept is None else _kept(way.kept)} for way in self.tuning],
             "recommendation": self.recommendation,
         }
-        if self.rows_per_unit is not None:
-            k = self.rows_per_unit
-            told |= {"unit": unit_of(k), "rows_per_unit": k, "row_clip": self.clip / k}
+        if self.unit.persons:
+            k = self.unit.most
+            told |= {"unit": self.unit.words, "rows_per_unit": k, "row_clip": self.clip / k}
         return told
 
     def to_frame(self, what: str = "rows") -> pd.DataFrame:

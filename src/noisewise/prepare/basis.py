@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..trusted.questions.moments import FirstMoment, SecondMoment, SquaredLength
+
 BASIS_SHARE = 0.05  # of the budget, for the mean row
 LENGTH_SHARE = 0.005  # for the mean squared length
 MOMENT_SHARE = 0.05  # for the second moment, where one pays
@@ -30,7 +32,7 @@ class Basis:
     largest: float = 1.0
 
     part: ClassVar[str] = "basis"
-    questions: ClassVar[tuple[str, ...]] = ("FirstMoment", "SquaredLength", "SecondMoment")
+    questions: ClassVar[tuple[str, ...]] = (FirstMoment.name, SquaredLength.name, SecondMoment.name)
     words: ClassVar[str] = "a basis in which rows are alike in length, from moments of the rows"
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..budget import MeterView
 from ..trusted.features.scale import Floats
+from ..trusted.questions.histograms import Histograms
 
 POWERS = np.exp2(np.arange(-20.0, 65.0))
 COARSE = np.concatenate([-POWERS[::-1], [0.0], POWERS])
@@ -46,7 +47,7 @@ class Bounds:
     high: tuple[float, ...]
 
     part: ClassVar[str] = "bounds"
-    questions: ClassVar[tuple[str, ...]] = ("histograms",)
+    questions: ClassVar[tuple[str, ...]] = (Histograms.name,)
 
     def __post_init__(self) -> None:
         if not len(self.columns) == len(self.low) == len(self.high):

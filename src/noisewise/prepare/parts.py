@@ -16,15 +16,17 @@ from typing import Any, ClassVar, Protocol, Self
 
 from ..trusted.events import Event, Leaf, from_dict, leaves, to_dict
 from ..trusted.features.features import Features, Product
+from ..trusted.questions.gradient import Gradient
+from ..trusted.questions.moments import Count
 from .basis import Basis
 from .bounds import Bounds
 from .ranks import Ranks
 
 SIZE, PAIRS = "size", "pairs"
-COUNT = ("Count",)
+COUNT = (Count.name,)
 SIZE_WORDS = "the number of rows, which sums are divided by"
 PAIRS_WORDS = "which columns are paired, from effects that were released"
-TRAINING = "gradient"  # the question that trains on what was prepared
+TRAINING = Gradient.name  # the question that trains on what was prepared
 
 
 class Preparation(Protocol):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..trusted.features.scale import Floats, check_scale, positions, values_at
+from ..trusted.questions.levels import ColumnLevels
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -31,7 +32,7 @@ class Ranks:
     two_valued: tuple[int, ...] = ()
 
     part: ClassVar[str] = "ranks"
-    questions: ClassVar[tuple[str, ...]] = ("column levels",)
+    questions: ClassVar[tuple[str, ...]] = (ColumnLevels.name,)
     words: ClassVar[str] = "ranks of number columns, from noisy dyadic counts"
 
     def __post_init__(self) -> None:

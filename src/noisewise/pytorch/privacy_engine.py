@@ -26,9 +26,9 @@ from ..trusted.accountants.calibrate import calibrate
 from ..trusted.accountants.terms import Budget
 from ..trusted.engine import layout_of
 from ..trusted.events import ADJACENCIES, Adjacency
-from ..trusted.gate import expected_size
 from ..trusted.late import torch
 from ..trusted.models.module import uncompiled
+from ..trusted.stores.totals import expected_size
 from .calls import Forward, take_off
 from .criterion import Criterion
 from .ledger import Ledger, Spent

@@ -13,6 +13,7 @@ from ..trusted.arithmetic import Arithmetic
 from ..trusted.engine.torch_names import untested
 from ..trusted.events import Repeated, to_dict
 from ..trusted.stores.modules import APART
+from ..trusted.units import RECORD
 from .run import Run
 
 ARITHMETIC = Arithmetic(
@@ -47,7 +48,7 @@ def statement_of(run: Run, words: Mapping[str, Any], *, own_loss: bool, delta: f
     parameters = [parameter.numel() for parameter in run.parameters]
     data: dict[str, Any] = {
         "format": FORMAT,
-        "promise": None if stated is None else promised(stated[0], None, None),
+        "promise": None if stated is None else promised(stated[0], None, RECORD),
         "simulation": False,
         "meter": None if stated is None else stated[1].describe(),
         "events": [] if stated is None else [to_dict(Repeated(leaf, n)) for leaf, n in run.ledger.events.items()],

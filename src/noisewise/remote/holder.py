@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from ..trusted.models import Model
 from ..trusted.own_settings import own_settings
 from ..trusted.process import hide_memory
+from ..trusted.questions import QUESTIONS as QUESTIONS  # whose sums are asked for by name
 from ..trusted.stores import records_of
 from ..trusted.stores.grid import Store, in_memory, labelled
 from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Drawn, Integers, IntegerTotal
 from .line import Line
 
-TOTALS = frozenset(
-    {"gradients", "layered", "vectors", "short", "losses", "row_sum", "levels"}
-)  # methods of records, by name
 CHANGES = frozenset({"in_basis", "prepared", "centred"})
 
 
@@ -147,10 +145,7 @@ class Holder:
         records = self._held[version]
         self._seed, self._drawn = b"" if seed is None else seed.to_bytes(8, "little"), 0
         with own_settings():
-            if name in SUMS:
-                return SUMS[name](records, drawn, *arguments, **options)
-            assert name in TOTALS
-            return getattr(records, name)(drawn, *arguments, **options)
+            return SUMS[name].total(records, drawn, *arguments, **options)
 
     def _coins(self, many: int) -> Integers:
         """Secret words for what a model draws in its passes, such as dropout: made of the word that came with the request."""

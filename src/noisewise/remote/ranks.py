@@ -26,7 +26,7 @@ from ..trusted.models import Model
 from ..trusted.stores import Coins
 from ..trusted.stores.grid import MOST_ROWS, Store, in_memory
 from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
-from ..trusted.stores.totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
+from ..trusted.stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 from .holder import Holder, Reply, Request
 from .line import Line, RankLost
 
@@ -277,32 +277,10 @@ class RankRecords(HeldRecords):
     def arithmetic(self) -> Arithmetic:
         return self._arithmetic
 
-    def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
-        return self._total("gradients", drawn, theta, clip)
-
-    def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]:
-        return self._total("layered", drawn, theta, tuple(clips))
-
-    def vectors(
-        self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
-    ) -> IntegerTotal:
-        return self._total("vectors", drawn, theta, clip, scale=scale, basis=basis)
-
-    def short(self, drawn: Drawn, theta: Floats, threshold: float, **seen: Floats | None) -> IntegerTotal:
-        return self._total("short", drawn, theta, threshold, **seen)
-
-    def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
-        return self._total("losses", drawn, tuple(thetas), bound)
-
-    def row_sum(self, drawn: Drawn) -> IntegerTotal:
-        return self._total("row_sum", drawn)
-
-    def levels(self, drawn: Drawn, maps: Sequence[Any], levels: int) -> Integers:
-        return self._total("levels", drawn, tuple(maps), levels)
-
-    def summed(self, name: str, drawn: Drawn, *arguments: Any) -> Integers:
-        """One of the sums over chunks of records (:func:`~noisewise.trusted.stores.protocol.everywhere`), by its name."""
-        return self._total(name, drawn, *arguments)
+    def summed(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
+        """Every sum that records can be asked for, by its name, of all ranks."""
+        plainly = [tuple(each) if isinstance(each, list) else each for each in arguments]
+        return self._total(name, drawn, *plainly, **options)
 
     def unit_rows(self, drawn: Drawn) -> Parts:
         raise TypeError("rows stay at their ranks; ask for a sum of them")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
+from ..curator import Gradient
 from .axes import Point, finite
 from .charts import Series, line_chart
 from .markup import Markup, Part, charts, figure, join, tag
@@ -18,7 +19,7 @@ LEVELS = 3  # values one after another that a sentence can tell
 
 def noise_and_clip(folder: RunFolder) -> Part | None:
     """Noise and clip of every gradient, and the norm of the noised gradient."""
-    rows = [row for row in folder.trace if row["question"] == "gradient"]
+    rows = [row for row in folder.trace if row["question"] == Gradient.name]
     told: list[str] = []
     cards: list[Markup | None] = []
     for key, title, field, what in (
@@ -74,7 +75,7 @@ def _over_steps(key: str, title: str, points: Sequence[Point], what: str) -> Mar
 
 def _gradient_norm(folder: RunFolder) -> Markup | None:
     """The norm of each released gradient beside what noise alone would give."""
-    rows = [row for row in folder.trace if row["question"] == "gradient"]
+    rows = [row for row in folder.trace if row["question"] == Gradient.name]
     norm = finite((i, row["norm"]) for i, row in enumerate(rows, 1))
     if not norm:
         return None

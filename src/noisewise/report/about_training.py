@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..curator import Gradient
 from ..fitting.why import choice_of_run, why
 from ..prepare.parts import cost
 from ..statement import text as statement_text
@@ -125,12 +126,12 @@ def _features(folder: RunFolder) -> str | None:
 def _steps(folder: RunFolder) -> str | None:
     steps = folder.run.get("steps")
     if not isinstance(steps, int):
-        steps = sum(row["question"] == "gradient" for row in folder.trace) or None
+        steps = sum(row["question"] == Gradient.name for row in folder.trace) or None
     return None if steps is None else f"{steps:,}"
 
 
 def _clip(folder: RunFolder) -> str | None:
-    values = [row["clip"] for row in folder.trace if row["question"] == "gradient" and row["clip"] is not None]
+    values = [row["clip"] for row in folder.trace if row["question"] == Gradient.name and row["clip"] is not None]
     if not values:
         return None
     low, high = min(values), max(values)
@@ -138,7 +139,7 @@ def _clip(folder: RunFolder) -> str | None:
 
 
 def _batches(folder: RunFolder) -> str | None:
-    events = [row["event"] for row in folder.trace if row["question"] == "gradient"]
+    events = [row["event"] for row in folder.trace if row["question"] == Gradient.name]
     if not events:
         return None
     rates = [event.get("rate") for event in events]

@@ -15,13 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ..curator import Count
 from ..prepare.parts import parts_of
 from ..shapes import Nullable, check_shape
 from ..statement import Statement, Verdict, text, training_meter
 from ..trusted.events import Leaf, from_dict, leaves
 from ..trusted.features.features import Features
 from ..trusted.trace import Released
-from ..trusted.units import CLIENT, unit_of
+from ..trusted.units import CLIENT, Unit
 from ..tuning import traced
 from .rules import odd_answers, verify_statement
 from .seal import FORMAT, NEEDED, SEALED, TRACE_FORMAT, DuplicateField, checked_contents, formatted, json_of, parsed
@@ -131,14 +132,14 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     if seeded != statement["simulation"]:
         difference = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
         raise _Contradiction(f"statement.json states {difference}")
-    rows = _rows_per_unit(run)
-    public = used["size_is_public"] or (used["adjacency"] == "replace_one" and (rows or 1) == 1)
+    unit = _told(run)
+    public = used["size_is_public"] or unit.fixes_size(used["adjacency"])
     clip = used["max_grad_norm"]
     pairs = {
         "epsilon": (used["epsilon"], promise["epsilon"]),
         "delta": (used["delta"], promise["delta"]),
         "adjacency": (used["adjacency"], promise["adjacency"]),
-        "unit": (_unit(run, rows), promise["unit"]),
+        "unit": (_unit(run, unit), promise["unit"]),
         "way to ask clients": (settings.get("federated"), statement.get("federated")),
         "method": (used["method"], method["name"]),
         "model": (run.get("model"), statement["model"]),
@@ -154,18 +155,18 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
             raise _Contradiction(f"run.json and statement.json differ in the {name}")
 
 
-def _unit(run: Mapping[str, Any], rows: int | None) -> str:
+def _unit(run: Mapping[str, Any], unit: Unit) -> str:
     """What is protected, as the run was told."""
     federated = run["settings"].get("federated")
-    return CLIENT if isinstance(federated, Mapping) and federated.get("unit") == "client" else unit_of(rows)
+    return CLIENT if isinstance(federated, Mapping) and federated.get("unit") == "client" else unit.words
 
 
-def _rows_per_unit(run: Mapping[str, Any]) -> int | None:
-    """How many rows of a person count, as the run was told by its settings or its schema; None: what counts is a row."""
+def _told(run: Mapping[str, Any]) -> Unit:
+    """A record or a person, as the run was told by its settings or its schema."""
     schema = (run.get("preprocessing") or {}).get("schema") or {}
     told = [place.get("rows_per_unit") for place in (run["settings"], schema)]
     check_shape(told, [Nullable(int)], "run.json: rows_per_unit")
-    return told[1] if told[0] is None else told[0]
+    return Unit(told[1] if told[0] is None else told[0])
 
 
 def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]) -> None:
@@ -178,7 +179,7 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]
         raise ValueError("trace.json has an event that is not one answer")
     if Counter(events) != leaves([from_dict(event) for event in statement["events"]]):
         raise _Contradiction("the events of trace.json are not those of statement.json")
-    if statement["size"] == "bought" and not any(row["question"] == "Count" for row in rows):
+    if statement["size"] == "bought" and not any(row["question"] == Count.name for row in rows):
         raise _Contradiction("the size was bought, but no question of trace.json is a count")
     shares = [0.0, *(row["spent"] for row in rows)]
     rising = all(low <= high for low, high in pairwise(shares))

@@ -25,15 +25,14 @@ from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
 from ..trusted.features.columns import TableColumn
-from ..trusted.gate import expected_size
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.proved import CLOSE, Line, Proved
-from ..trusted.question import HowAsked, Question, checked_noise
+from ..trusted.question import HowAsked, checked_noise
 from ..trusted.questions.histograms import Histograms
-from ..trusted.questions.levels import ColumnLevels, moved
+from ..trusted.stores.totals import expected_size
 from ..trusted.trace import LOST
-from ..trusted.units import CLIENT, rows_of_unit
+from ..trusted.units import CLIENT, Unit
 from ..trusted.walks.oneshot import Whole
 from ..tuning import private_search, traced
 
@@ -66,7 +65,7 @@ def _odd_statement(data: Mapping[str, Any]) -> str | None:
     for event in leaves([from_dict(event) for event in (before["events"] if before else ())]):
         if not Histograms.made(event):
             return "bounds are bought by histograms with Gaussian noise, which is not what was paid for"
-        Histograms.refuse(facts.budget.adjacency, sampling_of(event), facts.rows_per_unit)
+        Histograms.refuse(facts.budget.adjacency, sampling_of(event), facts.unit)
     if reason := _odd_isolation(data):
         return reason
     method = shipped().get(data["method"]["name"])
@@ -117,7 +116,7 @@ def facts_of_statement(data: Mapping[str, Any], columns: int = 1) -> Facts:
         coordinates=kind is not None and kind.coordinates,
         tensors=kind is None,
         table=table if kind is not None and kind.table else (),
-        rows_per_unit=rows_of_unit(promise["unit"]),
+        unit=Unit.of_words(promise["unit"]),
     )
 
 
@@ -135,7 +134,7 @@ def refuse(kind: type[Proved], event: Leaf, facts: Facts, data: Mapping[str, Any
     """Refuse, as a curator does, a question that cannot have been asked or cannot have had this event."""
     if not kind.made(event):
         raise ValueError(f"{kind.name} is paid for as {kind.mechanism.__name__}, which is not what was paid for")
-    kind.refuse(facts.budget.adjacency, sampling_of(event), facts.rows_per_unit)
+    kind.refuse(facts.budget.adjacency, sampling_of(event), facts.unit)
     kind.of_model(facts)
     if kind.in_one_place and data.get("federated") is not None:
         raise ValueError(f"{kind.name} needs all rows in one place, and they lay with clients")
@@ -193,6 +192,7 @@ def odd_grade(data: Mapping[str, Any], kinds: Sequence[type[Proved]]) -> str | N
 def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> str | None:
     """What contradicts the lines of a trace, each by its own question; None where all fit."""
     numbers, open_ones = _number_columns(run)
+    parts = open_ones * LEVELS if data["method"]["name"] == AdditiveDescent.name else None  # it asks about these alone
     facts, size = facts_of_statement(data, numbers), run.get("size")
     if size is not None and not 1 <= size <= MAX_SIZE:
         return f"no data has the size {size!r}"
@@ -210,11 +210,10 @@ def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run:
             refuse(kind, event, facts, data)
         except (ValueError, TypeError) as error:
             return f"question {number} of trace.json cannot have been answered: {error}"
-        own = open_ones if data["method"]["name"] == AdditiveDescent.name else None
-        line = Line(row["clip"], facts, data["method"]["settings"])
-        if size is None and _is_mean(kind):
+        line = Line(row["clip"], facts, data["method"]["settings"], parts)
+        if size is None and kind.mean:
             size = _size_of(kind, row, event, line)
-        if not _noise_fits(kind, row, event, line, size, own):
+        if not _noise_fits(kind, row, event, line, size):
             return f"question {number} of trace.json has another noise or clip than its event"
     if not kinds:
         return "every answer of trace.json was lost, so nothing can have been released"
@@ -232,40 +231,27 @@ def _odd_walk(data: Mapping[str, Any], kinds: Sequence[type[Proved]], rows: Sequ
     return None
 
 
-def _noise_fits(
-    kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line, size: float | None, open_ones: int | None
-) -> bool:
-    """Whether the deviation of the noise follows from event, clip and size, as the question computes it.
-
-    ``open_ones``: how many columns the library's own method for tables asks about, all without declared knots, on 16 levels.
-    """
+def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line, size: float | None) -> bool:
+    """Whether the deviation of the noise follows from event, clip and size, as the question computes it."""
     clip, std = line.clip, float(row["noise_std"])
     if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
         return False
     if not (0 < clip < math.inf if _takes_clip(kind) else clip is None):  # type: ignore[operator]
         return False
-    how = _how_asked(kind, event, line, size)
-    if kind is ColumnLevels and open_ones is not None:
-        return math.isclose(std, how.noise * how.unit(*moved(open_ones * LEVELS)), rel_tol=CLOSE)
-    return kind.fits(std, how, line)
+    return kind.fits(std, _how_asked(kind, event, line, size), line)
 
 
 def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -> HowAsked:
     mechanism, sampling, facts = unsampled(event), sampling_of(event), line.facts
     noise = mechanism.noise_multiplier if isinstance(mechanism, Gaussian) else mechanism.epsilon  # type: ignore[union-attr]
-    expected = expected_size(sampling, size) if _is_mean(kind) and size is not None else math.nan
-    adjacency, persons = facts.budget.adjacency, facts.rows_per_unit or 1
+    expected = expected_size(sampling, size) if kind.mean and size is not None else math.nan
+    adjacency, persons = facts.budget.adjacency, facts.unit.most
     return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
 
 
 def _takes_clip(kind: type[Proved]) -> bool:
     """Whether a line about such an answer has a clip."""
     return hasattr(kind, "clip") or "clip" in kind.__annotations__
-
-
-def _is_mean(kind: type[Proved]) -> bool:
-    """Whether answers are divided by the number of records."""
-    return issubclass(kind, Question) and kind.mean
 
 
 def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line) -> float | None:

@@ -18,6 +18,7 @@ from .question import HowAsked, checked_noise, plain, rebuilt
 from .questions.histograms import Histograms
 from .stores.columns import ColumnRecords
 from .stores.totals import Floats
+from .units import Unit
 
 
 class ColumnCurator:
@@ -37,7 +38,7 @@ class ColumnCurator:
         if columns < 1:
             raise ValueError(f"columns is {columns!r}; pass at least one")
         meter = checked_meter(meter)
-        self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, rows_per_unit)
+        self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, Unit(rows_per_unit))
         self.__desk = Desk(meter, seed, ColumnRecords(pieces, columns))
 
     @property

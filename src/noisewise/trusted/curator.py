@@ -19,7 +19,7 @@ from .asking import Asking
 from .events import FULL, Sampling, plain_sampling
 from .facts import Answer, Facts, Released, facts_of, resized, shown, shown_trace
 from .features.features import Features, even, features_anew
-from .gate import Desk, expected_size, secret
+from .gate import Desk, secret
 from .late import Tensor, torch
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model
@@ -30,7 +30,8 @@ from .questions.moments import Count
 from .stores import counted_of, records_of
 from .stores.grid import Store, in_memory
 from .stores.shards import Shards, Unroll
-from .units import rows_per_person
+from .stores.totals import expected_size
+from .units import Unit
 from .walks.objective import PerturbedObjective
 from .walks.oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
 
@@ -66,7 +67,9 @@ class Curator(Asking):
     ) -> None:
         model = deepcopy(model)  # of its own: one who holds the same model could give it another loss
         meter = checked_meter(meter)
-        if rows_per_person(rows_per_unit) == 1 and size is None and meter.budget.adjacency == "replace_one":
+        unit = Unit(rows_per_unit)
+        unit.counted()  # refused if it is none
+        if size is None and unit.fixes_size(meter.budget.adjacency):
             raise ValueError("size is missing; under replace_one the size is public, pass it")
         if size is not None and not 1 <= size <= 1e15:
             raise ValueError(f"size is {size!r}; pass the public number of records, from 1 to 1e15, or None to buy it")
@@ -82,7 +85,7 @@ class Curator(Asking):
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, secret(seed, "shards"))
         self.__basis: Tensor | None = None
         self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
-        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), rows_per_unit=rows_per_unit)
+        self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), unit=unit)
 
     @property
     def facts(self) -> Facts:
@@ -120,7 +123,7 @@ class Curator(Asking):
         asked.check(facts)
         known = self.__known_size() if asked.mean else facts.size
         size = math.nan if known is None else expected_size(plainly, known)
-        rows = asked.refuse(facts.budget.adjacency, plainly, facts.rows_per_unit)
+        rows = asked.refuse(facts.budget.adjacency, plainly, facts.unit)
         how = HowAsked(facts.budget.adjacency, plainly, multiplier, size, facts.features, rows)
         if asked.sharded and self.__shards is None:
             raise ValueError("shards are asked of in a run of noisewise.train alone")
@@ -150,7 +153,7 @@ class Curator(Asking):
         """The end of a run in the room: rebuilt, priced from public facts, paid for, walked, noised."""
         with own_settings():
             records, facts = self.__desk.records, self.__facts
-            asked.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+            asked.refuse(facts.budget.adjacency, FULL, facts.unit)
             asked.of_model(facts)
             whole, size = rebuilt_walk(asked, facts.dimension), self.__known_size()
         return self.__desk.end(whole, self.__model, facts, size, records)

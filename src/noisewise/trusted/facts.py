@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .accountants.terms import Budget
 from .events import rebuilt
@@ -13,6 +13,10 @@ from .features.columns import TableColumn
 from .late import Tensor
 from .models import Additive, Model
 from .trace import Released as Released
+from .units import RECORD, Unit
+
+OF_MODEL = ("dimension", "features", "outputs", "groups", "linear", "coordinates", "tensors")
+OF_LOSS = ("task", "lipschitz", "smoothness", "typical_clip", "typical_norm", "learning", "effect_clip")
 
 
 @dataclass(frozen=True)
@@ -39,42 +43,29 @@ class Facts:
     learning: float = 1.0
     effect_clip: float = 0.5
     table: tuple[TableColumn, ...] = ()  # what is declared of a table's columns
-    rows_per_unit: int | None = None  # how many rows of a person count at most; None: what is protected is a row
+    unit: Unit = RECORD  # what is protected
+    rows_per_unit = property(lambda self: self.unit.rows)  # for methods, by its first name; None: of a record
 
 
-def facts_of(
-    model: Model, budget: Budget, *, size: float | None, row_bound: float, rows_per_unit: int | None = None
-) -> Facts:
+def facts_of(model: Model, budget: Budget, *, size: float | None, row_bound: float, unit: Unit = RECORD) -> Facts:
     """The facts of a run before anything is released."""
+    known: dict[str, Any] = {name: getattr(model, name) for name in OF_MODEL}
     return Facts(
         size=None if size is None else float(size),
         size_is_public=size is not None,
-        dimension=model.dimension,
-        features=model.features,
-        outputs=model.outputs,
         row_bound=row_bound,
         loss=model.loss.name,
-        task=model.loss.task,
-        lipschitz=model.loss.lipschitz,
-        smoothness=model.loss.smoothness,
         budget=replace(budget),  # whoever is shown the facts could write into it
-        groups=model.groups,
-        linear=model.linear,
-        coordinates=model.coordinates,
-        tensors=model.tensors,
-        typical_clip=model.loss.typical_clip,
-        typical_norm=model.loss.typical_norm,
-        learning=model.loss.learning,
-        effect_clip=model.loss.effect_clip,
         table=tuple(map(replace, model.columns)) if isinstance(model, Additive) else (),
-        rows_per_unit=rows_per_unit,
+        unit=unit,
+        **known,
+        **{name: getattr(model.loss, name) for name in OF_LOSS},
     )
 
 
 def facts_of_columns(budget: Budget, columns: int) -> Facts:
     """What is known before there is a model: the columns, and what may be spent on them."""
-    unknown = {"dimension": 0, "outputs": 0, "row_bound": math.inf, "lipschitz": math.inf, "smoothness": math.inf}
-    return Facts(None, False, features=columns, loss="", task="", budget=replace(budget), **unknown)  # type: ignore[arg-type]
+    return Facts(None, False, 0, columns, 0, math.inf, "", "", math.inf, math.inf, replace(budget))
 
 
 def resized(facts: Facts, model: Model, *, row_bound: float) -> Facts:

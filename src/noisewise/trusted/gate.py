@@ -34,7 +34,7 @@ from .proved import Proved
 from .question import HowAsked, Question, WholeRun, checked_noise
 from .stores.protocol import HeldRecords
 from .stores.shards import Shards
-from .stores.totals import Drawn
+from .stores.totals import Drawn, fixed_size
 from .trace import LOST
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public
@@ -57,22 +57,6 @@ def draw(sampling: Sampling, records: Sized, stream: Stream) -> NDArray[np.int64
         case ("fixed", rate):
             return stream.subset(fixed_size(rate, len(records)), len(records))
     return None
-
-
-def expected_size(sampling: Sampling, size: float) -> float:
-    """The expected batch size, from the public or released size: what a sum is divided by, never the realised one."""
-    match sampling:
-        case ("poisson", rate):
-            return max(rate * size, 1.0)
-        case ("fixed", rate):
-            return max(float(fixed_size(rate, round(size))), 1.0)
-    return max(size, 1.0)
-
-
-def fixed_size(rate: float, records: int) -> int:
-    """rate * records rounded down, exactly; b where the rate is the float b / records (2^-53 of it, which prices round up by)."""
-    near = min(records, round(rate * records))
-    return near if near and near / records == rate else min(records, math.floor(Fraction(rate) * records))
 
 
 class Gate:

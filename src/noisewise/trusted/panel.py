@@ -28,6 +28,7 @@ from .stores.grid import Store, in_memory
 from .stores.linear import FINE
 from .stores.sums import right_less_wrong, squared_errors
 from .stores.totals import Drawn, IntegerTotal
+from .units import Unit
 
 SCORINGS = ("error", "loss")
 
@@ -68,7 +69,7 @@ def choose_best(
     direction, exp(-s_i epsilon/2) under both relations; D_i is k B_i, the most that S_i moves by added, removed or replaced.
     A row that is not finite counts as the largest loss, one without a label for nothing.
     """
-    rows = Choice.refuse(adjacency := checked_meter(meter).budget.adjacency, FULL, rows_per_unit)
+    rows = Choice.refuse(adjacency := checked_meter(meter).budget.adjacency, FULL, Unit(rows_per_unit))
     validate.one_of(SCORINGS, scoring=scoring)
     validate.positive(epsilon=epsilon)
     if not entrants:

@@ -11,18 +11,19 @@ from .accountants.common import unsampled
 from .arithmetic import Arithmetic
 from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
-from .units import MOST_ROWS, rows_per_person
+from .units import MOST_ROWS, Unit
 
 CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
 class Line(NamedTuple):
-    """What a trace and a statement say of an answer: its clip, the public facts, the method's settings."""
+    """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
 
     clip: float | None
     facts: Facts
     settings: Mapping[str, Any] = MappingProxyType({})
+    parts: int | None = None
 
 
 class Proved:
@@ -34,7 +35,9 @@ class Proved:
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
     persons: ClassVar[int] = MOST_ROWS  # how many rows of one person may count; 0: it is proved for records alone
+    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
+    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
     in_one_place: ClassVar[bool] = False  # whether rows that lie with several clients are refused
     bounded: ClassVar[str] = ""  # what is not exact about the answer, but charged for
     assumed: ClassVar[str] = ""  # what is not exact about it, and taken for granted
@@ -43,15 +46,15 @@ class Proved:
         cls.name = cls.__dict__.get("name", cls.__name__)
 
     @classmethod
-    def refuse(cls, adjacency: str, sampling: Sampling, rows_per_unit: int | None) -> int:
+    def refuse(cls, adjacency: str, sampling: Sampling, unit: Unit) -> int:
         """How many rows of a person count at most; a relation, batch or unit without a proof is refused."""
         if adjacency not in cls.relations:
             raise ValueError(f"{cls.name} is proved for adjacency={cls.relations[0]!r} alone; pass that")
         if sampling[0] not in cls.samplings:
             raise ValueError(f"{cls.name} is proved for all records, not for such batches; pass sampling ('full',)")
-        if rows_per_unit is not None and not cls.persons:
+        if unit.persons and not cls.persons:
             raise ValueError(f"{cls.name} is proved for records, not for persons; take another method")
-        return rows_per_person(rows_per_unit, sampling, most=cls.persons)
+        return unit.counted(sampling, most=cls.persons)
 
     @classmethod
     def of_model(cls, facts: Facts) -> None:

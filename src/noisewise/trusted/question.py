@@ -153,9 +153,7 @@ def released(
 class Question(Proved, ABC):
     """A question about the records, answered by one noised sum: frozen data, with everything about itself in its class."""
 
-    mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
-    sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
 
     @abstractmethod
     def moves(self, terms: HowAsked) -> tuple[float, float]:
@@ -176,6 +174,10 @@ class Question(Proved, ABC):
         theta = getattr(self, "theta", None)
         if theta is not None and len(theta) != facts.dimension:
             raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
+
+    def numbers(self, facts: Facts) -> float:
+        """How many are kept to answer it, where these are more than were sent and than a theta has."""
+        return 0.0
 
     @classmethod
     def like(cls, line: Line) -> Sequence[Question]:

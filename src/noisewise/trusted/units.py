@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .events import FULL, Sampling
 
@@ -18,45 +18,67 @@ RELATIONS = {
 MOST_ROWS = 1 << 20  # of a person that may count
 
 
-def rows_per_person(declared: int | None, sampling: Sampling = FULL, *, most: int = MOST_ROWS) -> int:
-    """How many rows of a person count at most, one where nobody says; what is proved for at most ``most`` is refused beyond."""
-    rows = 1 if declared is None else declared
-    if type(rows) is not int or not 1 <= rows <= MOST_ROWS:
-        raise ValueError(f"rows_per_unit is {rows!r}; pass how many rows of a person may count, from 1 to {MOST_ROWS}")
-    if rows > max(most, 1) or (rows > 1 and sampling != FULL):
-        what = (
-            "batches are drawn of rows, and priced"
-            if sampling != FULL
-            else "output and objective perturbation are proved"
-        )
-        raise ValueError(
-            f"rows_per_unit is {rows}, but {what} for one row per person; pass rows_per_unit=1, or a method that asks "
-            "all records at once, e.g. method='descent'"
-        )
-    return rows
+class Unit(NamedTuple):
+    """What is protected: a record (``rows`` is None), or a person with all rows, of whom at most so many count.
 
+    One value says it everywhere. It is a tuple, which nobody who is shown it can write into.
 
-def unit_of(rows_per_unit: int | None) -> str:
-    """What is protected, in words: a record, or a person with all rows, of which so many count.
-
-    >>> unit_of(None), unit_of(1), unit_of(3)
-    ('one record', 'one person, at most 1 row', 'one person, at most 3 rows')
+    >>> [Unit(rows).words for rows in (None, 1, 3)]
+    ['one record', 'one person, at most 1 row', 'one person, at most 3 rows']
     """
-    return UNIT if rows_per_unit is None else f"one person, at most {rows_per_unit} row{'s' * (rows_per_unit != 1)}"
+
+    rows: int | None = None
+
+    @property
+    def persons(self) -> bool:
+        return self.rows is not None
+
+    @property
+    def most(self) -> int:
+        """How many rows of it count at most; 1 of a record."""
+        return self.rows or 1
+
+    def fixes_size(self, adjacency: str) -> bool:
+        """Whether all neighbours have as many rows that count, so that their number is public."""
+        return adjacency == "replace_one" and self.most == 1
+
+    def counted(self, sampling: Sampling = FULL, *, most: int = MOST_ROWS) -> int:
+        """The same, checked; what is proved for at most ``most`` rows of a person, or not for batches, is refused."""
+        rows = 1 if self.rows is None else self.rows
+        if type(rows) is not int or not 1 <= rows <= MOST_ROWS:
+            raise ValueError(
+                f"rows_per_unit is {rows!r}; pass how many rows of a person may count, from 1 to {MOST_ROWS}"
+            )
+        if rows > max(most, 1) or (rows > 1 and sampling != FULL):
+            what = (
+                "batches are drawn of rows, and priced"
+                if sampling != FULL
+                else "output and objective perturbation are proved"
+            )
+            raise ValueError(
+                f"rows_per_unit is {rows}, but {what} for one row per person; pass rows_per_unit=1, or a method that asks "
+                "all records at once, e.g. method='descent'"
+            )
+        return rows
+
+    @property
+    def words(self) -> str:
+        """As a statement has it."""
+        return UNIT if self.rows is None else f"one person, at most {self.rows} row{'s' * (self.rows != 1)}"
+
+    @classmethod
+    def of_words(cls, words: str) -> Unit:
+        """The unit of a statement; other words are refused. A client counts once, with all its rows."""
+        if words == CLIENT:
+            return cls(1)
+        found = PERSON.fullmatch(words)
+        unit = cls(None if found is None else int(found[1]))
+        if words != unit.words:
+            raise ValueError(f"the unit is {words!r}; prices are for {UNIT!r} or {cls(2).words!r}")
+        return unit
 
 
-def rows_of_unit(unit: str) -> int | None:
-    """How many rows of a person count, from the words of :func:`unit_of`; None for a record. Other words are refused.
-
-    A client counts once, with all its rows.
-    """
-    if unit == CLIENT:
-        return 1
-    found = PERSON.fullmatch(unit)
-    rows = None if found is None else int(found[1])
-    if unit != unit_of(rows):
-        raise ValueError(f"the unit is {unit!r}; prices are for {UNIT!r} or {unit_of(2)!r}")
-    return rows
+RECORD = Unit()
 
 
 def relation(promise: Mapping[str, Any]) -> str:

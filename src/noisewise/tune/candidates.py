@@ -84,7 +84,7 @@ def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED
 
 def as_candidate(fit: Fit, promise: Budget, *, run: int | None = None) -> Fit:
     """The fit of one run of a search: for its own promise, with nothing bought before, and a seed of its own."""
-    known = fit.size_is_public or (promise.adjacency == "replace_one" and (fit.rows_per_unit or 1) == 1)
+    known = fit.size_is_public or fit.unit.fixes_size(promise.adjacency)
     seed = None if fit.seed is None or run is None else fit.seed + EACH_RUN * (run + 1)
     return replace(fit, budget=promise, preparation=None, size_is_public=known, seed=seed)
 

@@ -111,7 +111,7 @@ def choose(
                 scoring=scoring,
                 seed=None if seed is None else seed + CHOOSING,
                 store=candidates[0].store,
-                rows_per_unit=candidates[0].fit.rows_per_unit,
+                rows_per_unit=candidates[0].fit.unit.rows,
             )
         ]
         bill = Bill(

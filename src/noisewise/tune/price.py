@@ -85,7 +85,7 @@ def opened(
 
 def agreed(fit: Fit, promise: Budget, size: float | None) -> Agreed:
     """The terms of a fit for a promise, and their price as one event, from public facts alone."""
-    facts = facts_of(fit.model, promise, size=size, row_bound=1.0, rows_per_unit=fit.rows_per_unit)
+    facts = facts_of(fit.model, promise, size=size, row_bound=1.0, unit=fit.unit)
     terms = rebuilt_terms(fit.method.terms(facts))
     return Agreed(promise, terms, _event_of(fit.method.name, terms, promise))
 

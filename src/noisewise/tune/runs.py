@@ -90,7 +90,7 @@ def noisy_score(fitted: Fitted, run: Run) -> float:
         row_bound=1.0,
         seed=None if run.fit.seed is None else run.fit.seed + SCORING_STREAM,
         store=run.store,
-        rows_per_unit=run.fit.rows_per_unit,
+        rows_per_unit=run.fit.unit.rows,
     )
     if fitted.made is not None:
         curator.prepare(fitted.made)

@@ -70,7 +70,7 @@ def agreement(candidates: Sequence[Candidate], budget: Budget, law: Repetitions,
     """The largest promise that every run can have, and the event of the whole, priced and found within the budget."""
     fits = [candidate.fit for candidate in candidates]
     sizes = [trained_on(candidate, share) for candidate in candidates]
-    together = (fits[0].rows_per_unit or 1) > 1
+    together = fits[0].unit.most > 1
     some = alike(fits, budget, sizes)
 
     def priced(promise: Budget, which: Sequence[int]) -> tuple[tuple[Agreed, ...], list[Event]]:

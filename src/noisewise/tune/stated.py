@@ -69,7 +69,7 @@ def stated(
             "events": data["events"],
         }
         data |= {
-            "promise": promised(bill.budget, before, candidate.fit.rows_per_unit),
+            "promise": promised(bill.budget, before, candidate.fit.unit),
             "preparation": None if before is None else dict(before),
             "meter": bill.meter.describe(),
             "events": [to_dict(Repeated(leaf, count)) for leaf, count in bill.meter.events.items()],

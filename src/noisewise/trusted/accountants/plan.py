@@ -21,7 +21,7 @@ from typing import Any
 
 from .. import validate
 from ..events import FULL, MOST_COUNT, Event, Gaussian, Repeated, Sampling, leaves, sampled
-from ..units import rows_per_person
+from ..units import RECORD, Unit
 from .base import accountant_named, names
 from .calibrate import least_noise
 from .terms import Budget
@@ -66,7 +66,7 @@ def plan_rows(
     steps: Sequence[int] = STEPS,
     clip: float = 1.0,
     rates: Sequence[float] = RATES,
-    rows_per_unit: int | None = None,
+    unit: Unit = RECORD,
 ) -> list[PlanRow]:
     """One row for each way of sampling and number of steps; a linear model with ``features`` and an intercept.
 
@@ -89,7 +89,7 @@ def plan_rows(
     for rate in rates:
         validate.open_unit(rate=rate)
     rows = []
-    persons = rows_per_person(rows_per_unit)
+    persons = unit.counted()
     for sampling in samplings(budget.adjacency, () if persons > 1 else rates):
         share = 1.0 if len(sampling) == 1 else sampling[1]
         for count in sorted(set(steps)):
@@ -175,13 +175,13 @@ def in_words(rows: Sequence[PlanRow]) -> str:
     return "\n".join(lines)
 
 
-def persons_in_words(rows: Sequence[PlanRow], k: int) -> str:
-    """What it costs that a person may have ``k`` rows that count.
+def persons_in_words(rows: Sequence[PlanRow], unit: Unit) -> str:
+    """What it costs that a person may have so many rows that count.
 
-    >>> persons_in_words(plan_rows(Budget(1.0, 1e-6), steps=[10], rates=[], rows_per_unit=3), 3)[:58]
+    >>> persons_in_words(plan_rows(Budget(1.0, 1e-6), steps=[10], rates=[], unit=Unit(3)), Unit(3))[:58]
     'That 3 rows of a person count costs 3 times the noise: bes'
     """
-    noise = _least_noisy(rows)[FULL].run_ratio
+    noise, k = _least_noisy(rows)[FULL].run_ratio, unit.most
     if k == 1:
         return "A person with one row that counts costs what a record costs."
     return (

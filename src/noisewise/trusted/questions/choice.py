@@ -18,6 +18,8 @@ from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
+ROWS_AT_ONCE = 1 << 14  # that candidates are scored on side by side
+
 
 @question
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,9 @@ class Choice(Question):
     def noise_std(self, terms: HowAsked) -> float:
         """The scale of the Gumbel noise that would choose alike."""
         return terms.rows * self.clip / terms.noise * (2 if terms.adjacency == "replace_one" else 1)
+
+    def numbers(self, facts: Facts) -> float:
+        return len(self.thetas) * ROWS_AT_ONCE
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return records.losses(drawn, self.thetas, self.clip)

@@ -13,8 +13,9 @@ from ..proved import Line
 from ..question import HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
-from ..stores.scores import MOMENTS, error_moments, score_counts
+from ..stores.scores import MOMENTS, error_moments, places, score_counts
 from ..stores.totals import Drawn, IntegerTotal
+from .levels import moved
 
 
 @question
@@ -51,8 +52,7 @@ class ScoreHistogram(Question):
         super().check(facts)
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
-        places = 1 if self.classes == 2 else self.classes + 2
-        return math.nextafter(math.sqrt(places), 1e9), math.nextafter(math.sqrt(2 * places), 1e9)
+        return moved(places(self.classes))
 
     def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         edges = np.array(self.edges)

@@ -10,9 +10,10 @@ from ..facts import Facts
 from ..features.scale import check_scale
 from ..proved import Line
 from ..question import HowAsked, Question, between, question
+from ..stores.asked import MAX_LEVELS
+from ..stores.protocol import SUMS
 from ..stores.totals import Drawn, IntegerTotal
 
-MOST_LEVELS = 20
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]
 
 
@@ -38,7 +39,7 @@ class ColumnLevels(Question):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("levels", self.levels, 1, MOST_LEVELS)
+        between("levels", self.levels, 1, MAX_LEVELS)
         for column, points, ranks in self.scales:
             between("the column of a scale", column, 0, 1e6)
             check_scale(points, ranks)
@@ -61,10 +62,14 @@ class ColumnLevels(Question):
 
     @classmethod
     def ranges(cls, how: HowAsked, line: Line) -> list[tuple[float, float]]:
-        """For as many columns and levels as there can be."""
+        """For as many columns and levels as there can be, or as the method asks about."""
         numbers = sum(column.number for column in line.facts.table)
-        cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MOST_LEVELS + 1)}
+        any_cells = {k * levels for k in range(1, numbers + 1) for levels in range(1, MAX_LEVELS + 1)}
+        cells = any_cells if line.parts is None else {line.parts}
         return [(std, std) for std in (how.noise * how.unit(*moved(count)) for count in cells)]
+
+    def numbers(self, facts: Facts) -> float:
+        return SUMS["levels"].entries(facts.features, self.scales, self.levels)
 
     def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
         return IntegerTotal(records.levels(drawn, self.scales, int(self.levels)).reshape(-1), 1, 1.0)

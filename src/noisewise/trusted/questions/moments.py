@@ -14,7 +14,7 @@ from ..late import torch
 from ..proved import Line
 from ..question import HowAsked, Question, always, between, itself, question
 from ..stores.linear import LABEL, ROW
-from ..stores.protocol import HeldRecords
+from ..stores.protocol import SUMS, HeldRecords
 from ..stores.sums import cross_moment_sum, second_moment_sum, squared_length_sum
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -77,6 +77,9 @@ class SecondMoment(Question):
         upper = np.triu_indices(records.columns)
         return IntegerTotal(second_moment_sum(records, drawn)[upper], ROW * ROW, 1.0)
 
+    def numbers(self, facts: Facts) -> float:
+        return SUMS["second_moment_sum"].entries(facts.features)
+
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         matrix = np.zeros((facts.features, facts.features))
         matrix[np.triu_indices(facts.features)] = noisy[0]
@@ -137,6 +140,9 @@ class MinEigenvalue(Question):
 
     def moves(self, terms: HowAsked) -> tuple[float, float]:
         return 1.0 + 2 * self._error(terms), 1.0 + 2 * self._error(terms)
+
+    def numbers(self, facts: Facts) -> float:
+        return SUMS["second_moment_sum"].entries(facts.features)
 
     @staticmethod
     def _error(terms: HowAsked) -> float:

@@ -12,13 +12,28 @@ from numpy.typing import NDArray
 
 from ..arithmetic import PSEUDO_RANDOM, Arithmetic
 from ..features.features import Features
+from .asked import (
+    CLIP,
+    CLIPS,
+    LEVELS,
+    POSITIVE,
+    SCALES,
+    THETA,
+    THETAS,
+    Kind,
+    Limit,
+    Sum,
+    in_levels,
+    of_ones,
+    up_to_ones,
+)
 from .grid import Store, in_memory
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))
 Parts = Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]
 F = TypeVar("F", bound=Callable[..., Any])
-SUMS: dict[str, Callable[..., Any]] = {}  # by name: what is asked of records at other ranks
+SUMS: dict[str, Sum] = {}  # by name: what is asked of records that lie elsewhere
 
 
 class Elsewhere:
@@ -32,14 +47,41 @@ class Elsewhere:
         """Which of them have a label (:func:`~noisewise.trusted.stores.grid.labelled`); None where all have one."""
 
 
-def everywhere(total: F) -> F:
-    """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up."""
-    SUMS[total.__name__] = total
+def everywhere(*takes: Kind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+    """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up.
+
+    ``takes`` its arguments, and so many records add up to no more than its ``limit``: see :class:`~.asked.Sum`.
+    """
+
+    def named(total: F) -> F:
+        SUMS[total.__name__] = Sum(total, takes, limit, entries)
+        return _asked_elsewhere(total)
+
+    return named
+
+
+def answered(*takes: Kind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+    """The same of a sum that each kind of records has its own way to: what it is called in :class:`HeldRecords`."""
+
+    def named(total: F) -> F:
+        name = total.__name__
+
+        def own(records: HeldRecords, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
+            return getattr(records, name)(drawn, *arguments, **options)
+
+        SUMS[name] = Sum(own, takes, limit, entries)
+        return _asked_elsewhere(total)
+
+    return named
+
+
+def _asked_elsewhere(total: F) -> F:
+    """A sum that records which lie elsewhere are asked by its name."""
 
     @wraps(total)
-    def asked(records: HeldRecords, drawn: Drawn, *arguments: Any) -> Any:
-        found = records.summed(total.__name__, drawn, *arguments)
-        return total(records, drawn, *arguments) if found is NotImplemented else found
+    def asked(records: HeldRecords, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
+        found = records.summed(total.__name__, drawn, *arguments, **options)
+        return total(records, drawn, *arguments, **options) if found is NotImplemented else found
 
     return asked  # type: ignore[return-value]
 
@@ -72,20 +114,24 @@ class HeldRecords(ABC):
 
     # --- sums over records at one theta ---
 
+    @answered(THETA, CLIP)
     def gradients(self, drawn: Drawn, theta: Floats, clip: float) -> IntegerTotal:
         """The sum of gradients, each clipped to norm ``clip``."""
         raise self._without("gradients")
 
+    @answered(THETA, CLIPS)
     def layered(self, drawn: Drawn, theta: Floats, clips: Sequence[float]) -> Sequence[IntegerTotal]:
         """The same with a clip for each layer, a total for each."""
         raise self._without("layers")
 
+    @answered(THETA, CLIP)
     def vectors(
         self, drawn: Drawn, theta: Floats, clip: float, *, scale: Floats | None, basis: Floats | None
     ) -> IntegerTotal:
         """The sum of gradients seen in other coordinates, and clipped there."""
         raise self._without("gradients in other coordinates")
 
+    @answered(THETA, POSITIVE)
     def short(
         self,
         drawn: Drawn,
@@ -98,16 +144,18 @@ class HeldRecords(ABC):
         """How many gradients are shorter, along a ramp."""
         raise self._without("norms of gradients")
 
+    @answered(THETAS, POSITIVE, limit=up_to_ones)
     def losses(self, drawn: Drawn, thetas: Sequence[Floats], bound: float) -> IntegerTotal:
         """The sum of losses cut to [0, bound], at each theta."""
         raise self._without("losses")
 
-    def summed(self, name: str, drawn: Drawn, *arguments: Any) -> Any:
-        """A sum over chunks of records (:func:`everywhere`), asked by its name where they lie; NotImplemented: they are here."""
+    def summed(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
+        """A sum of ``SUMS``, asked by its name where the records lie; NotImplemented: they are here."""
         return NotImplemented
 
     # --- sums over rows, and counts ---
 
+    @answered()
     def row_sum(self, drawn: Drawn) -> IntegerTotal:
         """The sum of rows, cut to norm 1."""
         raise self._without("rows of numbers")
@@ -124,6 +172,7 @@ class HeldRecords(ABC):
         """All rows and labels in double precision, for walks and minimisers."""
         raise self._without("rows of numbers")
 
+    @answered(SCALES, LEVELS, limit=in_levels, entries=lambda _, scales, levels: len(scales) * 2.0 ** (levels + 1))
     def levels(self, drawn: Drawn, maps: Sequence[Any], levels: int) -> Integers:
         """How the values of a table's columns are spread."""
         raise self._without("columns of a table")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
+from .asked import CLASSES, THETA, VECTOR, between, counts
 from .linear import FINE
 from .protocol import HeldRecords, everywhere
 from .totals import Drawn, Floats, Integers
@@ -25,7 +26,16 @@ def cells(bins: int, classes: int) -> int:
     return 2 * bins if classes == 2 else (classes + 1) * bins * 2 + classes * classes
 
 
-@everywhere
+def places(classes: float) -> float:
+    """In how many of them a record is."""
+    return 1 if classes == 2 else classes + 2
+
+
+@everywhere(
+    *(THETA, VECTOR, CLASSES),
+    limit=counts(lambda theta, edges, classes: places(classes)),
+    entries=lambda _, theta, edges, classes: 2.0 * (classes + 1) * (len(edges) + 1 + classes),
+)
 def score_counts(records: HeldRecords, drawn: Drawn, theta: Floats, edges: Floats, classes: int) -> Integers:
     """How many records are in each cell; bin b has the scores above edge b - 1, up to edge b and with it.
 
@@ -36,8 +46,8 @@ def score_counts(records: HeldRecords, drawn: Drawn, theta: Floats, edges: Float
     total = np.zeros(cells(len(edges) + 1, classes), np.int64)
     for scores, labels, alive in records.scored(drawn, theta):
         usable = alive & np.isfinite(scores).reshape(len(alive), -1).all(1)
-        places = _of_two if classes == 2 else _of_several
-        for place in places(scores, labels, usable, edges):
+        of_records = _of_two if classes == 2 else _of_several
+        for place in of_records(scores, labels, usable, edges):
             total += np.bincount(place, minlength=len(total))
     return total
 
@@ -71,7 +81,7 @@ def _placed(values: Floats, true: Flags, usable: Flags, edges: Floats) -> Intege
 MOMENTS = 5
 
 
-@everywhere
+@everywhere(THETA, limit=between(-FINE, FINE))
 def error_moments(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sums of a, a^2, a^4, (y + 1)/2 and y^2, each less 1/2, in units of 1/(2 FINE); a = |score - y| / 2.
 

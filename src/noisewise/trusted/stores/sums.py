@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .linear import FINE, LABEL
+from .asked import POSITIVE, THETA, between, of_norm
+from .linear import FINE, LABEL, ROW
 from .protocol import HeldRecords, everywhere
 from .totals import Drawn, Floats, Integers
 
 
-@everywhere
+@everywhere(limit=between(0, ROW * ROW))
 def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of ||x||^2, in units of 1/ROW^2."""
     total = np.zeros(1, np.int64)
@@ -18,7 +19,7 @@ def squared_length_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     return total
 
 
-@everywhere
+@everywhere(limit=of_norm(ROW * ROW), entries=lambda columns: columns**2.0)
 def second_moment_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     """Sum of x x^T, in units of 1/ROW^2: a chunk's products are integers below 2^53 in all."""
     total = np.zeros((records.columns, records.columns), np.int64)
@@ -27,7 +28,7 @@ def second_moment_sum(records: HeldRecords, drawn: Drawn) -> Integers:
     return total
 
 
-@everywhere
+@everywhere(POSITIVE, limit=of_norm(ROW * LABEL))
 def cross_moment_sum(records: HeldRecords, drawn: Drawn, bound: float) -> Integers:
     """Sum of x y, y within [-bound, bound], in units of bound/(ROW LABEL)."""
     total = np.zeros(records.columns, np.int64)
@@ -37,7 +38,7 @@ def cross_moment_sum(records: HeldRecords, drawn: Drawn, bound: float) -> Intege
     return total
 
 
-@everywhere
+@everywhere(THETA, limit=between(-1, 1))
 def right_less_wrong(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of 1 for a right answer and -1 for a wrong one; what is not finite is wrong."""
     count = 0
@@ -48,7 +49,7 @@ def right_less_wrong(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integ
     return np.array([count])
 
 
-@everywhere
+@everywhere(THETA, limit=between(-FINE, FINE))
 def squared_errors(records: HeldRecords, drawn: Drawn, theta: Floats) -> Integers:
     """Sum of (clamp(score) - clamp(y))^2 / 4 - 1/2, both clamped to [-1, 1], in units of 1/(2 FINE); not finite: 1/2."""
     total = 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..events import Sampling
 from ..late import Tensor
 
 Floats = NDArray[np.float64]
@@ -53,6 +55,22 @@ class Drawn(NamedTuple):
     def count(self, records: int) -> int:
         """How many they are, out of so many ``records``. Private."""
         return records if self.rows is None else len(self.rows)
+
+
+def expected_size(sampling: Sampling, size: float) -> float:
+    """The expected batch size, from the public or released size: what a sum is divided by, never the realised one."""
+    match sampling:
+        case ("poisson", rate):
+            return max(rate * size, 1.0)
+        case ("fixed", rate):
+            return max(float(fixed_size(rate, round(size))), 1.0)
+    return max(size, 1.0)
+
+
+def fixed_size(rate: float, records: int) -> int:
+    """rate * records rounded down, exactly; b where the rate is the float b / records (2^-53 of it, which prices round up by)."""
+    near = min(records, round(rate * records))
+    return near if near and near / records == rate else min(records, math.floor(Fraction(rate) * records))
 
 
 class FloatRows(NamedTuple):

@@ -185,7 +185,7 @@ def plain_fields(what: object, *names: str) -> None:
 
 def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0.0) -> tuple[float, float]:
     """(L, M) of one record from public facts; refused, with the reason, where there is none."""
-    r, _ = facts.row_bound, Whole.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+    r, _ = facts.row_bound, Whole.refuse(facts.budget.adjacency, FULL, facts.unit)
     Whole.of_model(facts)
     if not 1e-100 <= r <= 1e100:
         raise ValueError("row_bound is infinite or unusual; pass rows of bounded norm and their bound")
@@ -229,7 +229,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
 
 def pass_noise(walk: OnePass, facts: Facts) -> float:
     """The s of :class:`OnePass`; refused under add_remove and when a step would not contract."""
-    OnePass.refuse(facts.budget.adjacency, FULL, facts.rows_per_unit)
+    OnePass.refuse(facts.budget.adjacency, FULL, facts.unit)
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
     L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
@@ -258,11 +258,16 @@ def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Te
     return torch.from_numpy(released(IntegerTotal(whole, 1, step), wider, std, stream).astype(np.float32))
 
 
+def whole_numbers(kind: type[Any]) -> list[str]:
+    """Which of its numbers are whole: of steps, or of passes."""
+    return [field.name for field in fields(kind) if field.type == "int"]
+
+
 def rebuilt_walk(walk: Any, dimension: int) -> Any:
     """The same walk or objective made anew from plain numbers and tensors."""
     found: dict[str, Any] = {field.name: plain(getattr(walk, field.name)) for field in fields(walk)}
     if found["start"].shape != (dimension,):
         raise ValueError(f"start has shape {found['start'].shape}; pass a flat vector of {dimension}")
     tensors = {name: torch.from_numpy(part) for name, part in found.items() if isinstance(part, np.ndarray)}
-    whole = {name: int(found[name]) for name in ("steps", "passes") if name in found}
+    whole = {name: int(found[name]) for name in whole_numbers(type(walk))}
     return type(walk)(**(found | tensors | whole))
