@@ -102,7 +102,7 @@ MUTANTS = (
         "an overflow that a record makes is heard through numpy",
         'np.errstate(all="ignore")',
         "np.errstate()",
-        (ASKED + "no_record_is_heard_through_the_errors_of_numpy",),
+        (ASKED + "no_record_is_heard_through_a_loss_that_overflows",),
         "trusted/own_settings.py",
     ),
     Mutant(
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "another loss of the same name is run instead, unsaid",
         "if type(_known.setdefault(name, loss)) is not type(loss):",
-        "if False:",
+        "if _known.setdefault(name, loss) is None:",
         ("tests/models/test_open.py::test_a_loss_from_outside_takes_no_name_of_another_and_is_a_loss",),
         "trusted/losses/__init__.py",
     ),
@@ -200,7 +200,7 @@ MUTANTS = (
         "the noise of a batch is made twice",
         "stream, self._stream = self._stream, None",
         "stream = self._stream",
-        ("tests/pytorch/test_private_loops_attacked.py::test_two_steps_on_one_batch",),
+        ("tests/curator/test_sampling.py::test_a_batch_of_a_loop_has_its_noise_once",),
         "trusted/loops.py",
     ),
     Mutant(
