@@ -199,10 +199,11 @@ def test_what_is_no_question_is_refused(what):
 
 
 @pytest.mark.guard("there was no registry")
-def test_no_question_can_be_added():
+@pytest.mark.parametrize("home", ["noisewise.curator.mine", "noisewise.trusted.questions.mine"])
+def test_no_question_can_be_added(home):
     from noisewise.trusted import questions
 
-    kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": "noisewise.curator.mine"}))
+    kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": home}))
     with pytest.raises(TypeError, match="room"):
         questions.question(kind)
     with pytest.raises(TypeError):

@@ -242,7 +242,7 @@ MUTANTS = (
         "a choice among models under replace_one at the scale of add_remove",
         'half * (1 if adjacency == "replace_one" else 2)',
         "half * 2",
-        ("tests/attacks/test_searches.py", "tests/tune/test_search.py"),
+        ("tests/curator/test_generalized.py::test_a_choice_among_models_has_the_scale_of_its_relation",),
         "trusted/panel.py",
     ),
     Mutant(
@@ -261,8 +261,8 @@ MUTANTS = (
     ),
     Mutant(
         "five powers of errors are charged as one",
-        "always(math.nextafter(math.sqrt(MOMENTS) / 2, 2), math.nextafter(math.sqrt(MOMENTS), 3))",
-        "always(0.5, 1.0)",
+        "math.isqrt(MOMENTS * FINE * FINE) + 1",
+        "FINE",
         law("ErrorMoments-squared"),
         "trusted/questions/finished.py",
     ),
