@@ -23,6 +23,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     where: str = "**/*.py"
+    kernels: str = "reference"  # or "compiled", where a file is of no use without
 
 
 def law(*cases: str) -> tuple[str, ...]:

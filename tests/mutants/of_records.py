@@ -19,7 +19,7 @@ MUTANTS = (
         "records without a label count where they are drawn",
         "else self.rows[counted[self.rows]]",
         "else self.rows",
-        (NULL_ROWS + "every_question_is_answered_as_if_it_were_not_there",),
+        (NULL_ROWS + "nobody_else_moves_when_a_record_loses_its_label",),
         "trusted/stores/totals.py",
     ),
     Mutant(
@@ -119,6 +119,7 @@ MUTANTS = (
         "own = where >= group.begin",
         ("tests/records/test_shared_words.py",),
         "trusted/stores/words.py",
+        kernels="compiled",
     ),
     Mutant(
         "a perceptron's sum misstates its scale",
@@ -133,13 +134,6 @@ MUTANTS = (
         "here: Any = slice(start, start + size)",
         (BATCH + "[Gradient-perceptron]",),
         "trusted/stores/perceptron_exact.py",
-    ),
-    Mutant(
-        "a row that is not finite is a row of zeros in whole passes",
-        "    into[torch.from_numpy(~np.isfinite(rows.numpy()).all(axis=1))] = math.nan\n",
-        "",
-        ("tests/records/test_perceptron_exact.py",),
-        "trusted/stores/perceptron_passes.py",
     ),
     Mutant(
         "passes run with tiny numbers flushed, or not, as the thread happens to",
