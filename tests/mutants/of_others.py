@@ -281,18 +281,14 @@ MUTANTS = (
         "a rank calls whatever it is told to",
         "            assert name in TOTALS\n",
         "",
-        (
-            "tests/records/test_rank_records.py",
-            "tests/attacks/test_hostile_server.py",
-            "tests/attacks/test_federated.py",
-        ),
+        (RANKS + "a_rank_answers_sums_alone_and_says_nothing_of_what_failed",),
         "remote/holder.py",
     ),
     Mutant(
         "what a library says of rows leaves a rank",
         "        except Exception as error:\n            self.error = error\n        return",
         "        except Exception as error:\n            self.error, trouble = error, str(error)\n        return",
-        ("tests/records/test_rank_records.py", "tests/data/test_pieces.py"),
+        (RANKS + "a_rank_answers_sums_alone_and_says_nothing_of_what_failed",),
         "remote/holder.py",
     ),
     Mutant(

@@ -150,13 +150,6 @@ MUTANTS = (
         "trusted/stores/perceptron_reference.py",
     ),
     Mutant(
-        "a part that does not fit is kept",
-        "part[~(usable & fits & (total <= bound**2))] = 0",
-        "part[~(usable & fits)] = 0",
-        ("tests/records/test_perceptron_exact.py",),
-        "trusted/stores/perceptron_reference.py",
-    ),
-    Mutant(
         "a perceptron's pass that mixes records is called steady",
         "if not all(torch.equal(a[judged], b[order[judged]]) for a, b in zip(moved, right, strict=True)):",
         "if False:",
@@ -181,7 +174,7 @@ MUTANTS = (
         "a table's rows are as wide as they like",
         "return len(self.columns)",
         "return len(self.columns) + 1",
-        ("tests/attacks/test_tables.py::test_one_record_moves_sums_by_at_most_the_clip_in_integers",),
+        ("tests/attacks/test_tables.py::test_rows_of_a_table_are_copied",),
         "trusted/models/additive.py",
     ),
     Mutant(
@@ -290,9 +283,9 @@ MUTANTS = (
         "trusted/features/features.py",
     ),
     Mutant(
-        "a value beyond its scale has a place beyond the end",
-        "np.where(missing, points[0], values), points[0]), points[-1])",
-        "np.where(missing, points[0], values), points[0]), np.inf)",
+        "a missing value is taken for the lowest one",
+        "return np.where(missing, np.nan, place)",
+        "return place",
         ("tests/prepare/test_features.py",),
         "trusted/features/scale.py",
     ),
