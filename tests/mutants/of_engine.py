@@ -79,10 +79,10 @@ MUTANTS = (
         "trusted/engine/rehearsal.py",
     ),
     Mutant(
-        "attention looks ahead where it must not",
-        "0.0, **how)",
-        "0.0, **{**how, 'is_causal': False})",
-        (PASSES + "masks_of_attention", PASSES + "attention"),
+        "all records have the mask of the first",
+        "mask = whole.expand(-1, each, *whole.shape[2:]).flatten(0, 1)",
+        "mask = whole[:1].expand(len(whole), each, *whole.shape[2:]).flatten(0, 1)",
+        (PASSES + "masks_of_attention",),
         "trusted/engine/rules/attention.py",
     ),
     Mutant(
@@ -111,13 +111,6 @@ MUTANTS = (
         "labels = tape.legal(labels, 0, scores.shape[2], also=ignored)",
         "labels = labels.clamp(0, scores.shape[2] - 1)",
         (NETWORKS + "a_word_that_is_none_or_a_label_that_is_no_class_leaves_its_record_out",),
-        "trusted/engine/rules/indexing.py",
-    ),
-    Mutant(
-        "a mask of a record's own picks entries",
-        '        tape.refuse(f"x[mask]: {MASKED}")\n    return input[places]',
-        "        return NotImplemented\n    return input[places]",
-        ("tests/engine/test_refusals.py",),
         "trusted/engine/rules/indexing.py",
     ),
     Mutant(

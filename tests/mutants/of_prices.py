@@ -63,10 +63,10 @@ MUTANTS = (
         "trusted/noise/gaps.py",
     ),
     Mutant(
-        "numbers of runs are decided too early",
-        "return k if libmp.mpf_le(high_u, low_sum) else None",
-        "return k",
-        ("tests/noise/test_counts.py::test_next_to_a_border_later_bits_decide",),
+        "a search draws other numbers of runs than it is priced for",
+        '_rational(eta * (1 - gamma), more, "n")',
+        '_rational(1 - gamma, more, "n")',
+        ("tests/noise/test_counts.py",),
         "trusted/noise/counts.py",
     ),
     Mutant(
@@ -101,7 +101,7 @@ MUTANTS = (
         "deltas of one-shot events are not added up",
         "total += count * delta * UP",
         "total = count * delta * UP",
-        (PRICES + "gdp.py::test_one_shots_take_their_delta_from_the_plan", "tests/accounting"),
+        (PRICES + "gdp.py::test_deltas_of_all_kinds_of_one_shots_add_up",),
         "trusted/accountants/common.py",
     ),
     Mutant(
