@@ -149,10 +149,10 @@ MUTANTS = (
         "trusted/engine/rules/views.py",
     ),
     Mutant(
-        "a module keeps something of a record in a list",
-        "if any(is_batched(one) for one in tensors_in([*(value.values() if isinstance(value, dict) else value)])):",
-        "if False:",
-        (REFUSALS + "modules_that_keep_something",),
+        "what a pass has set on a module stays there",
+        "            own.clear()\n            own.update(before)\n",
+        "            pass\n",
+        (REFUSALS + "what_a_module_only_shows_is_taken_back",),
         "trusted/engine/state.py",
     ),
     Mutant(

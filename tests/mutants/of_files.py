@@ -26,14 +26,14 @@ MUTANTS = (
         "cells of a slice are those of the rows before it",
         "filled.offset * kind.itemsize)",
         "0)",
-        ("tests/data/test_encode.py", "tests/data/test_files.py", "src/noisewise/data/arrays.py"),
+        (ENCODE + "rows_of_a_slice_are_their_own",),
         "data/arrays.py",
     ),
     Mutant(
         "rows of persons that do not count buy bounds",
         "            piece = piece[: len(here)][here]\n",
         "",
-        ("tests/test_persons.py::test_bounds_are_bought_for_persons",),
+        ("tests/test_persons.py::test_no_more_rows_of_a_person_are_counted_for_bounds_than_count",),
         "data/bought.py",
     ),
     Mutant(
