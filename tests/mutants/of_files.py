@@ -198,10 +198,10 @@ MUTANTS = (
         "data/tables.py",
     ),
     Mutant(
-        "a code with a zero in front is another code",
-        '_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")',
-        '_WHOLE = re.compile(r"[+-]?[0-9]+")',
-        ("tests/data/test_encode.py::test_codes_and_single_precision_keep_their_meaning", "tests/data/test_encode.py"),
+        "a code with a zero in front is the code without",
+        '_PLAIN = re.compile(r"[+-]?(0|[1-9][0-9]*)?',
+        '_PLAIN = re.compile(r"[+-]?[0-9]*',
+        (ENCODE + "codes_and_single_precision_keep_their_meaning",),
         "data/values.py",
     ),
     Mutant(
@@ -212,10 +212,10 @@ MUTANTS = (
         "data/values.py",
     ),
     Mutant(
-        "a fit of batches is checked for a public size that it has not",
+        "a private number of records is taken for public",
         "        return self.size_is_public or (self.budget.adjacency",
         "        return True or (self.budget.adjacency",
-        ("tests/fitting/test_of_files.py", "tests/fitting/test_fitted.py", "tests/test_fit_files.py"),
+        ("tests/test_fit_files.py"),
         "fitting/fit.py",
     ),
     Mutant(
