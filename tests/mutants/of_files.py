@@ -215,7 +215,7 @@ MUTANTS = (
         "a private number of records is taken for public",
         "        return self.size_is_public or (self.budget.adjacency",
         "        return True or (self.budget.adjacency",
-        ("tests/test_fit_files.py"),
+        ("tests/test_fit_files.py",),
         "fitting/fit.py",
     ),
     Mutant(

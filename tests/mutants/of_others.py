@@ -23,7 +23,7 @@ MUTANTS = (
         "a password is shown with where a ledger lies",
         "bare = url.set(password=None, query={})",
         "bare = url",
-        ("tests/ledger/test_ledger.py::test_nobody_writes_a_password", "tests/ledger/test_ledger.py"),
+        ("tests/ledger/test_ledger.py::test_where_a_ledger_lies_is_shown_without_a_password",),
         "ledger/database.py",
     ),
     Mutant(
@@ -44,7 +44,7 @@ MUTANTS = (
         "amounts in a ledger are rounded down",
         "return min(math.ceil(Fraction(amount) / Fraction(unit)), MOST)",
         "return min(math.floor(Fraction(amount) / Fraction(unit)), MOST)",
-        ("tests/ledger/test_ledger.py::test_amounts_are_exact",),
+        ("tests/ledger/test_ledger.py::test_amounts_are_rounded_up_to_whole_units",),
         "ledger/store.py",
     ),
     Mutant(

@@ -31,7 +31,7 @@ MUTANTS = (
         "what an earlier process used of a part is forgotten",
         "        if self._unknown and not self.meter.closed:\n            self.meter.forfeit(1.0)\n",
         "",
-        ("tests/attacks/test_journals.py::test_who_takes_up_a_part_by_number_does_not_settle_it_as_unused",),
+        ("tests/budget/test_claims.py::test_what_another_process_used_of_a_part_is_not_known_and_counts_whole",),
         "budget/part.py",
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "a run that claimed is settled as what it says",
         "return Amount(max(spent.cost, least), spent.delta if shown else reserved.delta)",
         "return spent",
-        ("tests/attacks/test_unpaid_claims.py::test_a_run_that_claimed_half_and_asked_little_takes_half",),
+        ("tests/budget/test_claims.py::test_a_run_without_a_journal_takes_at_least_what_it_claimed",),
         "budget/purse.py",
     ),
     Mutant(
@@ -66,7 +66,7 @@ MUTANTS = (
         "a purse reserves more than it has",
         "if entry.reserved.cost > cost or entry.reserved.delta > delta:",
         "if entry.reserved.delta > delta:",
-        (PURSE + "promises_add_up_and_no_more_than_the_budget_is_reserved",),
+        (PURSE + "neither_epsilon_nor_delta_alone_can_be_overdrawn",),
         "budget/store.py",
     ),
     Mutant(
@@ -84,13 +84,6 @@ MUTANTS = (
         "budget/store.py",
     ),
     Mutant(
-        "a method that is not the library's is handed the records",
-        "    if not private_run:\n",
-        '    if not private_run or not getattr(method, "private", True):\n',
-        ("tests/attacks/test_meters.py::test_a_method_that_says_it_is_not_private_is_not_given_the_records",),
-        "train.py",
-    ),
-    Mutant(
         "the step of somebody's object is run on the records",
         "        method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})\n",
         "",
@@ -101,7 +94,7 @@ MUTANTS = (
         "a method ends with a tensor of its own kind",
         "plain = torch.from_numpy(bare(theta)) if isinstance(theta, Tensor) else None",
         "plain = theta if isinstance(theta, Tensor) else None",
-        ("tests/attacks/test_moved_walls.py::test_the_theta_that_a_method_ends_with_is_copied_too",),
+        ("tests/test_terms.py::test_what_is_released_is_a_plain_tensor_of_ones_own",),
         "train.py",
     ),
 )
