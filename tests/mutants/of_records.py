@@ -251,7 +251,7 @@ MUTANTS = (
         "a function of somebody's is said to be as steep as torch's of that name",
         'SLOPES.get(last, math.inf) if home.startswith("torch.") else math.inf',
         "SLOPES.get(last, math.inf)",
-        ("tests/pytorch/test_fit_module.py", "tests/pytorch/test_private_losses.py"),
+        (MODULES + "a_loss_is_as_steep_as_torchs_of_that_name_only_if_it_is_torchs",),
         "trusted/models/module_loss.py",
     ),
     Mutant(
