@@ -120,6 +120,7 @@ def test_things_that_are_not_events_are_refused_by_name():
 def test_sampling_makes_the_event():
     assert sampled(("full",), Gaussian(2.0)) == Gaussian(2.0)
     assert sampled(("fixed", 0.5), Gaussian(2.0)) == FixedBatch(0.5, Gaussian(2.0))
+    assert sampled(("poisson", 0.25), Gaussian(2.0)) == Poisson(0.25, Gaussian(2.0))
     with pytest.raises(ValueError, match="sampling"):
         sampled(("shuffle", 0.1), Gaussian(1.0))
 

@@ -11,6 +11,7 @@ from noisewise.trusted.losses import LOSSES, ClassWeighted, Hinge, HuberHinge, L
 from noisewise.trusted.models import MLP, Linear
 
 SCALAR = [Logistic(), Hinge(), HuberHinge(), HuberHinge(0.05), HuberHinge(3.0), Squared()]
+SCALAR += [ClassWeighted(Logistic(), (0.5, 3.0))]
 Z = torch.linspace(-8, 8, 1601, dtype=torch.float64)
 STEP = 1e-6
 

@@ -20,6 +20,8 @@ from noisewise.budget import Budget, Terms, open_meter
 from noisewise.budget.purse import Purse
 from noisewise.cli.main import app
 from noisewise.curator import QUESTIONS, Curator, Gradient
+from noisewise.data.bought import Purchase, purchase
+from noisewise.data.files import open_source
 from noisewise.data.persons import Persons
 from noisewise.data.schema import Column, Schema
 from noisewise.methods import registry
@@ -268,6 +270,18 @@ def test_bounds_are_bought_for_persons(tmp_path):
     ]
     noises = [curator.histograms(np.array([[-1.0, 1.0]]), noise_multiplier=50.0)[1] for curator in curators]
     assert noises[0] == noises[1] == pytest.approx(50) and noises[2] == pytest.approx(200)
+
+
+def test_no_more_rows_of_a_person_are_counted_for_bounds_than_count(tmp_path, monkeypatch):
+    X, y = table(3000, 30)
+    X["a"] = X.person_id.astype(float)  # a value tells whose row it is
+    X.assign(y=y).to_csv(tmp_path / "d.csv", index=False)
+    open_ended, seen = replace(OURS, columns=(Column("a", "number"), *OURS.columns[1:])), []
+    monkeypatch.setattr(Purchase, "paid_for", lambda _, pieces, *__, **___: seen.extend(pieces()))
+    bounds = purchase(open_ended, epsilon=1.0, budget=Budget(2.0, 1e-6))
+    bounds.bounds(open_source(tmp_path / "d.csv"), None)
+    _, times = np.unique(np.concatenate(seen)[:, 0], return_counts=True)
+    assert times.tolist() == [3] * 30
 
 
 def test_a_score_is_bought_for_persons(tmp_path):

@@ -26,8 +26,10 @@ def test_unequal_events_are_charged_as_the_largest():
 
 
 def test_the_classical_mechanism_is_refused_beyond_its_proof():
-    with pytest.raises(Unpriceable, match="at most 1"):
-        classic.advanced_epsilon(Gaussian(1.0), 1e-5, "add_remove")
+    for sigma in (1.0, 4.0, 4.98):  # the last is (1.001, 5e-6)-DP by it
+        with pytest.raises(Unpriceable, match="at most 1"):
+            classic.advanced_epsilon(Gaussian(sigma), 1e-5, "add_remove")
+    assert classic.advanced_epsilon(Gaussian(4.99), 1e-5, "add_remove") > 1
 
 
 def test_one_shots_take_from_half_of_delta():

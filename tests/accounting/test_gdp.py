@@ -119,3 +119,13 @@ def test_one_shots_take_their_delta_from_the_plan():
     )
     with pytest.raises(Unpriceable, match="delta"):
         gdp.plan_epsilon(plan, 4e-6, "add_remove")
+
+
+def test_deltas_of_all_kinds_of_one_shots_add_up():
+    plan = [Gaussian(50.0), Repeated(ApproximateDP(0.1, 2e-6), 2), ApproximateDP(0.2, 1e-6)]
+    pure = [Gaussian(50.0), Repeated(ApproximateDP(0.1), 2), ApproximateDP(0.2)]
+    assert gdp.plan_epsilon(plan, 1e-5, "add_remove") == pytest.approx(
+        gdp.plan_epsilon(pure, 5e-6, "add_remove"), rel=1e-6
+    )
+    with pytest.raises(Unpriceable, match="delta"):
+        gdp.plan_epsilon(plan, 5e-6, "add_remove")

@@ -199,10 +199,11 @@ def test_what_is_no_question_is_refused(what):
 
 
 @pytest.mark.guard("there was no registry")
-def test_no_question_can_be_added():
+@pytest.mark.parametrize("home", ["noisewise.curator.mine", "noisewise.trusted.questions.mine"])
+def test_no_question_can_be_added(home):
     from noisewise.trusted import questions
 
-    kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": "noisewise.curator.mine"}))
+    kind = dataclasses.dataclass(frozen=True)(type("Mine", (FirstMoment,), {"__module__": home}))
     with pytest.raises(TypeError, match="room"):
         questions.question(kind)
     with pytest.raises(TypeError):
@@ -254,6 +255,29 @@ def test_no_record_is_heard_through_the_errors_of_numpy():
     for name, ask in LOUD.items():
         expected = heard(ask, usual)
         assert all(heard(ask, rows) == expected for rows in (long, tiny, zero, lost)), name
+
+
+class Loud(Logistic):
+    """A loss of somebody else, by a formula that overflows where scores are large."""
+
+    def row_slope(self, z, y):
+        return -y / (1 + np.exp(y * z))
+
+
+@pytest.mark.guard("sums were torch's, which tells nobody")
+def test_no_record_is_heard_through_a_loss_that_overflows():
+    usual, long = torch.full((50, 3), 0.1), torch.full((50, 3), 0.1)
+    long[7] = 1e4
+
+    def ask(private, sigma):
+        return private.gradient(torch.ones(3), clip=1.0, noise_multiplier=sigma)
+
+    told = [heard(lambda _, sigma, rows=rows: ask(loud(rows), sigma), rows) for rows in (usual, long)]
+    assert told[0] == told[1]
+
+
+def loud(rows):
+    return curator(epsilon=5.0, model=Linear(3, Loud()), rows=rows, labels=torch.ones(len(rows)))
 
 
 class Spy(TorchFunctionMode):

@@ -156,3 +156,23 @@ def test_when_the_cheaper_way_does_not_fit_the_other_is_taken():
         purse.part(plan, Budget(0.12, 1e-7))
     assert [entry.reserved.delta for entry in purse.entries] == [1e-7, 0.0]
     assert purse.entries[0].reserved.cost < purse.entries[1].reserved.cost == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("terms", [None, GDP], ids=["promises", "filter"])
+def test_what_another_process_used_of_a_part_is_not_known_and_counts_whole(tmp_path, terms):
+    whole, run = Budget(4.0, 1e-5), Budget(1.0, 1e-6)
+    first = Purse(whole, terms, store=tmp_path / "spending.json").part(GDP, run)
+    first.meter.spend(Gaussian(first.meter.noise_for(0.9)))
+    later = Purse(whole, terms, store=tmp_path / "spending.json")  # as another process has it
+    later.part(GDP, run, number=first.number).settle("failed")
+    (entry,) = later.entries
+    assert entry.counted == entry.reserved
+
+
+def test_a_run_without_a_journal_takes_at_least_what_it_claimed():
+    purse = Purse(Budget(4.0, 1e-5), GDP)
+    with purse.part(GDP, Budget(1.0, 1e-6)) as part:
+        part.claim(0.5)
+        part.meter.spend(Gaussian(100.0))
+    (entry,) = purse.entries
+    assert 0.4999 * entry.reserved.cost <= entry.counted.cost <= 0.51 * entry.reserved.cost

@@ -444,3 +444,13 @@ def test_any_store_will_do_that_keeps_the_protocol():
         assert kept[0].state == "reserved" and kept[0].reserved == Amount(0.5, 5e-7)
         spend(run.meter)
     assert type(kept[0]) is Entry and kept[0].state == "spent"
+
+
+def test_neither_epsilon_nor_delta_alone_can_be_overdrawn():
+    purse = Purse(BUDGET)
+    purse.part(GDP, Budget(0.9, 1e-7))
+    for asked in (Budget(0.2, 1e-8), Budget(0.05, 9.5e-7)):
+        with pytest.raises(BudgetExhausted, match="are left of the purse"):
+            purse.part(GDP, asked)
+    purse.part(GDP, Budget(0.05, 1e-8))
+    assert len(purse.entries) == 2

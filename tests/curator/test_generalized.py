@@ -9,9 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
+from noisewise.budget import AdditiveMeter, Budget
+from noisewise.trusted.gate import Gate
 from noisewise.trusted.generalized import generalized_scores
+from noisewise.trusted.losses import Logistic
+from noisewise.trusted.models import Linear
 from noisewise.trusted.noise import Stream
+from noisewise.trusted.panel import Entrant, choose_best
 
 UNITS = [(1, 1, 1), (1, 2, 7), (Fraction(1, 3), 5, Fraction(2, 7)), (1, 100, 10_000)]
 
@@ -85,3 +91,26 @@ def test_a_choice_among_nothing_or_floats_is_refused():
         Stream(seed=0).choose_rational([0.5], 1.0)
     with pytest.raises(ValueError, match="scale"):
         Stream(seed=0).choose_rational([1], math.inf)
+
+
+@pytest.mark.parametrize(
+    "adjacency, rows, times", [("add_remove", None, 1), ("replace_one", None, 2), ("add_remove", 3, 3)]
+)
+@pytest.mark.parametrize("bounds", [(2.0, 2.0), (2.0, 5.0)])
+def test_a_choice_among_models_has_the_scale_of_its_relation(monkeypatch, adjacency, rows, times, bounds):
+    """Sums that one record moves by up to their bound, all in one direction, or in either where it is replaced."""
+    asked = []
+    monkeypatch.setattr(Gate, "choose", lambda _, epsilon, scores, scale: asked.append((epsilon, scores(), scale)) or 0)
+    X, y = torch.eye(2), torch.tensor([1.0, -1.0])
+    entrants = [
+        Entrant(Linear(2, Logistic()), (size, 0.0), X, y, loss_bound=b)
+        for size, b in zip((1.0, 9.0), bounds, strict=True)
+    ]
+    meter = AdditiveMeter(Budget(3.0, 1e-6, adjacency), "gdp")
+    choose_best(entrants, epsilon=1.5, meter=meter, scoring="loss", rows_per_unit=rows)
+    ((epsilon, scores, scale),) = asked
+    assert epsilon == 1.5 and len(scores) == 2
+    if bounds[0] == bounds[1]:
+        assert scale == Fraction(3, 2) / (Fraction(bounds[0]) * times)
+    else:
+        assert scale == Fraction(3, 4) and min(scores) == 0  # scores of sensitivity 1, in either direction

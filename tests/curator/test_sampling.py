@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.trusted.gate import draw
+from noisewise.trusted.gate import Gate, draw
+from noisewise.trusted.loops import Tally
 from noisewise.trusted.noise import Stream
-from noisewise.trusted.stores.totals import expected_size, fixed_size
+from noisewise.trusted.stores.totals import IntegerTotal, expected_size, fixed_size
 
 RARE = 1e-4
 DRAWS = 15_000
@@ -133,3 +134,13 @@ def test_a_fixed_batch_is_never_larger_than_its_price(records):
     for size in {1, 2, records // 3, records - 1, records}:
         assert fixed_size(size / records, records) == size
         assert fixed_size(math.nextafter(size / records, 0) * (1 - 1e-9), records) == size - 1
+
+
+def test_a_batch_of_a_loop_has_its_noise_once():
+    """The mean of several noisy sums of one batch would be less noisy than what was paid for."""
+    ticket = Gate(Tally(), seed=1).open(1.0, ("full",), range(5))
+    total = IntegerTotal(np.array([3, -4]), 1 << 20, 1.0)
+    (noisy,) = ticket.release([(total, np.float64)], over=1.0)
+    assert len(noisy) == 2
+    with pytest.raises(RuntimeError, match="has had its noise"):
+        list(ticket.release([(total, np.float64)], over=1.0))

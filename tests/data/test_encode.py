@@ -47,6 +47,17 @@ def test_a_table_becomes_a_matrix_with_bounds():
     np.testing.assert_allclose(rows * 2, [[0.17, 0, 1, 1], [0.2, 1, 0, 1]])
 
 
+@pytest.mark.parametrize("age", [[17.0, 20.0, 30.0], [17.0, None, 30.0], [17, 20, 30], ["17", "20", "30"]])
+def test_rows_of_a_slice_are_their_own(age):
+    """Files are read in blocks that are cut further: a cell must not be that of a row before the cut."""
+    encoder = Encoder(Schema((AGE, JOB, LABEL), "y"))
+    whole = batch(age=age, job=["farmer", "clerk", "clerk"], y=["no", "yes", "no"])
+    for start in range(3):
+        part = whole.slice(start, 1)
+        assert encoder(part).tolist() == encoder(whole)[start : start + 1].tolist()
+        assert encoder.labels(part).tolist() == encoder.labels(whole)[start : start + 1].tolist()
+
+
 @pytest.mark.parametrize("word", ["", " ", "NA", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "?", ".", None])
 def test_what_is_missing(word):
     assert encode(NUMBER, ["1", word]) == [[1], [5]]

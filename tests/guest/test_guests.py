@@ -15,6 +15,7 @@ from noisewise.budget.purse import Purse
 from noisewise.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
+from noisewise.guest.serving import FREE, PARSED, Served
 from noisewise.methods import isolation_of, registered_elsewhere
 from noisewise.methods.dpsgd import DpSgd
 
@@ -226,3 +227,17 @@ def test_records_inside_of_what_a_guest_can_read_are_refused(rows, tmp_path, mon
     with pytest.raises(ValueError, match="move it elsewhere"):
         refuse_readable(package, [package / "rows.csv"])
     refuse_readable(package, [tmp_path / "rows.csv"])
+
+
+def test_whatever_may_touch_records_is_answered_on_a_tick():
+    class Ticking:
+        ticks = 0
+
+        def tick(self):
+            self.ticks += 1
+
+    assert {"question", "last_iterate", "minimise", "prepare", "centre", "change_basis"} == PARSED.keys() - FREE
+    for name in ("question", "last_iterate", "minimise", "prepare", "centre", "change_basis", "noise_for"):
+        guest = Ticking()
+        assert "error" in Served(guest, None)({"ask": name})  # of what was asked, as much as of an answer
+        assert guest.ticks == (name not in FREE)

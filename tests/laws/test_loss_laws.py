@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.trusted.losses import LOSSES
+from noisewise.trusted.losses import LOSSES, ClassWeighted, Logistic, Softmax
 from noisewise.trusted.models import Linear
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.totals import Drawn
 
-every = pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
+WEIGHTED = {
+    "weighted": ClassWeighted(Logistic(), (0.5, 3.0)),
+    "weighted softmax": ClassWeighted(Softmax(), (1.0, 0.5, 2.0)),
+}
+KNOWN = {**LOSSES, **WEIGHTED}
+every = pytest.mark.parametrize("loss", KNOWN.values(), ids=list(KNOWN))
 CLASSES = 3
 
 

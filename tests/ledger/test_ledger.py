@@ -12,6 +12,8 @@ import pytest
 from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.budget.store import Claimed
 from noisewise.ledger import Ledger, account_in
+from noisewise.ledger.database import ledger_url, shown
+from noisewise.ledger.store import in_units, unit_for
 from noisewise.ledger.verify import verified
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
@@ -232,3 +234,16 @@ def test_nobody_writes_a_password(url, ledger, account, tmp_path):
     shown = [ledger.name, repr(ledger), repr(account), str(ledger.export()), str(account.describe())]
     assert not any(WORD in text for text in shown)
     assert Path(str(ledger.name)).name  # it is named
+
+
+@pytest.mark.parametrize("amount", [0.1, 1 / 3, 1e-12, 2.0])
+def test_amounts_are_rounded_up_to_whole_units(amount):
+    unit = unit_for(3.0)
+    whole = in_units(amount * (1 + 2.0**-52), unit) * Fraction(unit)
+    assert 0 <= whole - Fraction(amount * (1 + 2.0**-52)) < Fraction(unit)
+    assert in_units(unit / 3, unit) == 1 and in_units(0.0, unit) == 0
+
+
+def test_where_a_ledger_lies_is_shown_without_a_password():
+    url = ledger_url("postgresql://me:hunter2@host:5432/db?password=hunter2&passfile=hunter2")
+    assert "hunter2" not in shown(url) and "host" in shown(url)

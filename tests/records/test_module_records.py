@@ -11,6 +11,7 @@ from torch import nn
 
 from noisewise.trusted.engine import Refused, Spec
 from noisewise.trusted.models.module import ModuleModel, TensorRows
+from noisewise.trusted.models.module_loss import ModuleLoss
 from noisewise.trusted.stores.modules import CAP, MOST, ONES, UNIT, held_tensors
 from noisewise.trusted.stores.totals import Drawn
 
@@ -208,3 +209,12 @@ def test_a_count_after_a_sum_is_that_of_the_same_batch():
     records.gradients(some, at, CLIP)
     assert records.short(some, 3 * at, 2.2).values.tolist() == alone.short(some, 3 * at, 2.2).values.tolist()
     assert alone.short(some, at, 2.2).values.tolist() != alone.short(some, 3 * at, 2.2).values.tolist()
+
+
+def test_a_loss_is_as_steep_as_torchs_of_that_name_only_if_it_is_torchs():
+    class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
+        def forward(self, outputs, targets):
+            return 100 * super().forward(outputs, targets)
+
+    assert ModuleLoss(torch.nn.CrossEntropyLoss()).lipschitz == math.sqrt(2)
+    assert ModuleLoss(CrossEntropyLoss()).lipschitz == math.inf

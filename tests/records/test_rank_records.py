@@ -17,6 +17,7 @@ from noisewise.budget.purse import Purse
 from noisewise.curator import QUESTIONS, Curator
 from noisewise.methods import method_named
 from noisewise.prepare import TableColumn
+from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.remote.line import RankLost
 from noisewise.remote.ranks import Places, cut
 from noisewise.torchrun import restarts, started_by_torchrun
@@ -266,3 +267,14 @@ def test_torchrun_is_known_by_what_it_tells():
     assert started_by_torchrun(told) and not started_by_torchrun({**told, "WORLD_SIZE": "1"})
     assert not started_by_torchrun({"WORLD_SIZE": "2"})
     assert restarts({"TORCHELASTIC_RESTART_COUNT": "2"}) == 2 and restarts({}) == 0
+
+
+@pytest.mark.parametrize("name, given", [("unit_rows", ()), ("scored", (np.zeros(4),)), ("losses_of_nobody", ())])
+def test_a_rank_answers_sums_alone_and_says_nothing_of_what_failed(name, given):
+    X, y = made_up(5, 4)
+    holder = Holder(holding=Holding((0,), (5,), X, y))
+    assert holder.reply(Request(1, "hold", (1, Linear(4, Logistic())))).trouble is None
+    total = holder.reply(Request(2, "total", (1, "gradients", Drawn(np.arange(2)), (np.zeros(4), 1.0), {}))).value
+    assert total.values.shape == (4,)
+    answer = holder.reply(Request(3, "total", (1, name, Drawn(), given, {})))
+    assert answer.value is None and answer.trouble == "could not answer"
