@@ -213,8 +213,8 @@ MUTANTS = (
     ),
     Mutant(
         "a private number of records is taken for public",
-        "        return self.size_is_public or (self.budget.adjacency",
-        "        return True or (self.budget.adjacency",
+        "        return self.size_is_public or self.unit.fixes_size",
+        "        return True or self.unit.fixes_size",
         ("tests/test_fit_files.py",),
         "fitting/fit.py",
     ),

@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "a guest asks for answers of any size",
-        "if _numbers_needed(question, private) > MAX_NUMBERS:",
+        "if question.numbers(private.facts) > MAX_NUMBERS:",
         "if False:",
         (GUESTS + "a_request_that_no_method_needs_is_refused_unpaid",),
         "guest/serving.py",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "a person pays for training or the score, not for both",
-        "together = (fits[0].rows_per_unit or 1) > 1",
+        "together = fits[0].unit.most > 1",
         "together = False",
         ("tests/tune/test_search.py::test_persons_pay_for_training_and_score_together",),
         "tune/selection.py",
@@ -262,8 +262,8 @@ MUTANTS = (
     ),
     Mutant(
         "a rank calls whatever it is told to",
-        "            assert name in TOTALS\n",
-        "",
+        "return SUMS[name].total(records, drawn, *arguments, **options)",
+        "return (SUMS[name].total if name in SUMS else getattr(type(records), name))(records, drawn, *arguments, **options)",
         (RANKS + "a_rank_answers_sums_alone_and_says_nothing_of_what_failed",),
         "remote/holder.py",
     ),
@@ -325,7 +325,7 @@ MUTANTS = (
     ),
     Mutant(
         "a client answers a larger clip than it agreed to",
-        "if name in CLIPPED and not math.hypot(*_clips(arguments[1])) <= self.max_clip:",
+        "if not all(math.hypot(*some) <= self.max_clip for some in clips):",
         "if False:",
         (SERVER + "a_client_answers_no_larger_clip_than_it_agreed_to",),
         "federated/agreed.py",
@@ -363,7 +363,7 @@ MUTANTS = (
         "        rest = rest >> LIMB\n",
         "        rest = rest >> 63\n",
         (CLIENTS + "the_norm_is_checked_in_whole_numbers",),
-        "federated/limits.py",
+        "trusted/stores/asked.py",
     ),
     Mutant(
         "an answer to another question is read",
@@ -395,10 +395,10 @@ MUTANTS = (
     ),
     Mutant(
         "a theta is read beyond its end",
-        "if any(theta.shape != (held.dimension,) for theta in thetas):",
-        "if False:",
+        "return bool(theta.shape == (known.dimension,))",
+        "return True",
         (SERVER + "no_theta_is_read_beyond_its_end",),
-        "federated/requests.py",
+        "trusted/stores/asked.py",
     ),
     Mutant(
         "rows of an earlier batch come to the module",

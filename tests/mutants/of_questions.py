@@ -162,8 +162,8 @@ MUTANTS = (
     ),
     Mutant(
         "fixed batches rounded up, beyond their price",
-        "int(rate * records * (1 + 1e-12))",
-        "int(rate * records * (1 + 1e-12)) + 1",
+        "math.floor(Fraction(rate) * records))",
+        "math.ceil(Fraction(rate) * records))",
         ("tests/curator/test_sampling.py::test_a_fixed_batch_is_never_larger_than_its_price",),
     ),
     Mutant(

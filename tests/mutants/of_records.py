@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "sums are asked of nobody where rows lie at several places",
-        "found = records.summed(total.__name__, drawn, *arguments)",
+        "found = records.summed(total.__name__, drawn, *arguments, **options)",
         "found = NotImplemented",
         ("tests/records/test_rank_records.py::test_every_question_is_answered_alike",),
         "trusted/stores/protocol.py",

@@ -254,8 +254,8 @@ MUTANTS = (
     ),
     Mutant(
         "a record whose scores are in several cells is charged as for one",
-        "math.nextafter(math.sqrt(places), 1e9), math.nextafter(math.sqrt(2 * places), 1e9)",
-        "1.0, math.nextafter(math.sqrt(2), 1e9)",
+        "return moved(places(self.classes))",
+        "return moved(1.0)",
         law("ScoreHistogram-softmax"),
         "trusted/questions/finished.py",
     ),

@@ -24,7 +24,7 @@ def to_be_read() -> set[str]:
     """All files of the first two rings, of runs of every kind."""
     lists = [f"trusted/{name}" for name in reading.RING_1.split()]
     lists += [reading.CURATOR, reading.NOISE, reading.PRICES, reading.PAYING, *HOMES.values()]
-    for several in (reading.SOURCES, reading.STORES, reading.USES, reading.SUMS, reading.CURRENCIES):
+    for several in (reading.SOURCES, reading.STORES, reading.USES, reading.CURRENCIES):
         lists += several.values()
     lists += ["trusted/questions/*", "trusted/losses/*"]
     paths: list[Path] = []
