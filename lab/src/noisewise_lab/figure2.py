@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from noisewise.curator.facts import Released, facts_of
 
 from noisewise.budget import Budget, BudgetExhausted, open_meter
 from noisewise.curator import Curator
 from noisewise.methods import registry
 from noisewise.protect.learned.zoo import OutsideRange
+from noisewise.trusted.facts import Released, facts_of
 
 from .datasets import Missing
 from .l2p_data import accuracy, fingerprint, model_for, problem, tensors
