@@ -427,7 +427,7 @@ MUTANTS = (
     Mutant(
         "rows of several pieces are rows of one",
         "piece = next(iter(marks.values())) if len(marks) == 1 else MIXED",
-        "piece = [*marks.values()][-1]",
+        "piece = next(iter(marks.values()), MIXED)",
         (
             "tests/attacks/test_records_apart.py::test_an_exemplar_that_is_rehearsed_in_every_batch",
             "tests/attacks/test_engine_attacked.py::test_a_memory_of_earlier_rows_in_a_tensor_of_the_loops_own",
@@ -438,10 +438,7 @@ MUTANTS = (
         "records are the user's own tensors",
         "return [part.clone() for part in parts]",
         "return parts",
-        (
-            "tests/pytorch/test_fit_module.py::test_the_data_set_is_read_once_and_its_code_never_runs_again",
-            "tests/pytorch/test_fit_module.py",
-        ),
+        ("tests/pytorch/test_fit_module.py::test_tensors_that_are_handed_over_are_copied",),
         "pytorch/handed_over.py",
     ),
     Mutant(
