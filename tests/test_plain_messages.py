@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from noisewise import messages
+from noisewise.data.addresses import Pin
 from noisewise.messages import (
     ARRAY,
     BYTES,
@@ -38,6 +39,7 @@ from noisewise.messages import (
     pack,
     unpack,
 )  # fmt: skip
+from noisewise.remote.forms import ELSEWHERE, packed, unpacked
 
 WORDS = "this is not a message of noisewise, or it is too large"
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -258,3 +260,11 @@ def test_the_module_needs_neither_torch_nor_pickle() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n" and "pickle" not in Path(messages.__file__).read_text()
+
+
+@pytest.mark.parametrize("value", [Path("private.csv"), [{"at": Path("private.csv")}], Pin(3, None, "tag")], ids=str)
+def test_what_names_a_file_has_no_place_in_a_message_to_a_client(value):
+    body = packed(value)
+    assert unpacked(body) == value
+    with pytest.raises(BadMessage):
+        unpacked(body, without=ELSEWHERE)

@@ -265,6 +265,15 @@ def test_modes_of_the_graph_change_nothing():
             assert torch.equal(room(data=(X, y)).ask(asked(), noise=1.0).value, expected)
 
 
+def test_hooks_on_saved_tensors_see_no_row_of_a_shard():
+    seen = []
+    private = room()
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda one: seen.append(one) or one, lambda one: one)
+    with hooks, pytest.raises(RuntimeError, match="hooks on saved tensors"):
+        private.ask(asked(), noise=1.0)
+    assert not seen
+
+
 # --- what is unrolled -------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from noisewise.methods.dpsgd import DpSgd
 from noisewise.pytorch.asked import METHODS, Size, chosen, with_batches
 from noisewise.pytorch.fit import fit
 from noisewise.pytorch.fitted import load_module
+from noisewise.pytorch.handed_over import handed_over
 from noisewise.runs import verify
 
 BUDGET, LAST, N = Budget(2.0, 1e-5), nn.CrossEntropyLoss(), 200
@@ -336,3 +337,13 @@ def test_a_mode_of_torch_that_was_left_on_sees_nothing():
 
     fitted(method=Peeping(steps=2))
     assert seen and not any(shape[:1] == (N,) for shape in seen)
+
+
+def test_tensors_that_are_handed_over_are_copied():
+    """Whoever changes them afterwards, in another thread perhaps, changes nothing that was measured."""
+    X, y = torch.randn(5, 3), torch.arange(5)
+    for given in ((X, y), torch.utils.data.TensorDataset(X, y), (X.numpy(), y.numpy())):
+        before = X.clone()
+        rows = handed_over(given)
+        X.add_(1.0)
+        assert torch.equal(rows.inputs[0], before) and torch.equal(rows.targets[0], y)
