@@ -14,7 +14,7 @@ from .facts import Released, facts_of_columns, shown_trace
 from .gate import Desk
 from .meter import AdditiveMeter, PlanMeter
 from .opening import MeterView, checked_meter
-from .question import HowAsked, checked_noise, plain, rebuilt
+from .question import HowAsked, checked_noise, plain
 from .questions.histograms import Histograms
 from .stores.columns import ColumnRecords
 from .stores.totals import Floats
@@ -53,7 +53,7 @@ class ColumnCurator:
 
     def histograms(self, edges: Floats, *, noise_multiplier: float) -> tuple[Floats, float]:
         """How many values lie between the edges of every column, and the noise's deviation: :class:`Histograms`."""
-        asked = rebuilt(Histograms(plain(edges)))
+        asked = Histograms(plain(edges))  # of plain copies, and so not rebuilt
         if len(asked.edges) != self.__columns:
             raise ValueError(f"edges must be {self.__columns} rows of at least two finite, growing numbers")
         adjacency, noise = self.__desk.view.budget.adjacency, checked_noise(noise_multiplier)

@@ -117,7 +117,6 @@ class Curator(Asking):
 
         *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
         """
-
         asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
         records, facts = self.__desk.records, self.__facts  # in this order: `prepare` replaces them in the other
         asked.check(facts)

@@ -69,9 +69,9 @@ CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
 NORMS = 1e-30, 1e30  # of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
-_known: dict[str, type[Any]] = {}
+_known: dict[str, type[Question]] = {}
 _closed: list[bool] = []
-QUESTIONS: Mapping[str, type[Any]] = MappingProxyType(_known)
+QUESTIONS: Mapping[str, type[Question]] = MappingProxyType(_known)
 _fields: dict[type[Any], tuple[str, ...]] = {}  # of the registered questions
 
 
@@ -95,15 +95,16 @@ def close() -> None:
     _closed.append(True)
 
 
-def rebuilt(asked: object) -> Any:
+def rebuilt(asked: object) -> Question:
     """The same question made anew from plain numbers; what is not exactly a registered type is refused by name.
 
     A subclass could say one bound to the clamp and another to the noise, and so could a number that is not a plain one.
     """
-    kind = type(asked)
+    kind: type[Any] = type(asked)
     if QUESTIONS.get(kind.__name__) is not kind:
         raise TypeError(f"{kind.__name__} is not a question; pass frozen data, one of {', '.join(QUESTIONS)}")
-    return kind(*[plain(getattr(asked, name)) for name in _fields[kind]])
+    own: Question = kind(*[plain(getattr(asked, name)) for name in _fields[kind]])
+    return own
 
 
 def plain(value: Any) -> Any:
