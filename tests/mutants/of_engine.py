@@ -82,7 +82,7 @@ MUTANTS = (
         "all records have the mask of the first",
         "mask = whole.expand(-1, each, *whole.shape[2:]).flatten(0, 1)",
         "mask = whole[:1].expand(len(whole), each, *whole.shape[2:]).flatten(0, 1)",
-        (PASSES + "masks_of_attention",),
+        (PASSES + "what_is_a_records_own_stays_with_it",),
         "trusted/engine/rules/attention.py",
     ),
     Mutant(
@@ -138,7 +138,7 @@ MUTANTS = (
         "torch shifts the records where each is a single number",
         "return NotImplemented if input.dim() else input.clone()",
         "return NotImplemented",
-        ("tests/engine/test_operator_table.py::test_some_functions_keep_records_apart",),
+        (PASSES + "what_is_a_records_own_stays_with_it",),
         "trusted/engine/rules/values.py",
     ),
     Mutant(
