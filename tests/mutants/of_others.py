@@ -125,13 +125,6 @@ MUTANTS = (
         "guest/running.py",
     ),
     Mutant(
-        "a sandbox has the network of its host",
-        '        "--unshare-net",\n',
-        "",
-        (ISOLATION + "a_sandbox_shows_nothing_of_the_host",),
-        "guest/isolation.py",
-    ),
-    Mutant(
         "records lie where a guest can read them",
         "if any(file.is_relative_to(place) for place in places):",
         "if False:",
@@ -183,7 +176,7 @@ MUTANTS = (
     Mutant(
         "a run that fails is heard of",
         "    except Exception:\n        return Outcome(None)",
-        "    except ArithmeticError:\n        return Outcome(None)",
+        "    except KeyError:\n        return Outcome(None)",
         ("tests/tune/test_search.py::test_a_run_that_fails_counts_as_worst_and_nobody_hears",),
         "tune/runs.py",
     ),
