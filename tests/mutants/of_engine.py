@@ -135,10 +135,10 @@ MUTANTS = (
         "trusted/engine/rules/recurrent.py",
     ),
     Mutant(
-        "torch shifts the records where each is a single number",
-        "return NotImplemented if input.dim() else input.clone()",
-        "return NotImplemented",
-        (PASSES + "what_is_a_records_own_stays_with_it",),
+        "a zero in one record changes how gradients of all are computed",
+        "found = reduce(torch.mul, value.unbind(at)) if value.shape[at] else value.sum(at) + 1",
+        "found = value.prod(at)",
+        ("tests/engine/test_operator_table.py::test_some_functions_keep_records_apart",),
         "trusted/engine/rules/values.py",
     ),
     Mutant(

@@ -177,7 +177,7 @@ MUTANTS = (
         "a run that fails is heard of",
         "    except Exception:\n        return Outcome(None)",
         "    except KeyError:\n        return Outcome(None)",
-        ("tests/tune/test_search.py::test_a_run_that_fails_counts_as_worst_and_nobody_hears",),
+        ("tests/tune/test_search.py::test_a_run_that_fails_is_an_outcome",),
         "tune/runs.py",
     ),
     Mutant(
@@ -469,7 +469,7 @@ MUTANTS = (
         "another optimizer moves parameters without noise",
         "if run is not None and run.stepping is not optimizer:",
         "if False:",
-        ("tests/attacks/test_engine_attacked.py::test_parameters_that_another_optimizer_trains_without_noise",),
+        ("tests/attacks/test_records_apart.py::test_an_optimizer_without_noise",),
         "pytorch/optimizer.py",
     ),
     Mutant(
