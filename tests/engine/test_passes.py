@@ -242,19 +242,7 @@ class Masked(nn.Module):
         return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask.unsqueeze(1)).flatten(1)
 
 
-class Rolled(nn.Module):
-    """A number of each record, which has nothing to be shifted among."""
-
-    def __init__(self):
-        super().__init__()
-        self.inside = nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.inside(x).sum().roll(1)
-
-
-@pytest.mark.parametrize("module, shapes", [(Masked(), [(4, 6), (4, 4)]), (Rolled(), [(4,)])], ids=["mask", "roll"])
-def test_what_is_a_records_own_stays_with_it(module, shapes):
+def test_a_mask_of_a_records_own_stays_with_it():
     """A rehearsal refuses what differs from a loop over single records."""
-    layout = rehearsed(module, [Spec(shape, torch.float32) for shape in shapes])
+    layout = rehearsed(Masked(), [Spec(shape, torch.float32) for shape in ((4, 6), (4, 4))])
     assert layout.names == ("inside.weight", "inside.bias")

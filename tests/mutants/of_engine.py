@@ -82,7 +82,7 @@ MUTANTS = (
         "all records have the mask of the first",
         "mask = whole.expand(-1, each, *whole.shape[2:]).flatten(0, 1)",
         "mask = whole[:1].expand(len(whole), each, *whole.shape[2:]).flatten(0, 1)",
-        (PASSES + "what_is_a_records_own_stays_with_it",),
+        (PASSES + "a_mask_of_a_records_own_stays_with_it",),
         "trusted/engine/rules/attention.py",
     ),
     Mutant(
