@@ -29,6 +29,7 @@ from noisewise.trusted.questions.moments import Count
 from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.grid import NO_CLASS, NO_LABEL, in_memory
 from noisewise.trusted.stores.shards import NOBODY, deal
+from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.walks.objective import PerturbedObjective
 from noisewise.trusted.walks.oneshot import Descent, OnePass
 
@@ -314,3 +315,10 @@ def test_a_search_and_a_bought_score_do_not_look_at_it(how):
         score = private_quality(best, X, table["y"].fillna("no").to_numpy(), Budget(1.0, 1e-6), seed=1, there=there)
         found.append((best.theta.tobytes(), search.best_score_, score.value, score.interval))
     assert found[0] == found[1]
+
+
+def test_who_has_no_label_is_taken_out_of_what_was_drawn():
+    counted = np.array([True, True, False, True])
+    batch, everyone = Drawn(np.array([0, 2, 3]), 2.0).only(counted), Drawn().only(counted)
+    assert batch.rows.tolist() == [0, 3] and batch.expected == 2.0 and everyone.rows.tolist() == [0, 1, 3]
+    assert Drawn(np.array([2])).only(counted).count(4) == 0 and Drawn().only(None).rows is None

@@ -228,3 +228,21 @@ def test_a_pass_that_fails_leaves_nothing_open():
             replace(layout, names=("layer.weight", "layer.bias")),
         )
     assert current_level() == 0 and torch._C._len_torch_function_stack() == 0 and not torch.compiler.is_compiling()
+
+
+class Masked(nn.Module):
+    """Attention with a mask that is each record's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Linear(6, 6)
+
+    def forward(self, x, mask):
+        q = self.inside(x).unflatten(2, (2, 3)).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask.unsqueeze(1)).flatten(1)
+
+
+def test_a_mask_of_a_records_own_stays_with_it():
+    """A rehearsal refuses what differs from a loop over single records."""
+    layout = rehearsed(Masked(), [Spec(shape, torch.float32) for shape in ((4, 6), (4, 4))])
+    assert layout.names == ("inside.weight", "inside.bias")

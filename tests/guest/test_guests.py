@@ -16,6 +16,7 @@ from noisewise.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
 from noisewise.guest.serving import FREE, PARSED, Served
+from noisewise.guest.wire import vector_from
 from noisewise.methods import isolation_of, registered_elsewhere
 from noisewise.methods.dpsgd import DpSgd
 
@@ -241,3 +242,10 @@ def test_whatever_may_touch_records_is_answered_on_a_tick():
         guest = Ticking()
         assert "error" in Served(guest, None)({"ask": name})  # of what was asked, as much as of an answer
         assert guest.ticks == (name not in FREE)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.bool_, np.float16, np.int64])
+def test_arrays_of_a_guest_are_of_floats_and_grow_no_larger_here(kind):
+    with pytest.raises(TypeError, match="floating-point"):
+        vector_from(np.zeros(3, kind))
+    assert vector_from(np.zeros(3, np.float32)).dtype is torch.float32

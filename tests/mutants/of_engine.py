@@ -82,7 +82,7 @@ MUTANTS = (
         "all records have the mask of the first",
         "mask = whole.expand(-1, each, *whole.shape[2:]).flatten(0, 1)",
         "mask = whole[:1].expand(len(whole), each, *whole.shape[2:]).flatten(0, 1)",
-        (PASSES + "masks_of_attention",),
+        (PASSES + "a_mask_of_a_records_own_stays_with_it",),
         "trusted/engine/rules/attention.py",
     ),
     Mutant(
@@ -135,9 +135,9 @@ MUTANTS = (
         "trusted/engine/rules/recurrent.py",
     ),
     Mutant(
-        "torch shifts the records where each is a single number",
-        "return NotImplemented if input.dim() else input.clone()",
-        "return NotImplemented",
+        "a zero in one record changes how gradients of all are computed",
+        "found = reduce(torch.mul, value.unbind(at)) if value.shape[at] else value.sum(at) + 1",
+        "found = value.prod(at)",
         ("tests/engine/test_operator_table.py::test_some_functions_keep_records_apart",),
         "trusted/engine/rules/values.py",
     ),

@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a search draws other numbers of runs than it is priced for",
         '_rational(eta * (1 - gamma), more, "n")',
-        '_rational(1 - gamma, more, "n")',
+        '_rational(2 * eta * (1 - gamma), more, "n")',
         ("tests/noise/test_counts.py",),
         "trusted/noise/counts.py",
     ),

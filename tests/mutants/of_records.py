@@ -19,7 +19,7 @@ MUTANTS = (
         "records without a label count where they are drawn",
         "else self.rows[counted[self.rows]]",
         "else self.rows",
-        (NULL_ROWS + "nobody_else_moves_when_a_record_loses_its_label",),
+        (NULL_ROWS + "who_has_no_label_is_taken_out_of_what_was_drawn",),
         "trusted/stores/totals.py",
     ),
     Mutant(
