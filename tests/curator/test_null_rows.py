@@ -322,3 +322,16 @@ def test_who_has_no_label_is_taken_out_of_what_was_drawn():
     batch, everyone = Drawn(np.array([0, 2, 3]), 2.0).only(counted), Drawn().only(counted)
     assert batch.rows.tolist() == [0, 3] and batch.expected == 2.0 and everyone.rows.tolist() == [0, 1, 3]
     assert Drawn(np.array([2])).only(counted).count(4) == 0 and Drawn().only(None).rows is None
+
+
+def test_a_row_of_a_client_without_a_label_is_none_of_its_rows():
+    from noisewise.federated.person import Together
+
+    y = torch.tensor([1.0, NO_LABEL, -1.0])
+    assert len(Together(torch.eye(3), y, 1, 1.0).held(Linear(3, Logistic()), in_memory).rows) == 2
+
+
+def test_what_is_ready_to_run_shows_no_row():
+    from noisewise.fitting.ready import Ready
+
+    assert repr(Ready(None, ("rows",), None)) == "Ready(...)"

@@ -253,7 +253,7 @@ MUTANTS = (
         "what is ready to run shows its rows",
         'return "Ready(...)"',
         "return tuple.__repr__(self)",
-        ("tests/test_estimators.py", "tests/data/test_rows.py"),
+        ("tests/curator/test_null_rows.py::test_what_is_ready_to_run_shows_no_row",),
         "fitting/ready.py",
     ),
     Mutant(

@@ -352,7 +352,7 @@ MUTANTS = (
         "rows of a client without a label count",
         "X, y = (self.X, self.y) if counted is None else (self.X[counted], self.y[counted])",
         "X, y = self.X, self.y",
-        ("tests/federated/test_person.py", "tests/curator/test_null_rows.py"),
+        ("tests/curator/test_null_rows.py::test_a_row_of_a_client_without_a_label_is_none_of_its_rows",),
         "federated/person.py",
     ),
     Mutant(
