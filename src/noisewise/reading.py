@@ -42,7 +42,7 @@ USES = {  # what not every run does, and the code of it
     "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/pair",
     "bought bounds": "trusted/columns trusted/stores/columns data/bought prepare/bounds prepare/parts",
     "shards": "trusted/stores/shards protect/learned/inside",
-    "selection": "trusted/selection tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
+    "selection": "trusted/selection trusted/noise/counts tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
     "exponential": "trusted/selection trusted/panel trusted/generalized tune/candidates tune/exponential tune/runs tune/price",
     "guest": "messages guest/serving guest/wire guest/running guest/isolation guest/method",
     "ledger": "ledger/store ledger/ledger ledger/database ledger/tables ledger/lines",
@@ -61,7 +61,7 @@ NOISE = (
 )
 PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
-    "trusted/accountants/gdp trusted/accountants/choose"
+    "trusted/accountants/gdp trusted/accountants/joint trusted/accountants/choose"
 )
 PAYING = "budget/account budget/part budget/purse budget/store budget/concerns"
 SOURCES = {
