@@ -77,7 +77,7 @@ def test_a_private_search_is_of_records_in_one_place_and_hides_them_from_guests(
     data = copy.deepcopy(honest(how)) | said
     if "isolation" in said:
         data["method"]["name"] = "strangers.one:Method"
-    data["format"] = format_of(data["promise"], federated="federated" in data)
+    data["format"] = format_of(data["promise"], federated="federated" in data, code="code" in data)
     assert why in nw.verify(data | derived_words(data)).reason
 
 

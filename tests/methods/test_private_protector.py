@@ -23,6 +23,7 @@ from noisewise.trusted.events import Gaussian, leaves
 from noisewise.trusted.events import from_dict as event_from
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import MLP, Linear
+from noisewise.trusted.units import Unit
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 N, D = 2000, 4
@@ -107,7 +108,7 @@ def test_what_cannot_be_trained_on_is_refused_before_anything_is_paid():
     with pytest.raises(ValueError, match="linear model"):
         run(model=MLP((D, 3, 1), Logistic()))
     with pytest.raises(ValueError, match="persons"):
-        run(rows_per_unit=2)
+        run(unit=Unit(2))
     with pytest.raises(ValueError, match="no such file"):
         run(L2P(protector="private", start="nowhere"))
 
