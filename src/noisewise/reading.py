@@ -156,12 +156,12 @@ def odd_code(code: Mapping[str, Any]) -> str | None:
     rings, libraries = code["rings"], code["dependencies"]
     if len(rings) != 3 or not rings[0]:
         return "the list of code has not three rings, of which the first has files"
+    if sum(map(len, rings)) > MOST_FILES:
+        return f"the list of code has more than {MOST_FILES} files"
     if len(rings[0]) != len(ALWAYS) or not ALWAYS.issubset(rings[0]):
         return "the first ring is not the files that are always read"
     if len({*rings[0], *rings[1], *rings[2]}) < sum(map(len, rings)) or not all(map(_unread, rings[2])):
         return "a file that is to be read stands in another ring as well, or among those that are not"
-    if sum(map(len, rings)) > MOST_FILES:
-        return f"the list of code has more than {MOST_FILES} files"
     pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
     pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
     odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)

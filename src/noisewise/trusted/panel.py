@@ -72,9 +72,7 @@ def choose_best(
     rows = Choice.refuse(adjacency := checked_meter(meter).budget.adjacency, FULL, Unit(rows_per_unit))
     validate.one_of(SCORINGS, scoring=scoring)
     validate.positive(epsilon=(epsilon := plain(epsilon)))  # once, as every entrant: what is checked is what is used
-    entrants = [Entrant(*one) for one in entrants]
-    entrants = [one._replace(theta=plain(one.theta), loss_bound=plain(one.loss_bound)) for one in entrants]
-    if not entrants:
+    if not (entrants := [_own(one) for one in entrants]):
         raise ValueError("there is nothing to choose from; pass at least one entrant")
     for entrant in entrants:
         vector("theta", entrant.theta)
@@ -88,6 +86,12 @@ def choose_best(
     if len({*bounds}) == 1:
         return gate.choose(epsilon, sums, half * (1 if adjacency == "replace_one" else 2) / bounds[0])
     return gate.choose(epsilon, lambda: generalized_scores(sums(), bounds, epsilon=epsilon), half)
+
+
+def _own(entrant: Entrant) -> Entrant:
+    """The same of plain numbers, which nobody else holds."""
+    own = Entrant(*entrant)
+    return own._replace(theta=plain(own.theta), loss_bound=plain(own.loss_bound))
 
 
 def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
