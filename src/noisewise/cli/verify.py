@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,8 +87,10 @@ def _in_account(folder: Path, ledger: str | None, dataset: str | None) -> tuple[
 
 def _document(path: Path) -> Any:
     """A JSON file of a stranger's; None where it is missing or none."""
+    from ..runs.seal import parsed
+
     try:
-        return json.loads(path.read_bytes())
+        return parsed(path.read_bytes())  # as the verdict reads it
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -103,7 +104,7 @@ RINGS = {
 
 def _code(path: Path) -> list[dict[str, Any]] | None:
     """The files that a statement lists; None where it lists none."""
-    from ..reading import CODE, installed
+    from ..reading import CODE, installed, odd_code
     from ..shapes import check_shape
 
     data = _document(path / "statement.json" if path.is_dir() else path)
@@ -112,14 +113,16 @@ def _code(path: Path) -> list[dict[str, Any]] | None:
         check_shape(code, CODE, "the code of the statement")
     except ValueError:
         return None
-    return None if code is None else installed(code)
+    return None if code is None or odd_code(code) else installed(code)  # of a forger's list nothing is printed
 
 
 def _show_list(path: Path, *, json_output: bool) -> None:
     files = _code(path)
     if files is None:
         raise SystemExit(
-            fail(f"{path}: there is no statement with a list of code; train again, or read docs/security.md")
+            fail(
+                f"{path}: there is no statement with a list of code that can be one; train again, or read docs/security.md"
+            )
         )
     if json_output:
         print_json({"files": files})

@@ -97,11 +97,12 @@ class Run(NotCopied):
     @noise.setter
     def noise(self, value: float) -> None:
         value = float(value)
-        if value != self._noise:
-            if not (math.isfinite(value) and 0 < value <= 2.0**20):
-                raise ValueError(f"noise_multiplier is {value!r}; pass a finite number > 0")
-            self.ledger.may_change(value)
-            self._noise = value
+        with self._lock:
+            if value != self._noise:
+                if not (math.isfinite(value) and 0 < value <= 2.0**20):
+                    raise ValueError(f"noise_multiplier is {value!r}; pass a finite number > 0")
+                self.ledger.may_change(value)
+                self._noise = value
 
     @property
     def clip(self) -> Clip:
@@ -131,11 +132,13 @@ class Run(NotCopied):
 
     def hand_out(self, batch: Batch, rows: int, *, last: bool) -> object:
         """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
-        if batch is not self._batch:
-            raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
-        self._take(batch)
-        batch.rows, batch.last, batch.stage, batch.mark = rows, last, "handed", object()
-        return batch.mark
+        with self._lock:
+            if batch is not self._batch:
+                raise RuntimeError("another batch was drawn while this one was handed out; use one iterator at a time")
+            self._take(batch)
+            batch.mark, batch.rows, batch.last = object(), rows, last
+            batch.stage = "handed"  # last: rows with an earlier mark are refused by then
+            return batch.mark
 
     def mark(self) -> object | None:
         """What a pass of the module counts for: the piece that was handed out last; None when its step was made."""
@@ -155,6 +158,16 @@ class Run(NotCopied):
 
     def passed(self, tape: Tape, rows: int, mark: object) -> None:
         """A backward pass has ended: add the clipped sum of its rows."""
+        clip = self._passing(rows, mark).clip
+        share = 1 - margin(_numbers(self.parameters))
+        used = [one * share for one in clip] if isinstance(clip, tuple) else clip * share
+        fresh = [part.detach() for part in tape.sums(clip_factors(tape.squared_norms(), used))]
+        with self._lock:  # another thread may have been as far, or further
+            batch = self._passing(rows, mark)
+            batch.fresh, batch.stage = fresh, "passed"
+
+    def _passing(self, rows: int, mark: object) -> Batch:
+        """The batch of which a piece may count now, for the first time."""
         batch = self._batch
         if batch is None or batch.mark is not mark:
             raise Refused(
@@ -169,17 +182,14 @@ class Run(NotCopied):
             raise Refused(OTHER_ROWS)
         if batch.clip != self._clip:
             raise RuntimeError(CHANGED.format("max_grad_norm"))
-        clip = batch.clip
-        share = 1 - margin(_numbers(self.parameters))
-        used = [one * share for one in clip] if isinstance(clip, tuple) else clip * share
-        batch.fresh = [part.detach() for part in tape.sums(clip_factors(tape.squared_norms(), used))]
-        batch.stage = "passed"
+        return batch
 
     def forget(self) -> None:
         """What ``zero_grad`` does: the pass over the piece at hand, and released gradients that wait, are dropped."""
-        self._waiting, self._waits = [], 0
-        if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
-            self._batch.fresh, self._batch.stage = [], "handed"
+        with self._lock:
+            self._waiting, self._waits = [], 0
+            if self._batch is not None and self._batch.stage == "passed" and self._batch.rows:
+                self._batch.fresh, self._batch.stage = [], "handed"
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -213,12 +223,12 @@ class Run(NotCopied):
 
     def _take(self, batch: Batch) -> None:
         """Add the piece at hand to those before it: in double precision, as soon as there are two."""
-        if batch.fresh and batch.sums:
-            batch.sums = [one.double() + more for one, more in zip(batch.sums, batch.fresh, strict=True)]
-        elif batch.fresh:
-            batch.sums = batch.fresh
-        batch.any = batch.any or batch.stage == "passed"
-        batch.fresh, batch.stage = [], "stepped"
+        fresh, batch.any = batch.fresh, batch.any or batch.stage == "passed"
+        batch.fresh, batch.stage = [], "stepped"  # first: whatever ends this early, a piece counts once
+        if fresh and batch.sums:
+            batch.sums = [one.double() + more for one, more in zip(batch.sums, fresh, strict=True)]
+        elif fresh:
+            batch.sums = fresh
 
     def _wait(self, batch: Batch) -> None:
         """Give a batch its noise; what waits is the sum of such gradients."""

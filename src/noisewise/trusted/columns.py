@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import NoReturn
 
 from .events import FULL
@@ -35,7 +36,7 @@ class ColumnCurator:
         seed: int | None = None,
         rows_per_unit: int | None = None,
     ) -> None:
-        if columns < 1:
+        if (columns := index(columns)) < 1:
             raise ValueError(f"columns is {columns!r}; pass at least one")
         meter = checked_meter(meter)
         self.__columns, self.__rows = columns, Histograms.refuse(meter.budget.adjacency, FULL, Unit(rows_per_unit))

@@ -118,7 +118,7 @@ class Curator(Asking):
         *Guarantee*: the question's own; see its class. ``noise`` is the noise multiplier, or the epsilon of a choice.
         """
         asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
-        records, facts = self.__desk.records, self.__facts  # in this order: `prepare` replaces them in the other
+        records, facts = self.__desk.records, self.__facts  # in this order: whoever changes both does it in the other
         asked.check(facts)
         known = self.__known_size() if asked.mean else facts.size
         size = math.nan if known is None else expected_size(plainly, known)
@@ -160,9 +160,12 @@ class Curator(Asking):
     def release_size(self, *, noise_multiplier: float) -> float:
         """Buy the number of records, at least 1; from then on sums are divided by it."""
         answer = self.ask(Count(), noise=noise_multiplier)
-        size = max(float(answer.value), 1.0)
-        self.__facts = replace(self.__facts, size=size)
-        return size
+        return self.__sized(float(answer.value))
+
+    def __sized(self, size: float) -> float:
+        with self.__desk:  # or a basis that changes meanwhile would lose its bound on rows
+            self.__facts = replace(self.__facts, size=max(size, 1.0))
+        return max(size, 1.0)
 
     def take_up(self, line: Released, asked: Any = None, size: float | None = None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it in the trace.
@@ -170,9 +173,12 @@ class Curator(Asking):
         ``size``: what :meth:`release_size` released then, at least 1 here too: another question may have been the one
         that was answered. *Sensitivity*: nothing is drawn and no record is touched.
         """
-        self.__desk.take_up(line, asked)
+        kind: type[Any] = type(asked)
+        if asked is not None and kind not in (Descent, OnePass, PerturbedObjective):
+            kind = type(rebuilt(asked))  # refused if it is none
+        self.__desk.take_up(line, None if asked is None else kind)
         if size is not None:
-            self.__facts = replace(self.__facts, size=max(float(size), 1.0))
+            self.__sized(float(size))
 
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
@@ -196,8 +202,9 @@ class Curator(Asking):
         norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
         with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
             basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
-            self.__desk.records = self.__desk.records.in_basis(step, self.__store)
+            records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
+            self.__desk.records = records  # last, as in `prepare`
 
     @property
     def features(self) -> Features | None:
@@ -229,8 +236,9 @@ class Curator(Asking):
             raise TypeError("rows can be centred when they are made of a table; use change_basis for others")
         middle, times = np.asarray(plain(centre), np.float64), float(plain(scale))
         with self.__desk:
-            self.__desk.records = self.__desk.records.centred(middle, times, self.__store)
+            records = self.__desk.records.centred(middle, times, self.__store)
             self.__facts = replace(self.__facts, row_bound=times * (1 + float(np.linalg.norm(middle)) + 2.0**-4))
+            self.__desk.records = records
 
     def in_first_basis(self, theta: Tensor) -> Tensor:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""

@@ -161,12 +161,13 @@ class Desk(Gate):
             self._log(whole, event, None, answer, norm=True)
         return answer
 
-    def take_up(self, line: Released, asked: Proved | None) -> None:
+    def take_up(self, line: Released, kind: type[Proved] | None) -> None:
         """Charge for an answer that an earlier process of this run has asked for, and note it; no record is touched."""
+        own = Released._make(line)._replace(event=rebuilt(line.event))
         with self:
-            self._pay(line.event)
-            self.arithmetic = self.arithmetic if asked is None else asked.graded(self.arithmetic)
-            self.trace.append(line._replace(spent=self.meter.spent_fraction))
+            self._pay(own.event)
+            self.arithmetic = self.arithmetic if kind is None else kind.graded(self.arithmetic)
+            self.trace.append(own._replace(spent=self.meter.spent_fraction))
 
     def forfeit(self, share: float) -> None:
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""

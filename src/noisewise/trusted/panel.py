@@ -21,7 +21,7 @@ from .late import Tensor
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
 from .opening import checked_meter
-from .question import CLIPS, between, vector
+from .question import CLIPS, between, plain, vector
 from .questions.choice import Choice
 from .stores import counted_of, records_of
 from .stores.grid import Store, in_memory
@@ -71,21 +71,27 @@ def choose_best(
     """
     rows = Choice.refuse(adjacency := checked_meter(meter).budget.adjacency, FULL, Unit(rows_per_unit))
     validate.one_of(SCORINGS, scoring=scoring)
-    validate.positive(epsilon=epsilon)
-    if not entrants:
+    validate.positive(epsilon=(epsilon := plain(epsilon)))  # once, as every entrant: what is checked is what is used
+    if not (entrants := [_own(one) for one in entrants]):
         raise ValueError("there is nothing to choose from; pass at least one entrant")
     for entrant in entrants:
         vector("theta", entrant.theta)
         between("loss_bound", entrant.loss_bound, *CLIPS)
     bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]
-    half, gate = Fraction(float(epsilon)) / 2, Gate(meter, seed)
+    half, gate = Fraction(epsilon) / 2, Gate(meter, seed)
 
     def sums() -> list[Fraction]:
         return [_sum(entrant, scoring, store) for entrant in entrants]
 
     if len({*bounds}) == 1:
-        return gate.choose(float(epsilon), sums, half * (1 if adjacency == "replace_one" else 2) / bounds[0])
-    return gate.choose(float(epsilon), lambda: generalized_scores(sums(), bounds, epsilon=float(epsilon)), half)
+        return gate.choose(epsilon, sums, half * (1 if adjacency == "replace_one" else 2) / bounds[0])
+    return gate.choose(epsilon, lambda: generalized_scores(sums(), bounds, epsilon=epsilon), half)
+
+
+def _own(entrant: Entrant) -> Entrant:
+    """The same of plain numbers, which nobody else holds."""
+    own = Entrant(*entrant)
+    return own._replace(theta=plain(own.theta), loss_bound=plain(own.loss_bound))
 
 
 def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
