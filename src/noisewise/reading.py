@@ -158,16 +158,16 @@ def odd_code(code: Mapping[str, Any]) -> str | None:
         return "the list of code has not three rings, of which the first has files"
     if sum(map(len, rings)) > MOST_FILES:
         return f"the list of code has more than {MOST_FILES} files"
+    pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
+    pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
+    odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)
+    if odd is not None:
+        return f"the list of code has {str(odd)[:60]!r}, which is no file with a digest and no library with a version"
     if len(rings[0]) != len(ALWAYS) or not ALWAYS.issubset(rings[0]):
         return "the first ring is not the files that are always read"
     if len({*rings[0], *rings[1], *rings[2]}) < sum(map(len, rings)) or not all(map(_unread, rings[2])):
         return "a file that is to be read stands in another ring as well, or among those that are not"
-    pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
-    pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
-    odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)
-    if odd is None:
-        return None
-    return f"the list of code has {str(odd)[:60]!r}, which is no file with a digest and no library with a version"
+    return None
 
 
 def _unread(path: str) -> bool:

@@ -481,8 +481,8 @@ MUTANTS = (
     ),
     Mutant(
         "a batch is stepped on with another clip than it was drawn for",
-        '            raise RuntimeError(CHANGED.format("max_grad_norm"))\n        clip = batch.clip',
-        "            pass\n        clip = self._clip",
+        '            raise RuntimeError(CHANGED.format("max_grad_norm"))\n        return batch',
+        "            batch.clip = self._clip\n        return batch",
         (LOOPS + "noise_or_clip_changed_after_the_draw",),
         "pytorch/run.py",
     ),
