@@ -66,6 +66,7 @@ fuzz-guided: setup
 	$(BIN)/python -m tests.fuzz.guided SECONDS=$(SECONDS) $(if $(ONLY),"ONLY=$(ONLY)")
 
 # Wheel and sdist, built twice from the last commit: the same bytes both times, complete, and nothing else in them.
+# The wheel is installed in an environment of its own, which it brings no torch to, and trains a table there.
 release:
 	test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
 	.venv-release/bin/python -m pip install --quiet build twine "setuptools>=77" wheel

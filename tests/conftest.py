@@ -1,5 +1,6 @@
-"""What all tests share: one torch thread each, and a desk with files for the commands that work on files."""
+"""What all tests share: one thread each for sums, and a desk with files for the commands that work on files."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import HealthCheck, settings
 # The same examples in every run (make fuzz looks for new ones), and no limits of time: the first call of a kernel compiles it.
 settings.register_profile("noisewise", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisewise")
-torch.set_num_threads(1)  # two processes with two threads each would fight for two cores
+os.environ["OMP_NUM_THREADS"] = "1"  # two processes with two threads each would fight for two cores
+torch.set_num_threads(1)
 
 
 @pytest.hookimpl(tryfirst=True)

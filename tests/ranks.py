@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-import torch
+import numpy as np
 
+from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.line import RankLost, packed, unpacked
+from noisewise.remote.line import RankLost
 from noisewise.remote.ranks import Lead, Part, Places, Spread, cut
 from noisewise.trusted.noise import Stream
 
@@ -71,10 +72,10 @@ def spread(X, y, model, ranks, piece=PIECE, line=DirectLine):
 
 
 def made_up(rows, columns, seed=0, classes=None):
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.randn(rows, columns, generator=generator)
-    X = X / X.norm(dim=1, keepdim=True)
-    noise = torch.randn(rows, generator=generator) * 0.1
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, columns), np.float32)
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    noise = rng.standard_normal(rows, np.float32) * np.float32(0.1)
     if classes is None:
-        return X, torch.sign(X[:, 0] + noise)
+        return X, np.sign(X[:, 0] + noise)
     return X, (X[:, :classes] + noise[:, None]).argmax(1)

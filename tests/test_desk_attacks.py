@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from noisewise import PrivateClassifier
@@ -29,7 +29,8 @@ from noisewise.trusted.stores import records_of
 from noisewise.trusted.stores.grid import BOUND
 from noisewise.trusted.stores.totals import Drawn
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+Floats = NDArray[np.float32]
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "softplus": torch.nn.functional.softplus,
@@ -40,24 +41,25 @@ BLOCK = 512
 HOW = HowAsked("add_remove", ("full",), 1.0, 1.0, 1)
 
 
-def _right(what: Correct, model: Linear | MLP, rows: Tensor) -> int:
+def _right(what: Correct, model: Linear | MLP, rows: Floats) -> int:
     """Right answers less wrong ones, in whole numbers: one record moves it by one."""
-    total = what.total(records_of(model, rows, torch.ones(len(rows))), Drawn(), HOW)
+    total = what.total(records_of(model, rows, np.ones(len(rows), np.float32)), Drawn(), HOW)
     assert (total.ones, total.one) == (1, 0.5)
     return int(total.values[0])
 
 
-def _worst_pattern() -> Tensor:
+def _worst_pattern() -> Floats:
     """A block of coefficients whose sum in single precision changes most when every record moves on by one place."""
-    random = torch.Generator().manual_seed(0)
-    ones, best, found = torch.ones(BLOCK, 1), 0.0, torch.ones(BLOCK)
+    rng = np.random.default_rng(0)
+    ones, best, found = np.ones((BLOCK, 1), np.float32), 0.0, np.ones(BLOCK, np.float32)
     for _ in range(3000):
-        period = 2 ** int(torch.randint(1, 7, (1,), generator=random))
-        block = torch.rand(period, generator=random).repeat(BLOCK // period)
-        moved = float(torch.roll(block, 1) @ ones - block @ ones)
+        period = 2 ** int(rng.integers(1, 7))
+        block = np.tile(rng.random(period, np.float32), BLOCK // period)
+        moved = float((np.roll(block, 1) @ ones - block @ ones)[0])
         if abs(moved) > abs(best):
             best, found = moved, block
-    return found if best > 0 else torch.roll(found, 1)
+    assert best, "no block rounds otherwise when it moves on"
+    return found if best > 0 else np.roll(found, 1)
 
 
 def test_a_record_in_front_of_a_periodic_file_moves_the_clipped_sum_by_the_clip_exactly() -> None:
@@ -65,18 +67,19 @@ def test_a_record_in_front_of_a_periodic_file_moves_the_clipped_sum_by_the_clip_
     # of cancelling: this once moved a sum by 1.12 clip norms. Integers do not round.
     model, clip, blocks = Linear(2, Logistic()), 0.5, 1024
 
-    def clipped_sum(lengths: Tensor, labels: Tensor) -> list[int]:
-        rows = torch.stack([lengths, torch.zeros_like(lengths)], 1)  # at theta = 0 a gradient is -label length / 2
+    def clipped_sum(lengths: Floats, labels: Floats) -> list[int]:
+        rows = np.stack([lengths, np.zeros_like(lengths)], 1)  # at theta = 0 a gradient is -label length / 2
         total = records_of(model, rows, labels).gradients(Drawn(), np.zeros(2), clip)
         assert (total.ones, total.one) == (BOUND, clip)
         return [int(value) for value in total.values]
 
-    lengths, labels, first = _worst_pattern().repeat(blocks), -torch.ones(blocks * BLOCK), torch.ones(1)
+    lengths = np.tile(_worst_pattern(), blocks)
+    labels, first = -np.ones(blocks * BLOCK, np.float32), np.ones(1, np.float32)
     without = clipped_sum(lengths, labels)
     alone = clipped_sum(first, -first)
     assert 0.999 * BOUND < alone[0] <= BOUND and alone[1] == 0
     for label, sign in ((-first, 1), (first, -1)):
-        joined = clipped_sum(torch.cat([first, lengths]), torch.cat([label, labels]))
+        joined = clipped_sum(np.concatenate([first, lengths]), np.concatenate([label, labels]))
         assert [a - b for a, b in zip(joined, without, strict=True)] == [sign * value for value in alone]
 
 
@@ -90,20 +93,18 @@ def test_one_record_more_moves_a_perceptrons_right_answers_by_no_more_than_state
         value = float(ACTIVATIONS[activation](x.double())[0, 0])
         for sign in (1.0, -1.0):
             what = Correct((1.0, 0.0, sign, -sign * value))  # the score of x is 0, but for rounding
-            found = [_right(what, model, x.expand(n, 1)) for n in (7, 8, 15, 16)]
+            found = [_right(what, model, x.expand(n, 1).numpy()) for n in (7, 8, 15, 16)]
             assert abs(found[1] - found[0]) == abs(found[3] - found[2]) == 1
 
 
 @pytest.mark.parametrize("columns", [31, 9001])
 def test_one_record_more_moves_right_answers_by_one_however_wide_it_is(columns: int) -> None:
     # Float products sum a wide row otherwise when it is alone, and a row whose score is 0 but for rounding changes sides.
-    random = torch.Generator().manual_seed(0)
-    model = Linear(columns, Logistic())
+    rng, model = np.random.default_rng(0), Linear(columns, Logistic())
     for _ in range(20):
-        rows = torch.randn(2, columns, generator=random)
-        theta = torch.randn(columns, generator=random, dtype=torch.float64)
+        rows, theta = rng.standard_normal((2, columns), np.float32), rng.standard_normal(columns)
         for _ in range(5):  # until the first row's score is 0, but for rounding
-            theta[-1] -= float(rows[0].double() @ theta) / float(rows[0, -1])
+            theta[-1] -= float(rows[0].astype(np.float64) @ theta) / float(rows[0, -1])
         what = Correct(tuple(theta.tolist()))
         alone, other = _right(what, model, rows[:1]), _right(what, model, rows[1:])
         assert _right(what, model, rows) == alone + other

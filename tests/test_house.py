@@ -19,13 +19,13 @@ import pytest
 HOUSE = Path(__file__).parents[1] / "src" / "noisewise"
 ORDER = (
     # what everything stands on
-    *("_version", "_public", "messages", "atomic", "show", "spelling", "federation", "torchrun"),
+    *("_version", "_public", "messages", "atomic", "show", "spelling", "federation", "torchrun", "tensors"),
     # the trusted side, which imports nothing outside itself
     "trusted",
     # who pays
     *("reading", "shapes", "budget", "ledger", "accounts"),
     # the same questions on public rows, by the names that users import; and rows that lie elsewhere
-    *("public", "curator", "prepare", "remote"),
+    *("asking", "public", "curator", "prepare", "remote"),
     # strangers' code and the one loop
     *(
         "tape",
@@ -200,10 +200,10 @@ def test_training_needs_no_laboratory_and_no_face(heavy):
 LINES = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
 TRUSTED = [name for name in MODULES if name.split(".")[0] == "trusted"]
 FLOORS = (  # of the trusted side, lowest first: a file or folder imports what stands before it, and twins of what is compiled
-    *("validate", "late", "process", "own_settings", "arithmetic", "generalized", "events", "units", "trace"),
+    *("validate", "torch_extra", "process", "own_settings", "arithmetic", "generalized", "events", "units", "trace"),
     *("fast", "plain", "accountants", "counts", "meter", "opening"),
     *("losses", "features", "engine", "models", "noise", "stores", "facts", "proved", "question", "questions"),
-    *("loops", "gate", "selection", "walks", "asking", "columns", "panel", "curator"),
+    *("loops", "gate", "selection", "walks", "columns", "panel", "curator"),
 )
 
 

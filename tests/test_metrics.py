@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from sklearn import metrics as known
 
 from noisewise import PrivateClassifier, PrivateRegressor
@@ -66,7 +65,7 @@ def counted(z, y, edges):
     loss, labels = (Logistic(), 2.0 * y - 1) if classes == 2 else (Softmax(), y)
     model = Linear(rows.shape[1], loss, 1 if classes == 2 else classes)
     theta = np.eye(rows.shape[1]).reshape(-1)
-    records = records_of(model, torch.from_numpy(rows), torch.from_numpy(labels))
+    records = records_of(model, rows, labels)
     return score_counts(records, Drawn(), theta, edges if classes == 2 else 1 / (1 + np.exp(-edges)), classes)
 
 
@@ -267,24 +266,23 @@ def test_every_record_is_in_as_many_cells_as_it_is_charged_for(name, scale):
     theta, edges = np.linspace(-1, 1, model.dimension) * scale, np.array([0.2, 0.5, 0.8])
     for value in HOSTILE:
         for label in (-1, 0, 1, 99):
-            X = torch.tensor([[value, 1.0]], dtype=torch.float64)
-            y = torch.tensor([label]) if model.loss.task == "classes" else torch.tensor([float(label)])
+            X, y = np.array([[value, 1.0]]), np.array([label if model.loss.task == "classes" else float(label)])
             found = score_counts(records_of(model, X, y), Drawn(), theta, edges, classes)
             assert found.min() >= 0 and found.max() == 1 and found.sum() == (1 if classes == 2 else classes + 2)
-    empty = records_of(model, torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+    empty = records_of(model, np.zeros((0, 2)), np.zeros(0, np.int64))
     assert not score_counts(empty, Drawn(), theta, edges, classes).any()
 
 
 def test_a_record_that_is_not_finite_is_surely_wrong():
     for label, cell in ((1.0, 1), (-1.0, 4)):  # its label's cell in the bin that is farthest from it
-        rows, labels = torch.tensor([[math.nan]], dtype=torch.float64), torch.tensor([label])
+        rows, labels = np.array([[math.nan]]), np.array([label])
         found = score_counts(
             records_of(Linear(1, Logistic()), rows, labels), Drawn(), np.ones(1), np.array([-1.0, 1.0]), 2
         )
         # a row that is not finite has lost its label too
         assert found.argmax() == 4 and found.sum() == 1
         huge = MLP((1, 2, 1), Logistic(), "relu")  # of a finite row, but infinite scores
-        records = records_of(huge, torch.ones(1, 1), labels)
+        records = records_of(huge, np.ones((1, 1)), labels)
         found = score_counts(records, Drawn(), np.full(huge.dimension, 1e29), np.array([-1.0, 1.0]), 2)
         assert found.argmax() == cell
 
@@ -292,7 +290,7 @@ def test_a_record_that_is_not_finite_is_surely_wrong():
 def test_no_record_adds_more_to_the_moments_than_it_is_charged_for():
     for value in HOSTILE:
         for label in (-1e30, -1.0, 0.0, 0.3, 1.0, math.nan):
-            rows, labels = torch.tensor([[value]], dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
+            rows, labels = np.array([[value]]), np.array([label])
             found = error_moments(records_of(Linear(1, Squared()), rows, labels), Drawn(), np.full(1, 3.0))
             assert (np.abs(found) <= 1 << 30).all()
 
@@ -360,13 +358,13 @@ def test_all_that_leaves_is_made_of_the_answers(model, monkeypatch):
     def told(self, what, **how):
         kind = type(what).__name__
         if kind == "Count":
-            return Answer(torch.tensor(900.0, dtype=torch.float64), 9.0)
+            return Answer(np.array(900.0), 9.0)
         size = 5 if kind == "ErrorMoments" else cells(len(what.edges) + 1, int(what.classes))
         draws.setdefault(size, rng.normal(10, 3, size))
-        return Answer(torch.from_numpy(draws[size]), 3.0)
+        return Answer(draws[size].copy(), 3.0)
 
     monkeypatch.setattr(Curator, "ask", told)
-    monkeypatch.setattr(Curator, "trace", property(lambda self: (Answer(torch.zeros(1), 9.0),)))
+    monkeypatch.setattr(Curator, "trace", property(lambda self: (Answer(np.zeros(1), 9.0),)))
     seen = set()
     for rows in (X, X[:3], X[:0], X[X[:, 0] > 0.9], np.full((2, 2), math.nan), np.full((5, 2), 1e300)):
         with np.errstate(all="ignore"):

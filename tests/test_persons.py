@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import noisewise as nw
@@ -76,7 +75,7 @@ def test_one_row_per_person_is_what_it_was_but_for_the_words(method, adjacency):
 
 def totals_of(case, model, X, y, how):
     if isinstance(case, QUESTIONS["Histograms"]):
-        return case.totals(ColumnRecords(lambda: [X.numpy()], X.shape[1]), Drawn(), how)
+        return case.totals(ColumnRecords(lambda: [X], X.shape[1]), Drawn(), how)
     return case.totals(records_of(model, X, y), Drawn(), how)
 
 
@@ -100,7 +99,7 @@ def test_a_person_with_any_number_of_rows_moves_no_answer_by_more_than_its_unit(
             there = Persons("who", k).in_table(pd.DataFrame({"who": pd.Series(ids, dtype=object)}), seed=5)
             assert there[12:].sum() == min(rows, k)
             X, labels = np.concatenate([X, loud])[there], np.append(labels, np.ones(rows))[there]
-            totals = totals_of(asked, model, torch.tensor(X), torch.tensor(labels), how)
+            totals = totals_of(asked, model, X, labels, how)
             ends.append(np.concatenate([t.values * t.worth / (1 if i == 0 else 2 * k) for i, t in enumerate(totals)]))
         pairs = (
             [(ends[0], end) for end in ends[1:]] if adjacency == "add_remove" else [(a, b) for a in ends for b in ends]
@@ -352,7 +351,7 @@ def fitted_with(X, y, public, settings):
 
 def room(rows, adjacency="add_remove", size=4.0):
     meter = open_meter(Budget(1.0, 1e-6, adjacency), Terms.adaptive("gdp"))
-    X, y = torch.eye(3, dtype=torch.float32), torch.ones(3)
+    X, y = np.eye(3, dtype=np.float32), np.ones(3, np.float32)
     return Curator(X, y, model=Linear(3, Logistic()), meter=meter, size=size, row_bound=1.0, rows_per_unit=rows)
 
 

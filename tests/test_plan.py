@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from noisewise.budget import Budget, PlanMeter
 from noisewise.curator import Curator
@@ -50,9 +49,10 @@ def test_the_standard_deviation_is_the_one_that_a_curator_states(sampling):
         r for r in plan_rows(ONE, size=400, features=2, steps=[5], clip=0.5, rates=[0.1]) if r.sampling == sampling
     )
     plan = Repeated(sampled(sampling, Gaussian(row.noise_multiplier)), 5)
-    X, y = torch.nn.functional.normalize(torch.randn(400, 3)), torch.ones(400)
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    X, y = X / np.linalg.norm(X, axis=1, keepdims=True), np.ones(400)
     private = Curator(X, y, model=Linear(3, Logistic()), meter=PlanMeter(ONE, plan), size=400.0, seed=0)
-    answer = private.gradient(torch.zeros(3), clip=0.5, noise_multiplier=row.noise_multiplier, sampling=sampling)
+    answer = private.gradient(np.zeros(3), clip=0.5, noise_multiplier=row.noise_multiplier, sampling=sampling)
     assert answer.noise_std == pytest.approx(row.noise_std, rel=1e-3)
     assert row.step_ratio == pytest.approx(math.sqrt(3) * row.noise_std / 0.5)
     assert row.run_ratio == pytest.approx(row.step_ratio / math.sqrt(5))

@@ -53,7 +53,14 @@ RUNS = {
     "a walk": CSV % "method='output_perturbation'",
     "a module": MODULE,
 }
-LIKE = ("trusted/", "data/", "budget/", "train.py")  # code that sees records, or pays; the rest sees answers only
+LIKE = (
+    "trusted/",
+    "data/",
+    "budget/",
+    "curator/",
+    "train.py",
+    "tensors.py",
+)  # code that sees records, or pays; the rest sees answers only
 SEES_NO_RECORD = {  # executed beside these, before a record is read or after the last answer
     "budget/replay.py": "verification", "budget/__init__.py": "names", "trusted/fast/__init__.py": "names",
     "data/guesses.py": "public guesses of a size", "data/classes.py": "words of classes",
@@ -77,6 +84,16 @@ def test_nothing_that_was_executed_is_missing(which, folder):
     executed = {path for path in seen if path.startswith(LIKE)} - {*SEES_NO_RECORD}
     assert len(executed) > 40 and sorted(executed - {*listed}) == []
     assert all(digest == reading.digest_of(path) for path, digest in listed.items())
+
+
+def test_torch_is_said_to_have_been_used_where_it_was(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for model, used in (("linear", False), ("mlp", True)):
+        made = noisewise.PrivateClassifier(
+            1.0, 1e-6, schema=noisewise.read_schema("schema.toml"), method="dpsgd", model=model
+        )
+        code = made.fit_files("people.csv").statement_.data["code"]
+        assert ("torch" in code["dependencies"]) == (reading.TORCH in code["rings"][1]) == used
 
 
 def test_the_first_ring_is_short():

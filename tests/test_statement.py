@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget, PlanMeter
@@ -31,8 +30,6 @@ from noisewise.trusted.events import (
     to_dict,
 )
 from noisewise.trusted.units import RECORD
-
-torch.set_num_threads(1)
 
 X = np.random.default_rng(0).uniform(-1, 1, (400, 3))
 Y = (X[:, 0] > 0).astype(int)

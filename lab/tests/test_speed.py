@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from noisewise_lab import peers, speed
+from noisewise_lab import peers, second_thread, speed
 
 NAMES = ["logistic-batch", "logistic-full", "softmax-batch", "softmax-full", "mlp-small", "mlp-large"]
 
@@ -39,7 +39,6 @@ def test_a_row_per_workload_and_engine(small):
 def test_the_number_of_threads_is_put_back(small):
     before = torch.get_num_threads()
     speed.speed_rows(rounds=1)
-    speed.second_thread(rounds=1)
     assert torch.get_num_threads() == before
 
 
@@ -56,9 +55,12 @@ def test_the_noise_row_draws_as_many_numbers_on_both_sides():
     assert float(whole.std()) * grid == pytest.approx(speed.NOISE_STD, rel=0.01)
 
 
-def test_a_second_thread_is_compared_on_the_full_batch(small):
-    found = speed.second_thread(rounds=1)
-    assert found["workload"] == "logistic-full" and found["faster"] == pytest.approx(found["one"] / found["two"])
+def test_a_second_thread_is_compared_with_two_processes(monkeypatch):
+    monkeypatch.setattr(second_thread, "ROWS", 2000)
+    threads = torch.get_num_threads()
+    found = second_thread.second_thread(rounds=1)
+    assert (found["rows"], found["columns"]) == (2000, 50) and found["two processes"] > 0
+    assert found["faster"] == pytest.approx(found["one"] / found["two"]) and torch.get_num_threads() == threads
 
 
 def test_ratios_are_medians_of_rounds_to_the_first(monkeypatch):

@@ -17,7 +17,8 @@ import torch
 
 from noisewise.learned.meta import Recipe
 from noisewise.learned.tasks import Tasks, TaskSource
-from noisewise.protect.learned.parts import Design, new_weights, protector, zero_weights
+from noisewise.protect.learned.parts import new_weights, protector
+from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise_lab import ablation, dissect, protector_speed, studies_plots, transfer
 from noisewise_lab.ablation import held_out_task, stopped_run
 from noisewise_lab.transfer import Lesson, TransferCell, private_task
@@ -67,16 +68,15 @@ def small(monkeypatch):
 
 def test_a_private_task_is_met_as_a_private_run_would(folder, small):
     task, (X, y) = private_task("ipums-br d/4", folder, 20.0, 7, 0)
-    assert task.curator.model.features == 3 + 1, "a quarter of the columns and the intercept"
+    assert task.rows.model.features == 3 + 1, "a quarter of the columns and the intercept"
     assert task.size == 480 and task.horizon == 7 and len(X) == len(y) == 120
-    lengths = torch.linalg.vector_norm(task.curator.model.rows(task.curator.batch), dim=1)
-    assert 0.9 < float(lengths.square().mean()) < 1.1, "typical rows are as long as 1 in the bought basis"
+    assert 0.9 < float(task.rows.lengths.square().mean()) < 1.1, "typical rows are as long as 1 in the bought basis"
     other, _ = private_task("ipums-br d/4", folder, 40.0, 7, 0)
     assert torch.all(other.mu > task.mu)
     hinge, _ = private_task("ipums-br hinge", folder, 0.1, 7, 0)
-    assert hinge.curator.model.loss.name == "hinge"
+    assert hinge.rows.model.loss.name == "hinge"
     quadratic, test = private_task("quadratic", folder, 0.1, 7, 0)
-    assert test is None and quadratic.curator.model.loss.task == "regression"
+    assert test is None and quadratic.rows.model.loss.task == "regression"
 
 
 def test_accuracy_rises_with_the_budget_and_repeats_are_reproducible(folder, small, tmp_path, monkeypatch):
@@ -171,7 +171,7 @@ def task():
 def test_a_schedule_that_asks_too_much_is_stopped_where_a_private_run_stops(task):
     design = Design(form="open", clip=False)
     weights = zero_weights(design)
-    weights.scheduler.bias.fill_(0.5 * math.log(4.0))  # four times the even share: over after 2.5 steps of 10
+    weights.scheduler.bias[:] = 0.5 * math.log(4.0)  # four times the even share: over after 2.5 steps of 10
     part = protector(weights, design)
     with torch.no_grad():
         thetas, asked = stopped_run(part, task, 0)
@@ -210,10 +210,10 @@ def test_averaging_denoises_and_influence_is_the_derivative(task, monkeypatch):
             for t in range(task.horizon):
                 std = (factor if t == step else 1.0) / (task.mu * math.sqrt(0.1) * task.size)
                 clip, _, run = dissect.next_question(part, run)
-                mean = task.curator.clipped_means(run.thetas, clip) / clip[:, None]
+                mean = task.rows.clipped_means(run.thetas, clip) / clip[:, None]
                 answer = mean + sign * std[:, None] * torch.randn(mean.shape, generator=generator)
                 run = dissect.answered(part, run, answer, std, clip, run.signal.remaining)
-            return float(task.curator.mean_losses(run.thetas).double().mean()) / math.log(2)
+            return float(task.rows.mean_losses(run.thetas).double().mean()) / math.log(2)
 
     for step in (0, 9):
         slope = (final(step, math.exp(0.01)) - final(step, math.exp(-0.01))) / 0.02

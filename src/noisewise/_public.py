@@ -11,7 +11,7 @@ from typing import Any
 PACKAGE = "noisewise."
 PUBLIC = {
     "accounting": "trusted.accountants",
-    "curator.asking": "trusted.asking",
+    "curator.asking": "asking",
     "curator.columns": "trusted.columns",
     "curator.curator": "trusted.curator",
     "curator.facts": "trusted.facts",

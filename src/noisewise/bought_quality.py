@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from .budget import Budget
@@ -18,7 +17,7 @@ from .budget.account import Account, paying
 from .budget.purse import Purse
 from .curator import Curator, ErrorMoments, ScoreHistogram
 from .data.preprocess import Cells
-from .fitting.fit import as_labels
+from .fitting.fit import as_labels, refuse_without_torch
 from .fitting.fitted import Fitted
 from .fitting.labels import Classes, Target, numbers_with
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
@@ -69,7 +68,7 @@ def private_quality(
     source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
     with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
-            *(X, y) if isinstance(X, Elsewhere) else _tensors(fitted, X, y, there, model),
+            *(X, y) if isinstance(X, Elsewhere) else (X, as_labels(numbers_with(fitted.labels, y, there), model)),
             model=model,
             meter=part.meter,
             size=float(known) if public_size else None,
@@ -89,7 +88,7 @@ def private_quality(
         question: Any = _histogram(theta, edges, fitted) if sorts else ErrorMoments(theta)
         answer = curator.statistic(question, noise_multiplier=multiplier)
         events = tuple(to_dict(Repeated(leaf, count)) for leaf, count in curator.meter.events.items())
-    bought = Noised(answer.value.double().numpy(), answer.noise_std, size, size_noise)
+    bought = Noised(answer.value, answer.noise_std, size, size_noise)
     if isinstance(fitted.labels, Target):
         figures, (value, interval) = of_moments(bought, fitted.labels.low, fitted.labels.high)
     else:
@@ -97,10 +96,6 @@ def private_quality(
         value, interval = figures.metrics["accuracy"]
     assert value is not None and interval is not None
     return Quality("accuracy" if sorts else "mean squared error", value, interval, budget, figures, events)
-
-
-def _tensors(fitted: Fitted, X: NDArray[Any], y: NDArray[Any], there: Any, model: Model) -> tuple[Any, Any]:
-    return torch.from_numpy(X), as_labels(numbers_with(fitted.labels, y, there), model)
 
 
 def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) -> ScoreHistogram:
@@ -120,6 +115,8 @@ def scored_by(fitted: Fitted) -> Model:
         loss = Softmax() if labels.numbered else Logistic()
     if isinstance(fitted.scaling, Cells):
         return Additive(1, loss, network.outputs, columns=fitted.scaling.columns)
-    return (
-        Linear(network.features, loss, network.outputs) if network.linear else MLP(network.sizes, loss, network.between)
-    )
+    if network.linear:
+        return Linear(network.features, loss, network.outputs)
+    perceptron = MLP(network.sizes, loss, network.between)
+    refuse_without_torch(perceptron)
+    return perceptron

@@ -10,6 +10,7 @@ rows make an estimate of the noise's cost, not of what a larger sample would tea
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from .budget import Budget
@@ -207,7 +207,7 @@ def _run(cells: Sequence[tuple[str, int]], X: Array, y: Array, settings: Setting
 
 
 def _in_worker(name: str, repeat: int, X: Array, y: Array, settings: Settings) -> Outcome:
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
     return _outcome(name, repeat, X, y, settings)
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parent
 DEPENDENCIES = ("numpy", "scipy", "numba", "torch", "pyarrow", "cryptography", "dp-accounting")
+TORCH = "trusted/torch_extra.py"  # without it a run has used no torch
 RING_1 = "events counts meter opening facts proved question gate"  # in reading order
 
 
@@ -41,7 +42,7 @@ class Kind(NamedTuple):
 USES = {  # what not every run does, and the code of it
     "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/pair",
     "bought bounds": "trusted/columns trusted/stores/columns data/bought prepare/bounds prepare/parts",
-    "shards": "trusted/stores/shards protect/learned/inside",
+    "shards": "trusted/stores/shards protect/learned/unroll_shards protect/learned/inside trusted/torch_extra",
     "selection": "trusted/selection trusted/noise/counts tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
     "exponential": "trusted/selection trusted/panel trusted/generalized tune/candidates tune/exponential tune/runs tune/price",
     "guest": "messages guest/serving guest/wire guest/running guest/isolation guest/method",
@@ -49,10 +50,10 @@ USES = {  # what not every run does, and the code of it
     "journal": "journal/asking journal/folder journal/chain",
     "clients": "federated/crowd federated/client federated/person trusted/stores/asked federated/requests federated/agreed federated/messages",
 }
-CARRIERS = {"ranks": "remote/line messages", "clients": "remote/line messages"}
+CARRIERS = {"ranks": "remote/line remote/gloo messages", "clients": "remote/line messages"}
 CURATOR = (
-    "trusted/curator trusted/asking trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
-    "trusted/validate trusted/late trusted/losses/__init__ trusted/losses/base trusted/loops trusted/models/base trusted/stores/__init__ "
+    "curator/__init__ asking tensors trusted/curator trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
+    "trusted/validate trusted/losses/__init__ trusted/losses/base trusted/loops trusted/models/base trusted/stores/__init__ "
     "trusted/stores/protocol trusted/stores/totals train"
 )
 NOISE = (
@@ -81,8 +82,8 @@ STORES = {
     "linear": f"{GRID} trusted/models/linear",
     "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",
     "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_exact trusted/stores/perceptron_passes "
-    "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/*",
-    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/*",
+    "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/* trusted/torch_extra",
+    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/* trusted/torch_extra",
 }
 PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
 RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"
@@ -133,7 +134,8 @@ def code_of(files: Sequence[Named]) -> dict[str, Any]:
     rings: list[dict[str, str | None]] = [{}, {}, {}]
     for one in files:
         rings[one.ring - 1][one.path] = digest_of(one.path)
-    versions = {name: version for name in DEPENDENCIES if (version := _version(name)) is not None}
+    needed = [name for name in DEPENDENCIES if name != "torch" or any(one.path == TORCH for one in files)]
+    versions = {name: version for name in needed if (version := _version(name)) is not None}
     return {"rings": rings, "dependencies": versions}
 
 

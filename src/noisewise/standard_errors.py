@@ -21,13 +21,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
+
 from .budget import Budget, BudgetExhausted
 from .curator import Answer, Asking, Curator, Descent, OnePass, PublicCurator
 from .methods import Method
-from .tape import MOST, Tape, TapeEntry, kind_of
+from .tape import MOST, Array, Tape, TapeEntry, kind_of
+from .tensors import array, in_kind
 from .train import follow
 from .trusted.events import FULL, Event, Leaf, Sampling
-from .trusted.late import Tensor, torch
 
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
@@ -86,18 +88,18 @@ class Replayed(Asking):
         seed: int,
         copies: int = 1,
         only: int | None = None,
-        reaction: Tensor | None = None,
+        reaction: Array | None = None,
         part: float = 1.0,
         watch: bool = False,
     ) -> None:
         self.tape, self.facts, self.place, self.trace, self.simulation = tape, tape.facts, 0, (), True
         self.meter = _RecordedMeter(self)
-        self._noise = torch.Generator().manual_seed(seed)
+        self._noise = np.random.default_rng(seed)
         self._copies, self._only, self._reaction, self._part, self._watch = copies, only, reaction, part, watch
-        self._basis: Tensor | None = None
+        self._basis: Array | None = None
         questions = [entry.question for entry in tape.entries]
         self._held = len(questions) - questions[::-1].index("change_basis") if "change_basis" in questions else 0
-        self.moved: list[tuple[Tensor, Tensor]] = []  # if watched: how far off gradients were asked, and their noise
+        self.moved: list[tuple[Array, Array]] = []  # if watched: how far off gradients were asked, and their noise
 
     def upcoming(self) -> TapeEntry:
         """The next entry; a replay that asks for more than the run did is over."""
@@ -112,36 +114,38 @@ class Replayed(Asking):
         self.place += 1
         return entry
 
-    def _fresh(self, like: Tensor, std: float) -> Tensor:
-        noise = self._part * std * torch.randn((self._copies, *like.shape), generator=self._noise, dtype=like.dtype)
+    def _fresh(self, like: Array, std: float) -> Array:
+        kind: Any = like.dtype
+        noise: Array = self._part * std * self._noise.standard_normal((self._copies, *like.shape), kind)
         return noise if self._only is None else noise[self._only]
 
-    def gradient(self, theta: Tensor, **how: Any) -> Answer:
+    def gradient(self, theta: Any, **how: Any) -> Answer:
         """At any number of thetas side by side."""
-        return self._gradient(theta)
+        answer = self._gradient(array(theta))
+        return answer._replace(value=in_kind(theta, answer.value))
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         if question.name == "gradient":
-            return self._gradient(torch.from_numpy(question.theta).float())
+            return self._gradient(question.theta.astype(np.float32))
         kind = kind_of(question)
         entry = self._next(kind)
         return self._statistic(entry) if kind == "statistic" else Answer(entry.value, entry.noise_std)
 
-    def gradient_norm(self, theta: Tensor, **how: Any) -> Answer:
+    def gradient_norm(self, theta: Any, **how: Any) -> Answer:
         entry = self._next("gradient_norm")
-        return Answer(entry.value, entry.noise_std)
+        return Answer(in_kind(theta, entry.value), entry.noise_std)
 
-    def choose(self, thetas: Sequence[Tensor], **how: Any) -> int:
+    def choose(self, thetas: Sequence[Any], **how: Any) -> int:
         return int(self._next("choose").value)
 
-    def _gradient(self, theta: Tensor) -> Answer:
+    def _gradient(self, theta: Array) -> Answer:
         entry = self._next("gradient")
         if entry.basis is not None:
-            noise = self._fresh(entry.basis[0].float(), entry.noise_std) @ entry.basis.float().T
+            noise = self._fresh(entry.basis[0], entry.noise_std) @ entry.basis.T
         else:
             noise = self._fresh(entry.value, entry.noise_std)
-            noise = noise if entry.scale is None else noise * entry.scale.float()
-        away = theta - cast(Tensor, entry.theta)
+            noise = noise if entry.scale is None else noise * entry.scale
+        away = theta - entry.theta
         if self._watch:
             self.moved.append((away, noise))
         value = entry.value + noise
@@ -155,7 +159,7 @@ class Replayed(Asking):
             return Answer(entry.value, entry.noise_std)
         noise = self._fresh(entry.value, entry.noise_std)
         if entry.value.ndim == 2:
-            noise = noise.triu() + noise.triu(1).mT
+            noise = np.triu(noise) + np.swapaxes(np.triu(noise, 1), -1, -2)
         return Answer(entry.value + noise, entry.noise_std)
 
     def last_iterate(self, walk: Any) -> Answer:
@@ -169,15 +173,16 @@ class Replayed(Asking):
             assert isinstance(walk, Descent)
         return Answer(entry.value + self._fresh(entry.value, std), entry.noise_std)
 
-    def change_basis(self, matrix: Tensor) -> None:
-        matrix = self._next("change_basis").value.double()
-        self._basis = matrix if self._basis is None else self._basis @ matrix
+    def change_basis(self, matrix: Any) -> None:
+        moved = self._next("change_basis").value
+        self._basis = moved if self._basis is None else self._basis @ moved
 
-    def in_first_basis(self, theta: Tensor) -> Tensor:
+    def in_first_basis(self, theta: Any) -> Any:
         if self._basis is None:
             return theta
-        rows = theta.double().reshape(-1, self.facts.features) @ self._basis.T
-        return rows.reshape(theta.shape).to(theta.dtype)
+        now = array(theta)
+        rows = now.reshape(-1, self.facts.features) @ self._basis.T
+        return in_kind(theta, rows.reshape(now.shape).astype(now.dtype))
 
 
 @dataclass(frozen=True)
@@ -190,23 +195,23 @@ class _Replays:
     state: Any
     seed: int
 
-    def run(self, **how: Any) -> tuple[Tensor, Replayed]:
+    def run(self, **how: Any) -> tuple[Array, Replayed]:
         """One theta, or as many as there are copies."""
         curator = Replayed(self.tape, **{"seed": self.seed, **how})
         state, _ = follow(self.method, self.state, cast(Curator, curator), self.public)
-        return self.method.finish(state, self.public), curator
+        return array(self.method.finish(state, self.public)), curator
 
     def side_by_side(self) -> bool:
-        """Whether the method takes a leading dimension of copies for independent runs: tried on two."""
+        """Whether the method takes a leading dimension of copies for independent runs: tried on a few."""
         try:
-            both, _ = self.run(copies=2)
-            both = both.expand(2, len(self.tape.start))
+            few, _ = self.run(copies=NULL_DRAWS)
+            few = np.broadcast_to(few, (NULL_DRAWS, len(self.tape.start)))
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError):
             return False
-        alone = torch.stack([self.run(copies=2, only=copy)[0] for copy in range(2)])
-        return torch.allclose(both, alone, rtol=1e-3, atol=1e-5)
+        alone = np.stack([self.run(copies=NULL_DRAWS, only=copy)[0] for copy in range(2)])
+        return np.allclose(few[:2], alone, rtol=1e-3, atol=1e-5)
 
-    def many(self, draws: int, one_by_one: int, **how: Any) -> list[tuple[Tensor, Replayed]]:
+    def many(self, draws: int, one_by_one: int, **how: Any) -> list[tuple[Array, Replayed]]:
         """So many replays in one go; or ``one_by_one``, if that is not 0."""
         if not one_by_one:
             return [self.run(copies=draws, **how)]
@@ -226,9 +231,10 @@ def why_unknown(method: Method, tape: Tape | None) -> str | None:
     return next((UNKNOWN[entry.question] for entry in tape.entries if entry.question in UNKNOWN), None)
 
 
+@np.errstate(all="ignore")  # a replay may run away, and is then not shown
 def standard_errors(
     method: Method, tape: Tape | None, public: PublicCurator | None = None, *, draws: int = 200, seed: int = 0
-) -> Tensor | None:
+) -> Array | None:
     """The standard deviation that privacy noise gives each coordinate of theta; None where it is not known.
 
     :func:`why_unknown` says where that is. The sampling error of the records and the bias of clipping are not in it.
@@ -247,12 +253,12 @@ def standard_errors(
     parts = [
         theta.reshape(-1, d) for theta, _ in replays.many(draws, alone * SINGLE_DRAWS, reaction=reaction, part=PART)
     ]
-    thetas = torch.cat(parts).double()
-    spread = thetas.std(0) / PART if len(thetas) > 1 else torch.zeros(d, dtype=torch.float64)
-    return spread if bool(torch.isfinite(spread).all()) else None
+    thetas = np.concatenate(parts).astype(np.float64)
+    spread = thetas.std(0, ddof=1) / PART if len(thetas) > 1 else np.zeros(d)
+    return spread if bool(np.isfinite(spread).all()) else None
 
 
-def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Tensor | None:
+def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Array | None:
     """How the mean gradient changes with theta near the end of a run, from released gradients; None where it is not seen.
 
     Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the
@@ -267,29 +273,30 @@ def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Tensor | None:
     shifts = [_stacked(null.moved[start:]) for null in nulls if len(null.moved) == start + len(asked)]
     if len(asked) < 4 or not shifts:
         return None
-    weights = torch.tensor([1 / entry.noise_std for entry in asked], dtype=torch.float64)
-    thetas = torch.stack([cast(Tensor, entry.theta) for entry in asked]).double()
-    gradients = torch.stack([entry.value for entry in asked]).double()
+    weights = np.array([1 / entry.noise_std for entry in asked])
+    thetas = np.array([entry.theta for entry in asked], np.float64)
+    gradients = np.array([entry.value for entry in asked], np.float64)
     lengths, axes, seen = _regressed(thetas[None], gradients[None], weights)
-    pretended = torch.cat([_regressed(away, noise, weights)[2] for away, noise in shifts]).mean(0)
-    h = ((seen[0] - pretended) / lengths[0].clamp(min=1e-12)).clamp(min=0.0)
-    return ((axes[0].T * h) @ axes[0]).float()
+    pretended = np.concatenate([_regressed(away, noise, weights)[2] for away, noise in shifts]).mean(0)
+    h = np.maximum((seen[0] - pretended) / np.maximum(lengths[0], 1e-12), 0.0)
+    reaction: Array = ((axes[0].T * h) @ axes[0]).astype(np.float32)
+    return reaction
 
 
-def _stacked(moved: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _stacked(moved: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Shifts of theta and noises as (copies, steps, dimension)."""
-    noises = torch.stack([noise for _, noise in moved], -2).double()
-    away = torch.stack([shift.expand_as(noise) for shift, noise in moved], -2).double()
+    noises = np.stack([noise for _, noise in moved], -2, dtype=np.float64)
+    away = np.stack([np.broadcast_to(shift, noise.shape) for shift, noise in moved], -2, dtype=np.float64)
     return away.reshape(-1, *away.shape[-2:]), noises.reshape(-1, *noises.shape[-2:])
 
 
-def _regressed(thetas: Tensor, gradients: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _regressed(thetas: Array, gradients: Array, weights: Array) -> tuple[Array, Array, Array]:
     """Lengths s_k of the path along its principal axes v_k, the axes, and s_k h_k, for (copies, steps, dimension)."""
-    share = weights.square() / weights.square().sum()
+    share = weights**2 / (weights**2).sum()
     thetas, gradients = (
-        (part - (share[:, None] * part).sum(1, keepdim=True)) * weights[:, None] for part in (thetas, gradients)
+        (part - (share[:, None] * part).sum(1, keepdims=True)) * weights[:, None] for part in (thetas, gradients)
     )
-    left, lengths, axes = torch.linalg.svd(thetas, full_matrices=False)
+    left, lengths, axes = np.linalg.svd(thetas, full_matrices=False)
     count = min(thetas.shape[1] - 1, thetas.shape[2])
     left, lengths, axes = left[..., :count], lengths[..., :count], axes[..., :count, :]
-    return lengths, axes, ((left.mT @ gradients) * axes).sum(-1)
+    return lengths, axes, ((np.swapaxes(left, -1, -2) @ gradients) * axes).sum(-1)

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .budget import AdditiveMeter, MeterView, PlanMeter
-from .curator import Answer, Asking, Curator, Facts
+from .asking import Wrapping
+from .budget import AdditiveMeter, PlanMeter
+from .curator import Answer, Curator, Facts
+from .tensors import array
 from .trusted.arithmetic import Arithmetic
 from .trusted.events import FULL, Sampling
 from .trusted.features.features import Features
-from .trusted.late import Tensor, torch
 from .trusted.models import Model
 from .trusted.trace import Released
 
+Array = NDArray[Any]
 MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
 
 
@@ -32,9 +35,9 @@ class TapeEntry(NamedTuple):
     below: float | None
     noise_multiplier: float
     spent: float
-    theta: Tensor | None
-    scale: Tensor | None
-    basis: Tensor | None
+    theta: Array | None
+    scale: Array | None
+    basis: Array | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Tape:
     """Everything a run was answered, in order, and what was public when it began."""
 
     model: Model
-    start: Tensor
+    start: Array
     facts: Facts
     spent: float
     entries: tuple[TapeEntry, ...]
@@ -52,7 +55,7 @@ class Tape:
 class Trained:
     """What a run released: the parameters, the trace, and everything a statement needs."""
 
-    theta: Tensor
+    theta: Array
     trace: tuple[Released, ...]
     facts: Facts
     meter: AdditiveMeter | PlanMeter | None
@@ -61,84 +64,63 @@ class Trained:
     arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
     tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
     features: Features | None = None  # what rows of a table were made of at the end
-    spread: Tensor | None = None  # the deviation of the noise on theta, where the method knows it
-    shares: Tensor | None = None  # of the records that have each coordinate of the features, as released
+    spread: Array | None = None  # the deviation of the noise on theta, where the method knows it
+    shares: Array | None = None  # of the records that have each coordinate of the features, as released
     protector: Any = None  # one that was trained on the records, from released answers (protect.learned.zoo.Learned)
 
 
-class Recording(Asking):
+class Recording(Wrapping):
     """A curator that also keeps what it released; whoever asks it notices nothing.
 
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
     def __init__(self, curator: Curator, *, most: int = MOST) -> None:
-        self.__curator, self._most, self._kept = curator, most, 0
+        super().__init__(curator)
+        self._most, self._kept = most, 0
         self._entries: list[TapeEntry] = []
         self._facts, self._spent = curator.facts, curator.meter.spent_fraction
 
-    @property
-    def facts(self) -> Facts:
-        return self.__curator.facts
-
-    @property
-    def meter(self) -> MeterView:
-        return self.__curator.meter
-
-    @property
-    def trace(self) -> tuple[Released, ...]:
-        return self.__curator.trace
-
-    @property
-    def simulation(self) -> bool:
-        return self.__curator.simulation
-
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self.__curator.ask(question, noise=noise, sampling=sampling)
+        answer = self._asked.ask(question, noise=noise, sampling=sampling)
         given = [getattr(question, name, None) for name in ("theta", "scale", "basis")]
-        at = [torch.from_numpy(part).float() if isinstance(part, np.ndarray) else None for part in given]
+        at = [part.astype(np.float32) if isinstance(part, np.ndarray) else None for part in given]
         return self._keep(kind_of(question), answer, float(noise), *at)
 
     def last_iterate(self, walk: Any) -> Answer:
-        return self._keep("last_iterate", self.__curator.last_iterate(walk))
+        return self._keep("last_iterate", self._asked.last_iterate(walk))
 
     def minimise(self, objective: Any) -> Answer:
-        return self._keep("minimise", self.__curator.minimise(objective))
+        return self._keep("minimise", self._asked.minimise(objective))
 
-    def change_basis(self, matrix: Tensor) -> None:
-        self.__curator.change_basis(matrix)
-        self._keep("change_basis", Answer(matrix.detach(), 0.0))
+    def change_basis(self, matrix: Any) -> None:
+        self._asked.change_basis(matrix)
+        self._keep("change_basis", Answer(np.asarray(array(matrix), np.float64), 0.0))
 
     def prepare(self, features: Features) -> None:
-        self.__curator.prepare(features)
-        self._keep("prepare", Answer(torch.zeros(0), 0.0))
-
-    def centre(self, centre: Tensor, scale: float) -> None:
-        self.__curator.centre(centre, scale)
-
-    def in_first_basis(self, theta: Tensor) -> Tensor:
-        return self.__curator.in_first_basis(theta)
+        self._asked.prepare(features)
+        self._keep("prepare", Answer(np.zeros(0), 0.0))
 
     def _keep(
         self,
         question: str,
         answer: Answer,
         noise: float = 0.0,
-        theta: Tensor | None = None,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
+        theta: Array | None = None,
+        scale: Array | None = None,
+        basis: Array | None = None,
     ) -> Answer:
-        self._kept += sum(part.numel() for part in (answer.value, theta, scale, basis) if part is not None)
+        self._kept += sum(part.size for part in (answer.value, theta, scale, basis) if part is not None)
         if self._kept > self._most:
             self._entries.clear()
             return answer
-        value, spent = answer.value.detach().clone(), self.__curator.meter.spent_fraction
+        value, spent = answer.value.copy(), self._asked.meter.spent_fraction
         self._entries.append(
             TapeEntry(question, value, answer.noise_std, answer.below, noise, spent, theta, scale, basis)
         )
         return answer
 
-    def tape(self, model: Model, start: Tensor) -> Tape | None:
+    def tape(self, model: Model, start: Array) -> Tape | None:
         """What was kept, or None when it was too much."""
         if self._kept > self._most:
             return None

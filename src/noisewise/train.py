@@ -11,6 +11,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .budget import Budget, BudgetExhausted, Meter, Terms
 from .budget.account import Account, paying, private_fit_begins
 from .budget.purse import Purse
@@ -19,16 +22,15 @@ from .journal import Journal, Journalled, paid
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
-from .protect.learned.inside import unrolled
+from .protect.learned.unroll_shards import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .tape import MOST, Recording
 from .tape import Trained as Trained
+from .tensors import array
 from .torchrun import started_by_torchrun
 from .trusted.events import FULL, FixedBatch, Poisson, leaves
 from .trusted.facts import facts_of
-from .trusted.late import Tensor, torch
 from .trusted.models import Additive, Model
-from .trusted.question import bare
 from .trusted.stores import counted_of
 from .trusted.stores.grid import Store, in_memory
 from .trusted.stores.protocol import Elsewhere
@@ -51,7 +53,7 @@ class NothingLeft(ValueError):
 class Records:
     """Validated rows of the data holder on their way to a curator; ``size`` is None when their number is private.
 
-    ``X`` and ``y`` are tensors, or tuples of tensors for a model of tensors.
+    ``X`` and ``y`` are arrays, or tuples of tensors for a model of tensors.
     """
 
     X: Any
@@ -72,7 +74,7 @@ def train(
     model: Model,
     budget: Budget,
     public: PublicCurator | None = None,
-    theta: Tensor | None = None,
+    theta: Any = None,
     seed: int | None = None,
     progress: Progress | None = None,
     purse: Purse | Account | None = None,
@@ -89,9 +91,9 @@ def train(
     if private_run:
         source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, unit=unit)
-    start = model.start() if theta is None else theta.detach().float()
+    start = model.start() if theta is None else np.asarray(array(theta), np.float32)
     if start.shape != (model.dimension,):
-        raise ValueError(f"theta has shape {tuple(start.shape)}; pass a flat vector of {model.dimension}")
+        raise ValueError(f"theta has shape {start.shape}; pass a flat vector of {model.dimension}")
     if not private_run:
         # made anew: an object of this type may have been given a step of its own
         method = NonPrivate(**{field.name: getattr(method, field.name) for field in fields(NonPrivate)})
@@ -118,7 +120,7 @@ def _private_run(
     records: Records,
     model: Model,
     meter: Meter,
-    start: Tensor,
+    start: NDArray[np.float32],
     public: PublicCurator | None,
     seed: int | None,
     progress: Progress | None,
@@ -195,13 +197,12 @@ def refuse_batches(method: Method, terms: Terms, unit: Unit) -> None:
     unit.counted(getattr(method, "sampling", None) or FULL)
 
 
-def _plain(theta: Tensor, model: Model) -> Tensor:
-    """The parameters as a plain tensor of the library's own: a subclass would see the rows that it is multiplied with."""
-    plain = torch.from_numpy(bare(theta)) if isinstance(theta, Tensor) else None
-    if plain is None or plain.shape != (model.dimension,) or not plain.is_floating_point():
-        raise TypeError(
-            f"finish returned no theta; return a plain flat tensor of {model.dimension} floating-point numbers"
-        )
+def _plain(theta: Any, model: Model) -> NDArray[Any]:
+    """The parameters as a plain array of the library's own."""
+    given = array(theta)
+    plain = np.array(given) if isinstance(given, np.ndarray) else None
+    if plain is None or plain.shape != (model.dimension,) or plain.dtype.kind != "f":
+        raise TypeError(f"finish returned no theta; return a flat array of {model.dimension} floating-point numbers")
     return plain
 
 
@@ -214,12 +215,11 @@ def _own(made: Learned | None) -> Learned | None:
     return from_content(as_bytes(made))
 
 
-def _shares(shares: Tensor | None, width: int) -> Tensor | None:
-    plain = torch.from_numpy(bare(shares)) if isinstance(shares, Tensor) else None
-    if shares is not None and (
-        plain is None or plain.shape != (width,) or not bool(((plain >= 0) & (plain <= 1)).all())
-    ):
-        raise TypeError(f"shares returned something else; return a plain flat tensor of {width} numbers from 0 to 1")
+def _shares(shares: Any, width: int) -> NDArray[Any] | None:
+    given = array(shares)
+    plain = np.array(given) if isinstance(given, np.ndarray) else None
+    if shares is not None and (plain is None or plain.shape != (width,) or not ((plain >= 0) & (plain <= 1)).all()):
+        raise TypeError(f"shares returned something else; return a flat array of {width} numbers from 0 to 1")
     return plain
 
 

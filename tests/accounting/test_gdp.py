@@ -1,10 +1,14 @@
 import math
+import subprocess
+import sys
 
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from noisewise.trusted.accountants import Unpriceable, gdp, zcdp
+from noisewise.trusted.accountants.gdp import epsilon_of, mu_of, root_of
 from noisewise.trusted.events import (
     ApproximateDP,
     BoundedRange,
@@ -129,3 +133,25 @@ def test_deltas_of_all_kinds_of_one_shots_add_up():
     )
     with pytest.raises(Unpriceable, match="delta"):
         gdp.plan_epsilon(plan, 5e-6, "add_remove")
+
+
+def test_roots_are_found_with_the_bits_of_scipy(monkeypatch):
+    found = []
+
+    def both(f, low, high):
+        found.append((root_of(f, low, high), brentq(f, low, high, xtol=1e-300)))
+        return found[-1][0]
+
+    monkeypatch.setattr("noisewise.trusted.accountants.gdp.root_of", both)
+    for epsilon, delta in np.geomspace((1e-3, 1e-12), (60.0, 0.4), 200).tolist():
+        mu = mu_of(epsilon, delta)
+        epsilon_of(mu, delta), epsilon_of(mu / 3, delta), mu_of(epsilon, 1e-6)
+    assert len(found) > 600 and all(ours == theirs for ours, theirs in found)
+    assert root_of(lambda x: x, 0.0, 1.0) == 0.0 and root_of(lambda x: x - 1, 0.0, 1.0) == 1.0
+
+
+def test_a_price_waits_for_nothing_of_scipy_but_its_special_functions():
+    priced = "from noisewise.trusted.accountants.gdp import mu_of; mu_of(1, 1e-6); import sys"
+    told = f"{priced}; print([name in sys.modules for name in ('scipy.special', 'scipy.optimize')])"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, False]\n"

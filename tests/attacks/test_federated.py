@@ -18,8 +18,9 @@ from noisewise.federated.direct import Direct
 from noisewise.federated.fit import fit_of_clients, ready_clients
 from noisewise.federated.flower import FlowerCarrier
 from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
+from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
-from noisewise.remote.line import RankLost, packed, unpacked
+from noisewise.remote.line import RankLost
 from noisewise.statement import _odd_clients, worded
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import CLIENT as CLIENTS_WORD

@@ -28,8 +28,8 @@ from noisewise.federated.messages import (
     read_question,
 )  # fmt: skip
 from noisewise.methods import method_named, registry
+from noisewise.remote.forms import unpacked
 from noisewise.remote.holder import Request
-from noisewise.remote.line import unpacked
 from noisewise.remote.workers import Sealed
 from noisewise.trusted.stores.totals import Drawn
 

@@ -82,7 +82,7 @@ def model_of(module, width, *, arithmetic="assumed", **options):
 
 def moved(model, X, odd, clip=1e-3, at=None):
     """By how many clip norms a record moves the sum of the others."""
-    theta, y = (model.start().numpy() if at is None else at), torch.arange(len(X)) % 2
+    theta, y = (np.asarray(model.start()) if at is None else at), torch.arange(len(X)) % 2
 
     def total(X, y):
         return held_tensors((X,), (y,), model, None).gradients(Drawn(), theta, clip).values.astype(np.float64)
@@ -168,7 +168,7 @@ HOSTILE = (math.nan, math.inf, 1e38, 1e30, 1e19, 1e12, 1e6, 1e-20, 1e-42, 0.0)
 def test_hostile_numbers(name):
     torch.manual_seed(1)
     model, X = model_of(NETWORKS[name](), 6), torch.randn(1, 6) + 0.1 * torch.randn(30, 6)
-    start = model.start().numpy()
+    start = np.asarray(model.start())
     for far in (1.0, 1e4):
         for number in HOSTILE:
             for odd in ([number] * 6, [number, -number] * 3, [number, 1.0, 2.0, -number, 0.5, -3.5]):

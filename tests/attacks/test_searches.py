@@ -15,7 +15,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import noisewise as nw
 from noisewise.budget import Budget, Terms, open_meter
@@ -191,8 +190,8 @@ def entered(kind, loss, size, rows, bound):
     )  # fmt: skip
     width = HATS.width * outputs if kind == 3 else model.dimension
     theta = tuple((size * np.random.default_rng(1).normal(size=width)).tolist())
-    labels = torch.from_numpy(y).long() if outputs > 1 else torch.from_numpy(y).float()
-    return Entrant(model, theta, torch.from_numpy(X)[rows], labels[rows], HATS if kind == 3 else None, bound)
+    labels = y if outputs > 1 else y.astype(np.float32)
+    return Entrant(model, theta, X[rows], labels[rows], HATS if kind == 3 else None, bound)
 
 
 @pytest.mark.parametrize("kind, loss", ENTERED, ids=lambda one: getattr(one, "name", one))

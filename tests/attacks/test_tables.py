@@ -43,7 +43,7 @@ ROWS = 40
 SCALE = (0.0, 1.0), (0.0, 1.0)
 rng = np.random.default_rng(0)
 CELLS = np.column_stack([rng.uniform(0, 1, (ROWS, 2)), rng.integers(0, 3, ROWS)])
-LABELS = torch.tensor(rng.choice([-1.0, 1.0], ROWS), dtype=torch.float32)
+LABELS = rng.choice([-1.0, 1.0], ROWS).astype(np.float32)
 
 
 def columns():
@@ -55,15 +55,13 @@ def curator_of(cells=CELLS, labels=LABELS, *, relation="add_remove", size=ROWS, 
         Budget(100.0, 1e-6, relation), options.pop("accountant", "gdp"), order=options.pop("order", None)
     )
     model = Additive(1, options.pop("loss", Logistic()), options.pop("outputs", 1), columns=columns())
-    return Curator(
-        torch.as_tensor(cells), labels, model=model, meter=meter, size=size, row_bound=1.0, seed=1, **options
-    )
+    return Curator(cells, labels, model=model, meter=meter, size=size, row_bound=1.0, seed=1, **options)
 
 
 def held(model, cells, labels):
     """Records as a curator holds them; its desk is closed while it lays them out."""
     with own_settings():
-        return records_of(model, torch.as_tensor(cells), labels)
+        return records_of(model, cells, labels)
 
 
 def blocks():
@@ -78,7 +76,7 @@ def answer_of(private, features=None):
     """What a curator says at one theta with hardly any noise: the same numbers for the same rows."""
     if features is not None:
         private.prepare(features)
-    theta = torch.linspace(-1, 1, private.facts.dimension)
+    theta = np.linspace(-1, 1, private.facts.dimension, dtype=np.float32)
     return private.gradient(theta, clip=1.0, noise_multiplier=1.0).value
 
 
@@ -173,10 +171,10 @@ def test_features_are_made_anew_of_plain_numbers():
     honest, theirs = curator_of(), poisoned(usual())
     private = curator_of()
     expected = answer_of(honest, usual())
-    assert torch.equal(answer_of(private, theirs), expected)
+    assert np.array_equal(answer_of(private, theirs), expected)
     for name in ("gains", "blocks"):
         object.__setattr__(theirs, name, None)
-    assert torch.equal(*(answer_of(one) for one in (private, honest)))
+    assert np.array_equal(*(answer_of(one) for one in (private, honest)))
 
 
 def test_what_is_changed_after_the_call_changes_nothing():
@@ -188,7 +186,7 @@ def test_what_is_changed_after_the_call_changes_nothing():
     shown.gains[:] = 7.0
     object.__setattr__(shown.blocks[0], "points", (0.5, 0.6))
     assert np.array_equal(private.features.gains, usual().gains)
-    assert torch.equal(*(answer_of(one) for one in (private, honest)))
+    assert np.array_equal(*(answer_of(one) for one in (private, honest)))
 
 
 def test_the_columns_that_are_shown_are_copies():
@@ -290,14 +288,14 @@ def test_one_record_moves_sums_by_at_most_the_clip_in_integers(loss, outputs):
     model = Additive(1, loss, outputs, columns=columns())
     for _ in range(25):
         features, cells = random_features(generator), np.vstack([CELLS[:5], odd_cells(generator, 4)])
-        labels = torch.tensor(generator.integers(0, 3, len(cells))) if outputs > 1 else LABELS[: len(cells)] * 1e3
+        labels = generator.integers(0, 3, len(cells)) if outputs > 1 else LABELS[: len(cells)] * 1e3
         centre = generator.normal(size=features.width)
         centre *= generator.choice([0.0, 0.3, 1.0]) / np.linalg.norm(centre)
         scale = float(generator.choice([1e-3, 1.0, 1e4]))
         theta = generator.normal(size=features.width * outputs) * generator.choice([0.1, 1e3, 1e20])
 
         def sums(which, features=features, cells=cells, labels=labels, centre=centre, scale=scale, theta=theta):
-            records = held(model, torch.tensor(cells[which]), labels[which]).prepared(features)
+            records = held(model, cells[which], labels[which]).prepared(features)
             records = records.centred(centre, scale)
             found = [records.gradients(Drawn(), theta, 0.7), records.row_sum(Drawn())]
             return [([int(value) for value in total.values], int(total.ones)) for total in found]
@@ -322,13 +320,13 @@ def test_rows_are_never_longer_than_the_bound_that_walks_rely_on():
         centre /= np.linalg.norm(centre) * generator.choice([1.0, 2.0])
         scale = float(10 ** generator.uniform(-3, 3))
         if trial % 3:
-            private.centre(torch.tensor(centre), scale)
+            private.centre(centre, scale)
         model = Additive(1, Logistic(), columns=columns())
-        records = held(model, torch.tensor(CELLS), LABELS).prepared(features)
+        records = held(model, CELLS, LABELS).prepared(features)
         records = records.centred(centre, scale) if trial % 3 else records
-        lengths = np.linalg.norm(records.float_rows().rows.numpy(), axis=1)
+        lengths = np.linalg.norm(records.float_rows().rows, axis=1)
         assert lengths.max() <= private.facts.row_bound * (1 + 1e-12)
-        walk = Descent(torch.zeros(features.width), 2, 0.1 / private.facts.row_bound**2, 1e3)
+        walk = Descent(np.zeros(features.width), 2, 0.1 / private.facts.row_bound**2, 1e3)
         assert private.last_iterate(walk).value.shape == (features.width,)
 
 
@@ -337,7 +335,7 @@ def test_a_wide_centre_is_within_the_bound_though_rounding_lengthens_it():
     private.prepare(features)
     centre = np.zeros(features.width)
     centre[: int((2**14 / 80.5001) ** 2)] = 80.5001 / 2**14  # each entry is rounded up
-    private.centre(torch.tensor(centre), 1.0)
+    private.centre(centre, 1.0)
     whole = np.rint(centre * 2**14) / 2**14
     assert np.linalg.norm(centre) <= 1 < 1.006 < np.linalg.norm(whole)
     assert 1 + np.linalg.norm(whole) <= private.facts.row_bound
@@ -347,35 +345,35 @@ def test_hostile_centres_are_refused_and_change_nothing():
     private = curator_of()
     private.prepare(usual())
     width, before = usual().width, private.facts
-    zeros = torch.zeros(width)
+    zeros = np.zeros(width)
     centres = [
-        torch.full((width,), math.nan), torch.full((width,), 1e30), torch.ones(width), zeros[:-1], torch.zeros(width + 1),
-        torch.zeros(1), torch.zeros(width, 1), torch.tensor(0.0), None, "0", torch.full((width,), math.inf),
+        np.full(width, math.nan), np.full(width, 1e30), np.ones(width), zeros[:-1], np.zeros(width + 1),
+        np.zeros(1), np.zeros((width, 1)), np.array(0.0), None, "0", np.full(width, math.inf),
     ]  # fmt: skip
     for centre in centres:
         with pytest.raises((TypeError, ValueError)):
             private.centre(centre, 1.0)
-    for scale in (0.0, -1.0, math.nan, math.inf, 1e7, 1e-7, None, torch.ones(2), "1"):
+    for scale in (0.0, -1.0, math.nan, math.inf, 1e7, 1e-7, None, np.ones(2), "1"):
         with pytest.raises((TypeError, ValueError)):
             private.centre(zeros, scale)
     untouched(private, before)
     honest = curator_of()
     honest.prepare(usual())
-    assert torch.equal(*(answer_of(one) for one in (private, honest)))
+    assert np.array_equal(*(answer_of(one) for one in (private, honest)))
 
 
 def test_a_centre_is_copied_and_its_scale_is_one_number():
     honest, private = curator_of(), curator_of()
     for one in (honest, private):
         one.prepare(usual())
-    middle = torch.full((usual().width,), 0.1, dtype=torch.float64)
+    middle = np.full(usual().width, 0.1)
     honest.centre(middle, 2.0)
-    theirs = middle.numpy().copy().view(Seeing)
+    theirs = middle.copy().view(Seeing)
     Seeing.seen.clear()
     private.centre(theirs, Fickle(2.0, 5e5))
     theirs[:] = 0.0
     assert not Seeing.seen and honest.facts.row_bound == private.facts.row_bound
-    assert torch.equal(*(answer_of(one) for one in (private, honest)))
+    assert np.array_equal(*(answer_of(one) for one in (private, honest)))
 
 
 # -- rows that change while a question is on its way ----------------------------------------------------------------
@@ -400,14 +398,14 @@ def test_a_number_that_asks_for_other_features_while_it_is_read(wider):
     private = curator_of()
     private.prepare(usual())
     other = even((Hats(0, *SCALE, 900),)) if wider else even(())
-    theta = torch.zeros(usual().width)
+    theta = np.zeros(usual().width)
     with pytest.raises((ValueError, RuntimeError)):
         private.gradient(theta, clip=1.0, noise_multiplier=Acting(5.0, lambda: private.prepare(other)))
     assert private.meter.spent_fraction == 0
     private.prepare(usual())
     walk = Descent(theta, 2, 0.1, 50.0)
     object.__setattr__(walk, "step_size", Acting(0.1, lambda: private.prepare(other)))
-    with pytest.raises((ValueError, RuntimeError)) as told:  # torch would name the number of records
+    with pytest.raises((ValueError, RuntimeError)) as told:  # numpy would name the number of records
         private.last_iterate(walk)
     assert str(ROWS) not in str(told.value) and private.meter.spent_fraction == 0
 
@@ -425,10 +423,10 @@ def test_another_thread_that_asks_for_other_features_between_the_check_and_the_a
 
     monkeypatch.setattr(room, "expected_size", meanwhile)
     with pytest.raises(RuntimeError, match="ask it again"):
-        private.gradient(torch.zeros(usual().width), clip=1.0, noise_multiplier=5.0)
+        private.gradient(np.zeros(usual().width), clip=1.0, noise_multiplier=5.0)
     assert private.meter.spent_fraction == 0
     monkeypatch.undo()
-    assert private.gradient(torch.zeros(1), clip=1.0, noise_multiplier=5.0).value.shape == (1,)
+    assert private.gradient(np.zeros(1), clip=1.0, noise_multiplier=5.0).value.shape == (1,)
 
 
 def test_rows_are_not_changed_while_a_question_is_answered(monkeypatch):
@@ -437,14 +435,14 @@ def test_rows_are_not_changed_while_a_question_is_answered(monkeypatch):
     private, draw, told = curator_of(), room.draw, []
 
     def within(*asked):
-        for change in (lambda: private.prepare(usual()), lambda: private.centre(torch.zeros(1), 2.0)):
+        for change in (lambda: private.prepare(usual()), lambda: private.centre(np.zeros(1), 2.0)):
             with pytest.raises(RuntimeError) as error:
                 change()
             told.append(str(error.value))
         return draw(*asked)
 
     monkeypatch.setattr(room, "draw", within)
-    private.gradient(torch.zeros(1), clip=1.0, noise_multiplier=5.0)
+    private.gradient(np.zeros(1), clip=1.0, noise_multiplier=5.0)
     assert len(told) == 2 and private.facts.dimension == 1
 
 
@@ -454,21 +452,21 @@ def test_a_table_has_no_other_basis():
     private.prepare(usual())
     before = private.facts
     with pytest.raises(TypeError, match="prepare"):
-        private.change_basis(torch.eye(usual().width))
+        private.change_basis(np.eye(usual().width))
     untouched(private, before)
-    theta = torch.ones(usual().width)
+    theta = np.ones(usual().width)
     assert private.in_first_basis(theta) is theta
-    private.centre(torch.zeros(usual().width), 2.0)
+    private.centre(np.zeros(usual().width), 2.0)
     private.prepare(even(()))
     assert private.facts.row_bound == 1 and private.facts.dimension == private.facts.features == 1
-    assert private.in_first_basis(torch.ones(1)).tolist() == [1.0]
+    assert private.in_first_basis(np.ones(1)).tolist() == [1.0]
 
 
 def test_one_pass_over_a_table_takes_public_rows_of_features():
     private = curator_of(relation="replace_one")
     private.prepare(usual())
     width = usual().width
-    walk = OnePass(torch.zeros(width), torch.rand(5, width), torch.ones(5), 0.05, 5.0)
+    walk = OnePass(np.zeros(width), rng.random((5, width)), np.ones(5), 0.05, 5.0)
     assert private.last_iterate(walk).value.shape == (width,)
 
 
@@ -510,12 +508,10 @@ def test_levels_are_asked_of_a_table_alone():
     from noisewise.trusted.models import Linear
 
     meter = AdditiveMeter(Budget(100.0, 1e-6), "gdp")
-    private = Curator(
-        torch.zeros(9, 3), torch.ones(9), model=Linear(3, Logistic()), meter=meter, size=9.0, row_bound=1.0
-    )
+    private = Curator(np.zeros((9, 3)), np.ones(9), model=Linear(3, Logistic()), meter=meter, size=9.0, row_bound=1.0)
     with pytest.raises(ValueError, match="table"):
         private.ask(levels_of((0.0, *SCALE)), noise=5.0)
-    for change in (lambda: private.prepare(even(())), lambda: private.centre(torch.zeros(3), 1.0)):
+    for change in (lambda: private.prepare(even(())), lambda: private.centre(np.zeros(3), 1.0)):
         with pytest.raises(TypeError, match="table"):
             change()
     assert private.features is None and private.meter.spent_fraction == 0
@@ -524,7 +520,7 @@ def test_levels_are_asked_of_a_table_alone():
 def test_the_levels_of_a_batch_are_those_of_the_batch():
     """A batch is cheaper than all records, so an answer about all of them at that price would not be paid for."""
     cells = np.tile(CELLS, (500, 1))
-    private = curator_of(cells, LABELS.repeat(500), accountant="rdp", order=8, size=float(len(cells)))
+    private = curator_of(cells, np.tile(LABELS, 500), accountant="rdp", order=8, size=float(len(cells)))
     asked = levels_of((0.0, *SCALE), levels=1.0)
     counts = private.ask(asked, noise=20.0, sampling=("poisson", 1e-3)).value
     assert float(counts.sum()) < 1000  # 20 expected, of 20,000; noise of 28
@@ -542,9 +538,9 @@ def test_levels_move_by_at_most_their_unit(relation, rows):
     people = [np.tile([a, b, 0.0], (k, 1)) for a in ODD for b in (0.0, 0.51, 1.0, math.nan)]
     ends = []
     for person in people:
-        records = held(model, torch.tensor(np.vstack([CELLS, person])), torch.ones(ROWS + k))
+        records = held(model, np.vstack([CELLS, person]), np.ones(ROWS + k))
         ends.append(records.levels(Drawn(), asked.scales, 4).ravel())
-    base = held(model, torch.tensor(CELLS), LABELS).levels(Drawn(), asked.scales, 4).ravel()
+    base = held(model, CELLS, LABELS).levels(Drawn(), asked.scales, 4).ravel()
     most = max(int(((end - base) ** 2).sum()) for end in ends)
     apart = 1
     if relation == "replace_one":
@@ -569,7 +565,7 @@ def tables_of_odd_cells():
 @pytest.mark.parametrize("loss, outputs", [(Logistic(), 1), (Softmax(), 3)])
 def test_no_cell_raises_warns_or_changes_what_is_public(loss, outputs):
     seen, usual_settings = set(), np.geterr()
-    labels = LABELS if outputs == 1 else torch.arange(ROWS) % 3
+    labels = LABELS if outputs == 1 else np.arange(ROWS) % 3
     for _, cells in [*tables_of_odd_cells(), ("one", CELLS[:1]), ("none", CELLS[:0])]:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -579,13 +575,13 @@ def test_no_cell_raises_warns_or_changes_what_is_public(loss, outputs):
                 asked = levels_of((0.0, *SCALE), (1.0, (0.0, 1e-300, 1.0), (0.0, 1e-9, 1.0)), levels=5.0)
                 answers = [private.ask(asked, noise=9.0), private.ask(FirstMoment(), noise=9.0)]
                 private.prepare(Features(blocks(), np.exp(np.linspace(-50, 50, usual().width))))
-                private.centre(torch.full((usual().width,), 0.1), 3.0)
-                theta = torch.full((private.facts.dimension,), 1e10)
+                private.centre(np.full(usual().width, 0.1), 3.0)
+                theta = np.full(private.facts.dimension, 1e10)
                 answers += [
                     private.gradient(theta, clip=1.0, noise_multiplier=9.0),
                     private.ask(FirstMoment(), noise=9.0),
                 ]
-                answers.append(private.last_iterate(Descent(torch.zeros(len(theta)), 2, 1e-3, 90.0)))
+                answers.append(private.last_iterate(Descent(np.zeros(len(theta)), 2, 1e-3, 90.0)))
             finally:
                 np.seterr(**usual_settings)
         trace = [(line.question, str(line.event), line.noise_std, line.spent) for line in private.trace]
@@ -599,10 +595,10 @@ def test_a_row_has_the_same_bits_whatever_its_company(monkeypatch):
     generator = np.random.default_rng(2)
     model, features = Additive(1, Logistic(), columns=columns()), random_features(generator)
     cells = np.vstack([CELLS, odd_cells(generator, 60), generator.normal(0.5, 0.5, (100, 3))])
-    labels = torch.ones(len(cells))
+    labels = np.ones(len(cells))
 
     def laid_out(which):
-        rows = held(model, torch.tensor(cells[which]), labels[: len(which)]).prepared(features).rows
+        rows = held(model, cells[which], labels[: len(which)]).prepared(features).rows
         return [
             (p.tobytes(), v.tobytes(), bool(a)) for p, v, a in zip(rows.places, rows.values, rows.alive, strict=True)
         ]
@@ -616,16 +612,16 @@ def test_a_row_has_the_same_bits_whatever_its_company(monkeypatch):
         monkeypatch.setattr("noisewise.trusted.stores.sparse.CHUNK", height)
         monkeypatch.setattr(tables, "CHUNK", height)
         assert laid_out(everyone) == whole
-        records = held(model, torch.tensor(cells), labels)
+        records = held(model, cells, labels)
         counts = [records.levels(Drawn(rows), ((0.0, *SCALE),), 3) for rows in (None, np.array(order))]
         assert np.array_equal(*counts)
 
 
 def test_rows_of_a_table_are_copied():
-    cells = torch.tensor(CELLS)
+    cells = CELLS.copy()
     private, honest = curator_of(cells), curator_of()
     cells[:] = 0.0
-    assert torch.equal(answer_of(private, usual()), answer_of(honest, usual()))
+    assert np.array_equal(answer_of(private, usual()), answer_of(honest, usual()))
 
 
 # -- what is left behind --------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import norm
 
 import noisewise.audit.lower_bound as lower_bound
@@ -92,12 +91,12 @@ def realised_batch_size():
 def scaled_by_private_bounds(X):
     """Rows scaled to [0, 1] by the smallest and largest entry that the records happen to have."""
     low, high = X.min(), X.max()
-    return (X - low) / (high - low).clamp(min=1e-12)
+    return (X - low) / max(high - low, 1e-12)
 
 
 def scaled_by_declared_bounds(X):
     """Rows scaled to [0, 1] by bounds that were declared; what lies outside is cut."""
-    return X.clamp(0.0, 1.0)
+    return X.clip(0.0, 1.0)
 
 
 def noise_reused():
@@ -138,7 +137,7 @@ def noisy_min_with_the_wrong_sign():
     """Noise is added to the losses where it should be taken off; Gumbel noise is not symmetric."""
 
     def wrong(self, scores, scale):
-        uniforms = norm.cdf(self.noised(torch.zeros(len(scores), dtype=torch.float64), 1.0).numpy())
+        uniforms = norm.cdf(self.noised(np.zeros(len(scores)), 1.0))
         return int(np.argmin(np.asarray(scores) * float(scale) - np.log(-np.log(uniforms))))
 
     return patched((Stream, "choose", wrong))
@@ -215,9 +214,9 @@ class StopsEarly(DpSgd):
     def step(self, state, private, public):
         state = super().step(state, private, public)
         while not isinstance(private, Curator):
-            private = getattr(private, "_curator", None) or private._Recording__curator
+            private = private._asked
         records = private._Curator__desk.records
-        loss = records.losses(Drawn(), [state.walk.theta.double().numpy()], 1e3)
+        loss = records.losses(Drawn(), [state.walk.theta.astype(np.float64)], 1e3)
         if self.peeks and float(loss.values[0]) * loss.worth < self.enough * len(records):
             return state._replace(walk=state.walk._replace(step=self.steps))
         return state
@@ -225,7 +224,7 @@ class StopsEarly(DpSgd):
 
 class Asked(NamedTuple):
     step: int
-    theta: torch.Tensor
+    theta: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -279,11 +278,11 @@ class OneChoice(Method):
     def step(self, state, private, public):
         epsilon = private.facts.budget.epsilon
         winner = private.choose(self.candidates(), loss_bound=self.loss_bound, epsilon=epsilon)
-        return Asked(1, torch.tensor([float(winner == 0), 0.0]))
+        return Asked(1, np.array([float(winner == 0), 0.0]))
 
     @staticmethod
     def candidates():
-        return [torch.tensor([-1.0, 0.0])] + [torch.tensor([1.0, 0.0])] * 8
+        return [np.array([-1.0, 0.0])] + [np.array([1.0, 0.0])] * 8
 
     def done(self, state):
         return state.step > 0
@@ -294,7 +293,7 @@ class OneChoice(Method):
 
 def batches_shared(curator: Curator, pairs: int) -> float:
     """How often two questions in a row meet the same record, out of ``pairs``; the noise is too small to matter."""
-    seen = [float(curator.gradient(torch.zeros(1), clip=1.0, noise_multiplier=1e-3, sampling=("poisson", 0.5)).value)
+    seen = [curator.gradient(np.zeros(1), clip=1.0, noise_multiplier=1e-3, sampling=("poisson", 0.5)).value
             for _ in range(2 * pairs)]  # fmt: skip
     there = np.array(seen).reshape(pairs, 2) > 0.5
     return float((there[:, 0] == there[:, 1]).mean())

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import noisewise as nw
 from noisewise.cli import demo
 from noisewise.cli.main import app
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from noisewise.cli.main import app
 from noisewise.learned import trained
 from noisewise.learned.meta import CONSTRAINTS, Training
 from noisewise.learned.tasks import tasks_from
-from noisewise.protect.learned import zoo
+from noisewise.protect.learned import parts, zoo
+from noisewise.protect.learned.weights import zero_weights
 
 TINY = """
 name = "tiny"
@@ -383,9 +384,8 @@ def test_the_plot_shows_a_task_of_the_kind_it_was_trained_for(made, model, group
 
     learned = zoo.load_protector(made[1])
     header = {**learned.header, "tasks": {"source": [{"data": "gaussian", "model": model}]}}
-    of_kind = zoo.Learned(learned.weights, learned.design, header)
-    task = shown_task(of_kind, 0.2, 2)
-    assert len(task.curator.model.groups) == groups
-    steps = watched(of_kind.untrained(), task)
+    task = shown_task(zoo.Learned(learned.weights, learned.design, header), 0.2, 2)
+    assert len(task.rows.model.groups) == groups
+    steps = watched(parts.protector(zero_weights(learned.design), learned.design), task)
     assert steps.noise == pytest.approx(1.0, rel=1e-3) and steps.noise.shape == (learned.horizon, 2)
     assert steps.rate == pytest.approx(1.0, rel=1e-3)  # relative to the zero-weight protector, which this is

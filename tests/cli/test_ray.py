@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import signal
@@ -185,8 +186,12 @@ def test_the_command_trains_resumes_and_evaluates_on_workers(people):
     asked = ["people", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-5", "--seed", "2"]
     noisewise("train", *asked, "--out", "one")
     said = noisewise("train", *asked, "--out", "two", "--records", "ray", "--ray-workers", "2")
-    for name in ("model.safetensors", "trace.json", "statement.json"):
-        assert (people.parent / "one" / name).read_bytes() == (people.parent / "two" / name).read_bytes()
+    one, two = people.parent / "one", people.parent / "two"
+    for name in ("model.safetensors", "trace.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    stated, again = (json.loads((run / "statement.json").read_text()) for run in (one, two))
+    assert stated["code"]["dependencies"] == again["code"]["dependencies"]
+    assert {**stated, "code": None} == {**again, "code": None}  # workers run more of it
     assert "2000" not in said and "2,000" not in said and "raylet" not in said
     scored = ["evaluate", "one", "people", "--epsilon", "1", "--delta", "1e-6", "--seed", "1"]
     assert noisewise(*scored) == noisewise(*scored, "--records", "ray", "--ray-workers", "2")

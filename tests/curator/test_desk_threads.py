@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import numpy as np
 import torch
 
 import noisewise.trusted.gate as room
@@ -16,7 +17,7 @@ from noisewise.trusted.models import Linear
 
 def test_who_waits_is_not_left_with_settings_that_the_other_gives_back(monkeypatch):
     meter = AdditiveMeter(Budget(50.0, 1e-6), "gdp")
-    private = Curator(torch.zeros(20, 3), torch.ones(20), model=Linear(3, Logistic()), meter=meter, size=20.0, seed=1)
+    private = Curator(np.zeros((20, 3)), np.ones(20), model=Linear(3, Logistic()), meter=meter, size=20.0, seed=1)
     seen, draw = [], room.draw
 
     def slowly(*asked):

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.trusted.gate import Gate
@@ -101,7 +100,7 @@ def test_a_choice_among_models_has_the_scale_of_its_relation(monkeypatch, adjace
     """Sums that one record moves by up to their bound, all in one direction, or in either where it is replaced."""
     asked = []
     monkeypatch.setattr(Gate, "choose", lambda _, epsilon, scores, scale: asked.append((epsilon, scores(), scale)) or 0)
-    X, y = torch.eye(2), torch.tensor([1.0, -1.0])
+    X, y = np.eye(2), np.array([1.0, -1.0])
     entrants = [
         Entrant(Linear(2, Logistic()), (size, 0.0), X, y, loss_bound=b)
         for size, b in zip((1.0, 9.0), bounds, strict=True)

@@ -57,7 +57,7 @@ class NearOrigin(Question):
         return facts.features
 '''
 ASK = """
-import torch
+import numpy as np
 import noisewise as nw
 from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import QUESTIONS
@@ -68,9 +68,9 @@ from noisewise.trusted.proved import Line
 from noisewise.trusted.question import HowAsked
 from noisewise.report.words import question_text
 
-X = torch.cat([torch.full((60, 3), 0.1), torch.full((40, 3), 1.0)])
+X = np.concatenate([np.full((60, 3), 0.1), np.full((40, 3), 1.0)])
 meter = AdditiveMeter(Budget(50.0, 1e-6), "gdp")
-private = nw.Curator(X, torch.ones(100), model=Linear(3, Logistic()), meter=meter, size=100.0, seed=1)
+private = nw.Curator(X, np.ones(100), model=Linear(3, Logistic()), meter=meter, size=100.0, seed=1)
 answer = private.statistic(QUESTIONS["NearOrigin"](), noise_multiplier=1.0)
 assert abs(float(answer.value) - 10) < 3 and answer.noise_std == 0.5
 (line,) = private.trace
@@ -81,7 +81,7 @@ assert not kind.fits(line.noise_std / 2, how, Line(line.clip, private.facts))
 """
 
 ELSEWHERE = """
-import numpy as np, pytest, torch
+import numpy as np, pytest
 from noisewise.federated.requests import check_request
 from noisewise.messages import BadMessage
 from noisewise.remote.forms import packed, unpacked
@@ -91,8 +91,8 @@ from noisewise.trusted.models import Linear
 from noisewise.trusted.stores.protocol import SUMS
 from noisewise.trusted.stores.totals import Drawn
 
-X = torch.cat([torch.full((60, 3), 0.1), torch.full((40, 3), 1.0)])
-holder = Holder({"own": lambda: Holding((0,), (100,), X, torch.ones(100))})
+X = np.concatenate([np.full((60, 3), 0.1), np.full((40, 3), 1.0)])
+holder = Holder({"own": lambda: Holding((0,), (100,), X, np.ones(100))})
 asked = Request(3, "total", (1, "near_origin", Drawn(), (0.5,), {}))
 for request in (Request(1, "make", ("own",)), Request(2, "hold", (1, Linear(3, Logistic()))), unpacked(packed(asked))):
     reply = holder.reply(request)

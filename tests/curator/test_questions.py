@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -107,7 +106,7 @@ def test_statistics_are_what_their_names_say():
     cut = X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
     cut[[4, 6]] = 0  # a missing feature or label masks the record
     moment, labels = cut.T @ cut, np.clip(np.nan_to_num(y), -2.5, 2.5)
-    records = records_of(Linear(3, Squared()), torch.from_numpy(X), torch.from_numpy(y))
+    records = records_of(Linear(3, Squared()), X, y)
     expected = {
         Count(): [20.0],
         FirstMoment(): cut.sum(0),
@@ -121,12 +120,12 @@ def test_statistics_are_what_their_names_say():
 
 
 def test_right_answers_and_squared_errors_are_what_their_names_say():
-    X = torch.tensor([[2.0, 0, 0], [-2, 0, 0], [0.5, 0, 0], [math.nan, 0, 0]])
-    records = records_of(Linear(3, Logistic()), X, torch.ones(4))
+    X = np.array([[2.0, 0, 0], [-2, 0, 0], [0.5, 0, 0], [math.nan, 0, 0]])
+    records = records_of(Linear(3, Logistic()), X, np.ones(4))
     assert value(Correct((1.0, 0.0, 0.0)), records) == [0.5 - 0.5 + 0.5 - 0.5]
     errors = [0, 1, 0.25**2, 1]  # (clamped score - y)^2 / 4; a missing value counts as the largest
     assert value(SquaredError((1.0, 0.0, 0.0)), records) == pytest.approx(sum(errors) - 2, abs=1e-4)
-    several = records_of(Linear(3, Softmax(), 2), X[:3], torch.tensor([0, 0, 1]))
+    several = records_of(Linear(3, Softmax(), 2), X[:3], np.array([0, 0, 1]))
     assert value(Correct((1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), several) == [0.5 - 0.5 - 0.5]
 
 
@@ -134,12 +133,12 @@ def test_right_answers_and_squared_errors_are_what_their_names_say():
 def test_a_count_of_right_answers_does_not_depend_on_company(room):
     """Rows whose score is nearly zero, where a product's rounding would flip their answers."""
     rng = np.random.default_rng(1)
-    X = torch.from_numpy(rng.normal(size=(300, 3)))
-    theta = torch.from_numpy(rng.normal(size=room.dimension)) * 1e-9
+    X = rng.normal(size=(300, 3))
+    theta = rng.normal(size=room.dimension) * 1e-9
     theta = theta if isinstance(room, MLP) else theta + 1.0
     if isinstance(room, Linear):
         X[:, 2] = -X[:, 0] - X[:, 1]  # orthogonal to theta but for the last bits
-    labels = torch.zeros(300, dtype=torch.long) if room.loss.task == "classes" else -torch.ones(300)
+    labels = np.zeros(300, np.int64) if room.loss.task == "classes" else -np.ones(300)
     asked = Correct(tuple(theta.tolist()))
     whole = value(asked, records_of(room, X, labels))[0]
     for left in (0, 1, 150, 299):

@@ -19,5 +19,5 @@ def test_noise_imports_nothing_of_ours_but_events_and_kernels():
             assert not (
                 isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("noisewise")
             )
-    # words for events, loops, torch and forks: nothing of records
-    assert ours == {"events", "fast", "fast.kernels", "late", "process"}
+    # words for events, loops and forks: nothing of records
+    assert ours == {"events", "fast", "fast.kernels", "process"}

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_answers import accepted_and_wrong_ones_not, clipped_sum, data, room
@@ -41,10 +40,10 @@ def exact(X, y, model, theta, *, clip, size, batch=None):
 
 def extreme_rows(n, seed, spread):
     """Rows that pull in nearly one direction, the worst for a norm."""
-    g = torch.Generator().manual_seed(seed)
-    X = torch.tensor([[3.0, 0.0, 0.0]]).repeat(n, 1) + spread * torch.randn(n, 3, generator=g)
-    flips = torch.rand(n, generator=g) < 0.2 * spread
-    return X, torch.where(flips, -1.0, 1.0)
+    rng = np.random.default_rng(seed)
+    X = np.array([3.0, 0.0, 0.0]) + spread * rng.normal(size=(n, 3))
+    flips = rng.random(n) < 0.2 * spread
+    return X, np.where(flips, -1.0, 1.0)
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
@@ -63,9 +62,9 @@ def extreme_rows(n, seed, spread):
 )
 def test_the_noise_is_multiplier_times_the_unit(adjacency, sampling, m, event):
     """Rows of zeros have no gradient, so what comes out is the noise: 2 m C^2 sigma / m^2."""
-    curator = room(torch.zeros(10, 3), torch.ones(10), MODELS[0], adjacency=adjacency)
+    curator = room(np.zeros((10, 3)), np.ones(10), MODELS[0], adjacency=adjacency)
     asked = {"clip": 0.4, "noise_multiplier": 5.0, "sampling": sampling, "squared": True}
-    answers = [curator.gradient_norm(torch.ones(3), **asked) for _ in range(9_000)]
+    answers = [curator.gradient_norm(np.ones(3), **asked) for _ in range(9_000)]
     std = 5.0 * 2 * 0.4**2 / m
     assert answers[0].noise_std == pytest.approx(std)
     assert accepted_and_wrong_ones_not(np.array([float(answer.value) for answer in answers]), std)
@@ -76,12 +75,12 @@ def test_the_noise_is_multiplier_times_the_unit(adjacency, sampling, m, event):
 @pytest.mark.parametrize("size, capped", [(30.0, False), (4.0, True)])
 def test_the_noise_lies_on_the_capped_square(size, capped):
     X, y = extreme_rows(30, 0, 0.1)
-    s = float(clipped_sum(MODELS[0], torch.zeros(3), X, y, 0.4).norm())
+    s = np.linalg.norm(clipped_sum(MODELS[0], np.zeros(3), X, y, 0.4))
     assert (s > size * 0.4) == capped
     true = min(s / size, 0.4) ** 2
     curator = room(X, y, MODELS[0], size=size)
     asked = {"clip": 0.4, "noise_multiplier": 2.0, "squared": True}
-    off = [float(curator.gradient_norm(torch.zeros(3), **asked).value) - true for _ in range(9_000)]
+    off = [float(curator.gradient_norm(np.zeros(3), **asked).value) - true for _ in range(9_000)]
     assert accepted_and_wrong_ones_not(np.array(off), 2.0 * 2 * 0.4**2 / size)
     assert abs(np.mean(off)) < 5 * 4 * 0.16 / size / math.sqrt(9_000)
 
@@ -92,7 +91,7 @@ def test_it_is_paid_before_the_records_are_touched_and_refused_otherwise():
     curator = room(X, y, MODELS[0], meter=meter)
     meter.spend(Gaussian(meter.noise_for(1.0)))
     with pytest.raises(BudgetExhausted):
-        curator.gradient_norm(torch.zeros(3), clip=1.0, noise_multiplier=1.0, squared=True)
+        curator.gradient_norm(np.zeros(3), clip=1.0, noise_multiplier=1.0, squared=True)
     assert curator.trace == ()
 
 
@@ -108,12 +107,12 @@ def test_it_is_paid_before_the_records_are_touched_and_refused_otherwise():
 def test_one_record_moves_it_by_at_most_its_unit(n, size, clip, model, seed, spread, pull):
     """Any declared size, smaller or larger than the truth: added or removed <= 2 m C^2, replaced <= twice that."""
     X, y = extreme_rows(n, seed, spread)
-    theta = pull * torch.randn(model.dimension, generator=torch.Generator().manual_seed(seed))
+    theta = pull * np.random.default_rng(seed).normal(size=model.dimension)
     whole, unit, worth = exact(X, y, model, theta, clip=clip, size=size)
     without, _, _ = exact(X[:-1], y[:-1], model, theta, clip=clip, size=size)
     assert abs(whole - without) <= unit
-    for row, label in ((-X[-1], y[-1]), (X[-1], -y[-1]), (torch.full((3,), math.nan), y[-1])):
-        swapped = torch.cat([X[:-1], row[None]]), torch.cat([y[:-1], label[None]])
+    for row, label in ((-X[-1], y[-1]), (X[-1], -y[-1]), (np.full(3, math.nan), y[-1])):
+        swapped = np.concatenate([X[:-1], row[None]]), np.concatenate([y[:-1], label[None]])
         other, _, _ = exact(*swapped, model, theta, clip=clip, size=size)
         assert abs(whole - other) <= 2 * unit
     assert 0 <= whole * worth <= (size * clip) ** 2 * (1 + 1e-6)
@@ -133,7 +132,7 @@ def test_on_a_sampled_batch_too(n, size, clip, seed, spread, model):
     X[n + 1] = -X[n]  # the record and its replacement are the last two rows; a batch holds neither or one of them
     rng = np.random.default_rng(seed)
     others = [int(i) for i in range(n) if rng.random() < rng.choice([0.1, 0.5, 1.0])]
-    theta = torch.zeros(model.dimension) if isinstance(model, Linear) else model.start()
+    theta = np.zeros(model.dimension) if isinstance(model, Linear) else model.start()
     found = [exact(X, y, model, theta, clip=clip, size=size, batch=[*others, *more]) for more in ([], [n], [n + 1])]
     values, unit = [value for value, _, _ in found], found[0][1]
     assert abs(values[1] - values[0]) <= unit and abs(values[2] - values[0]) <= unit
@@ -143,12 +142,12 @@ def test_on_a_sampled_batch_too(n, size, clip, seed, spread, model):
 @pytest.mark.parametrize("adjacency, stretch", [("add_remove", 1), ("replace_one", 2)])
 def test_the_unit_is_nearly_reached_and_the_cap_is_needed(adjacency, stretch):
     """Twenty records that pull one way come within a tenth of the unit; two hundred would exceed it without the cap."""
-    model, theta, clip, m = Linear(3, Logistic()), torch.zeros(3), 0.2, 20
+    model, theta, clip, m = Linear(3, Logistic()), np.zeros(3), 0.2, 20
 
     def moved(n):
         X, y = extreme_rows(n, 0, 0.0)
-        other = (X[:-1], y[:-1]) if adjacency == "add_remove" else (X, torch.cat([y[:-1], -y[-1:]]))
-        sums = [float(clipped_sum(model, theta, *rows, clip).norm()) for rows in ((X, y), other)]
+        other = (X[:-1], y[:-1]) if adjacency == "add_remove" else (X, np.concatenate([y[:-1], -y[-1:]]))
+        sums = [np.linalg.norm(clipped_sum(model, theta, *rows, clip)) for rows in ((X, y), other)]
         found = [exact(*rows, model, theta, clip=clip, size=float(m)) for rows in ((X, y), other)]
         return (found[0][0] - found[1][0]) * found[0][2], sums[0] ** 2 - sums[1] ** 2
 
@@ -161,7 +160,7 @@ def test_the_unit_is_nearly_reached_and_the_cap_is_needed(adjacency, stretch):
 
 def test_with_the_cap_the_papers_constant_holds_whatever_the_number_of_records():
     """(2 m - 1) C^2 is the most that one record adds to the capped square: the unit 2 m C^2 is safe and nearly least."""
-    model, theta, clip = Linear(3, Logistic()), torch.zeros(3), 0.2
+    model, theta, clip = Linear(3, Logistic()), np.zeros(3), 0.2
     X, y = extreme_rows(6, 0, 0.0)
     for size in np.linspace(1.0, 6.0, 21).tolist():
         found = [exact(X[:k], y[:k], model, theta, clip=clip, size=size) for k in range(7)]
@@ -172,7 +171,7 @@ def test_with_the_cap_the_papers_constant_holds_whatever_the_number_of_records()
 def test_classes_and_large_sizes_lose_nothing_to_rounding():
     """A million records declared, a few there: differences of squares, however coarse their grid, stay within the unit."""
     model = Linear(3, Softmax(), 3)
-    X, y = extreme_rows(40, 0, 0.1)[0], torch.zeros(40, dtype=torch.int64)
+    X, y = extreme_rows(40, 0, 0.1)[0], np.zeros(40, np.int64)
     for size in (1.0, 40.0, 1e6, 1e9):
-        found = [exact(X[:k], y[:k], model, torch.zeros(9), clip=1e-3, size=size) for k in range(38, 41)]
+        found = [exact(X[:k], y[:k], model, np.zeros(9), clip=1e-3, size=size) for k in range(38, 41)]
         assert all(abs(one[0] - other[0]) <= one[1] for one, other in pairwise(found))

@@ -43,7 +43,7 @@ def normal(text: str, folder: Path | None = None) -> str:
     """A text without what must vary: colours, the moment, versions of noisewise and libraries, the temporary folder."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)", "MOMENT", text)
-    text = re.sub(r"\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC", "MOMENT", text)
+    text = re.sub(r"\d{1,2} [A-Z][a-z]+ \d{4}(?:, \d\d:\d\d UTC)?", "MOMENT", text)
     text = re.sub(rf"(noisewise ){re.escape(noisewise.__version__)}", r"\1VERSION", text)
     between = r"(?:\"|&quot;): (?:\"|&quot;)|(?:</?\w+[^>]*>\s*)+"  # in JSON, in JSON on a page, in cells of a table
     for name in ("noisewise", *LIBRARIES):

@@ -49,6 +49,22 @@ def test_a_guest_gives_the_bits_of_the_same_class_as_an_object(rows, name):
     assert stated[0] == stated[1] and theirs.trace_ == ours.trace_
 
 
+@pytest.mark.parametrize("name", ["Descent", "Sampled", "Curious", "Turned", "OnTable", "Whole"])
+def test_a_method_that_holds_tensors_gives_the_bits_of_one_that_holds_arrays(rows, name):
+    """It asks with tensors and is answered in tensors, beside the records and as a guest; what is released is an array."""
+    from visitors import of_tensors
+
+    X, y = rows
+    public = (X[:200], y[:200]) if name == "Curious" else None
+    arrays, beside, guest = (
+        classifier(method, size_is_public=True).fit(X, y, public=public)
+        for method in (as_object(name), getattr(of_tensors, name)(), f"visitors.of_tensors:{name}")
+    )
+    for made in (beside, guest):
+        assert type(made.fitted_.theta) is np.ndarray and np.array_equal(made.fitted_.theta, arrays.fitted_.theta)
+        assert made.trace_ == arrays.trace_ and made.n_iter_ == arrays.n_iter_
+
+
 def test_features_of_a_table_are_asked_for_as_plain_data(rows):
     X, y = rows
     theirs, ours = (classifier(method).fit(X, y) for method in (HONEST + "OnTable", as_object("OnTable")))
@@ -248,4 +264,4 @@ def test_whatever_may_touch_records_is_answered_on_a_tick():
 def test_arrays_of_a_guest_are_of_floats_and_grow_no_larger_here(kind):
     with pytest.raises(TypeError, match="floating-point"):
         vector_from(np.zeros(3, kind))
-    assert vector_from(np.zeros(3, np.float32)).dtype is torch.float32
+    assert vector_from(np.zeros(3, np.float32)).dtype == np.float32

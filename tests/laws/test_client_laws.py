@@ -48,7 +48,7 @@ def client(model, rows, local, there=True):
     X, y = tensors(model, rows)
     if isinstance(model, Table):
         return OneRecord(tabled(model, X, y), model, *local, there)
-    return Together(X.float(), y, *local, there).held(model, in_memory)
+    return Together(X.astype(np.float32), y, *local, there).held(model, in_memory)
 
 
 def limit_of(name):

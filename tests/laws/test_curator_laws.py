@@ -131,22 +131,22 @@ BASES = {
 
 
 def tensors(model, records):
-    X = torch.tensor([row for row, _ in records], dtype=torch.float64).reshape(-1, FEATURES)
+    X = np.array([row for row, _ in records], np.float64).reshape(-1, FEATURES)
     labels = [label for _, label in records]
     if model.tensors:
         whole = [99 if abs(label) != 1 else int(label > 0) for label in labels]
-        return (X.float(),), (torch.tensor(whole, dtype=torch.int64),)
+        return (torch.from_numpy(X).float(),), (torch.tensor(whole, dtype=torch.int64),)
     if model.loss.task != "classes":
-        return X, torch.tensor(labels, dtype=torch.float64)
+        return X, np.array(labels, np.float64)
     whole = [-5 if math.isnan(label) else {-1: 0, 1: model.outputs - 1}.get(label, 99) for label in labels]
-    return X, torch.tensor(whole, dtype=torch.int64)
+    return X, np.array(whole, np.int64)
 
 
 def kept(kind, model, records):
     """Records as the curator of such a question holds them."""
     X, y = tensors(model, records)
     if kind.__name__ == "Histograms":
-        return ColumnRecords(lambda: [X.numpy() / LONG], FEATURES)
+        return ColumnRecords(lambda: [X / LONG], FEATURES)
     if isinstance(model, Table):
         return tabled(model, X, y)
     held = sparse(model, X, y) if isinstance(model, Sparse) else records_of(model, X, y)
@@ -168,7 +168,7 @@ def sparse(model, X, y):
     """Rows as entries in some order of the columns, which is another for some rows."""
 
     def part(start, length):
-        numbers = X.numpy()[start : start + length]
+        numbers = X[start : start + length]
         places = np.array([[2, 0, 1], [0, 1, 2]])[(numbers[:, 0] > 0).astype(int)]
         return places, np.take_along_axis(numbers, places, 1)
 

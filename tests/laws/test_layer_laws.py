@@ -44,13 +44,13 @@ def test_entries_do_not_feel_each_other(name):
 @every
 @pytest.mark.parametrize("sizes", [(5, 4, 3), (5, 6, 4, 3)])
 def test_exact_sums_are_those_of_each_record_alone_and_close_to_autograds(name, sizes):
-    model, g = MLP(sizes, Softmax(), name), torch.Generator().manual_seed(0)
-    X, y = torch.randn(40, 5, generator=g), torch.randint(3, (40,), generator=g)
-    theta = model.start() + 0.3 * torch.randn(model.dimension, generator=g)
+    model, rng = MLP(sizes, Softmax(), name), np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 5)), rng.integers(3, size=40)
+    theta = model.start() + 0.3 * rng.normal(size=model.dimension)
     records = records_of(model, X, y)
     for clip in (0.1, 3.0):
-        total = records.gradients(Drawn(np.arange(40), 16), theta.numpy(), clip)
-        alone = [records.gradients(Drawn(np.array([i]), 16), theta.numpy(), clip).values for i in range(40)]
+        total = records.gradients(Drawn(np.arange(40), 16), theta, clip)
+        alone = [records.gradients(Drawn(np.array([i]), 16), theta, clip).values for i in range(40)]
         assert total.values.tolist() == np.sum(alone, axis=0).tolist()
         assert all(sum(int(entry) ** 2 for entry in part) <= total.ones**2 for part in alone)
         right = autograds(model, theta, X, y, clip)
@@ -60,8 +60,8 @@ def test_exact_sums_are_those_of_each_record_alone_and_close_to_autograds(name, 
 def autograds(model, theta, X, y, clip):
     """The clipped sum, record by record, by autograd in double precision."""
     total = np.zeros(model.dimension)
-    for x, label in zip(X.double(), y, strict=True):
-        at = theta.double().requires_grad_(True)
-        (gradient,) = torch.autograd.grad(model.loss.value(model.scores(at, x[None]), label[None]).sum(), at)
+    for x, label in zip(torch.from_numpy(X), torch.from_numpy(y), strict=True):
+        at = torch.from_numpy(theta).requires_grad_(True)
+        (gradient,) = torch.autograd.grad(model.loss.value(model.scored(at, x[None]), label[None]).sum(), at)
         total += (gradient * min(1.0, clip / float(gradient.norm()))).numpy()
     return total

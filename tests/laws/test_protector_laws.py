@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_method_laws import Recorder, Replayer
@@ -24,8 +24,10 @@ from noisewise.methods.l2p import L2P
 from noisewise.prepare.basis import worth_buying
 from noisewise.protect import protector
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.parts import Design, new_weights, weights_from
+from noisewise.protect.learned.parts import new_weights
+from noisewise.protect.learned.weights import Design, weights_from
 from noisewise.protect.signal import BETA, Signal
+from noisewise.tensors import array
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.events import Repeated
@@ -48,26 +50,26 @@ MODELS = {
 
 
 def weights_of(kind, design, seed=0):
-    g = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     sizes = {"random": 1.0, "huge": 1e6, "astronomic": 1e35}
     tensors = {
-        name: weight if kind == "fresh" else sizes.get(kind, 1.0) * torch.randn(weight.shape, generator=g)
+        name: array(weight) if kind == "fresh" else np.float32(sizes.get(kind, 1.0) * rng.normal(size=weight.shape))
         for name, weight in new_weights(design, seed).tensors().items()
     }
     match kind:
         case "nan" | "infinite":
             for weight in tensors.values():
-                weight.fill_(math.nan if kind == "nan" else math.inf)
+                weight.fill(math.nan if kind == "nan" else math.inf)
         case "grabs":
-            tensors["scheduler.head_bias"].fill_(1e9)
+            tensors["scheduler.head_bias"].fill(1e9)
         case "hoards":
-            tensors["scheduler.head_bias"].fill_(-1e9)
+            tensors["scheduler.head_bias"].fill(-1e9)
         case "leaps":
-            tensors["projector.head_bias"].fill_(1e9)
-            tensors["clip.head_bias"].fill_(1e9)
-            tensors["rate"].fill_(1e9)
+            tensors["projector.head_bias"].fill(1e9)
+            tensors["clip.head_bias"].fill(1e9)
+            tensors["rate"].fill(1e9)
         case "narrows":
-            tensors["clip.head_bias"].fill_(-1e9)
+            tensors["clip.head_bias"].fill(-1e9)
     return weights_from(tensors)
 
 
@@ -85,10 +87,10 @@ def saved(folder, kind="random", seed=0, **design):
 
 
 def rows_for(model, n=N, seed=0):
-    g = torch.Generator().manual_seed(seed)
-    X = torch.randn(n, FEATURES, generator=g) + 0.5
-    X /= torch.linalg.vector_norm(X, dim=1, keepdim=True)
-    y = torch.randint(3, (n,), generator=g) if model.outputs > 1 else torch.sign(X[:, 0] - 0.3)
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, FEATURES)) + 0.5
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = rng.integers(3, size=n) if model.outputs > 1 else np.sign(X[:, 0] - 0.3)
     return X, y
 
 
@@ -116,7 +118,7 @@ def stays_within_its_budget(result):
     events = [Repeated(leaf, count) for leaf, count in meter.events.items()]
     budget = meter.budget
     assert nw.epsilon(events, delta=budget.delta, adjacency=budget.adjacency) <= budget.epsilon * (1 + 1e-9)
-    assert torch.isfinite(result.theta).all()
+    assert np.isfinite(result.theta).all()
 
 
 @given(data=st.data())
@@ -218,12 +220,12 @@ class Spied:
         def question(part, run):
             self.signals.append(run.signal)
             clip, share, after = ask(part, run)
-            self.asked.append((float(clip), float(share)))
+            self.asked.append((clip.item(), share.item()))
             return clip, share, after
 
         def answered(part, run, *args):
             after = hear(part, run, *args)
-            self.moved.append(after.thetas.clone())
+            self.moved.append(after.thetas.copy())
             self.signals.append(after.signal)
             return after
 
@@ -239,7 +241,7 @@ def same(one, other):
     """The same signal to the last bit."""
     for name in Signal._fields:
         a, b = getattr(one, name), getattr(other, name)
-        if not (torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b):
+        if not (np.array_equal(a, b) if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else a == b):
             return False
     return True
 
@@ -270,14 +272,14 @@ def test_the_same_answers_on_other_records_give_the_same_run(
     X[0], X[1] = math.nan, 1e30
     other = once(Replayer, (-X, -y), 99)
     assert tape == [] and kept
-    assert torch.equal(first.theta, other.theta)
+    assert np.array_equal(first.theta, other.theta)
     one, again = spies
     assert one.asked == again.asked and one.asked
-    assert all(torch.equal(a, b) for a, b in zip(one.moved, again.moved, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one.moved, again.moved, strict=True))
     assert all(same(a, b) for a, b in zip(one.signals, again.signals, strict=True))
     assert first.meter.events == other.meter.events
     third = once(Recorder, (-X, -y), 99)
-    assert not torch.equal(first.theta, third.theta), "other answers give another theta"
+    assert not np.array_equal(first.theta, third.theta), "other answers give another theta"
 
 
 def expected_signals(result, tape, model, method, budget, seen):
@@ -290,25 +292,27 @@ def expected_signals(result, tape, model, method, budget, seen):
     clip = method.max_grad_norm or model.loss.typical_clip
     base = {
         "horizon": STEPS,
-        "ratio": torch.tensor([size * mu / math.sqrt(model.dimension) * math.sqrt(1 - before)]),
+        "ratio": np.array([size * mu / math.sqrt(model.dimension) * math.sqrt(1 - before)]),
         "typical_clip": clip,
         "longest_step": 30.0 if len(model.groups) == 1 else 10.0,
         "groups": model.groups,
     }
     heard, stds, left, norm = [], [], 1.0, None
-    used, signals = torch.tensor([clip]), []
+    used, signals = np.array([clip]), []
 
     def signal(step, with_norm):
-        w = torch.tensor([(1 - BETA) * BETA ** (len(heard) - 1 - i) for i in range(len(heard))], dtype=torch.float64)
-        average = (w[:, None] * torch.stack(heard).double()).sum(0) / w.sum() if heard else torch.zeros(model.dimension)
-        std = float((w * torch.tensor(stds, dtype=torch.float64)).norm() / w.sum()) if heard else 1.0
-        squared = float(average.square().sum()) - model.dimension * std**2
+        w = np.array([(1 - BETA) * BETA ** (len(heard) - 1 - i) for i in range(len(heard))])
+        average = (
+            (w[:, None] * np.stack(heard).astype(np.float64)).sum(0) / w.sum() if heard else np.zeros(model.dimension)
+        )
+        std = np.linalg.norm(w * stds) / w.sum() if heard else 1.0
+        squared = float(np.square(average).sum()) - model.dimension * std**2
         return {
-            **base, "step": step, "remaining": torch.tensor([left]), "clip": used,
-            "gradient": heard[-1][None] if heard else torch.zeros(1, model.dimension),
-            "noise_std": torch.tensor([stds[-1] if stds else 0.0]), "average": average[None].float(),
-            "average_std": torch.tensor([std]), "norm": torch.tensor([math.sqrt(max(squared, 1e-6)) if heard else 1.0]),
-            "sum_weight": 1 - BETA ** len(heard), "paid_norm": torch.tensor([norm]) if with_norm else None,
+            **base, "step": step, "remaining": np.array([left]), "clip": used,
+            "gradient": heard[-1][None] if heard else np.zeros((1, model.dimension)),
+            "noise_std": np.array([stds[-1] if stds else 0.0]), "average": average[None].astype(np.float32),
+            "average_std": np.array([std]), "norm": np.array([math.sqrt(max(squared, 1e-6)) if heard else 1.0]),
+            "sum_weight": 1 - BETA ** len(heard), "paid_norm": np.array([norm]) if with_norm else None,
         }  # fmt: skip
 
     step = 0
@@ -316,13 +320,13 @@ def expected_signals(result, tape, model, method, budget, seen):
         left = (1 - spent[number]) / (1 - before)
         if name == "gradient_norm":
             value = max(float(answer.value), 0.0)
-            norm = math.sqrt(value) / float(used) if seen.squared_norm else value / float(used)
+            norm = math.sqrt(value) / used.item() if seen.squared_norm else value / used.item()
             continue
         after, left = left, (1 - spent.get(number - 1, 0.0)) / (1 - before)
         signals.append(signal(step, with_norm=bool(seen.norm_share)))
         left = after
         limit = result.trace[number].clip
-        used = torch.tensor([limit])
+        used = np.array([limit])
         heard.append(answer.value / limit)
         stds.append(answer.noise_std / limit)
         step += 1
@@ -349,8 +353,8 @@ def test_a_signal_is_made_of_released_answers_and_public_facts(
         assert set(made) == set(Signal._fields), "a new field must be shown to be released"
         for field in Signal._fields:
             mine, theirs = made[field], getattr(signal, field)
-            if isinstance(mine, torch.Tensor):
-                assert torch.allclose(mine.float(), theirs, rtol=1e-3, atol=1e-5), (field, mine, theirs)
+            if isinstance(mine, np.ndarray):
+                assert np.allclose(mine.astype(np.float32), theirs, rtol=1e-3, atol=1e-5), (field, mine, theirs)
             else:
                 assert theirs == pytest.approx(mine), field
 
@@ -384,7 +388,7 @@ def test_a_norm_is_paid_also_when_the_run_stops_right_after_it(squared, deflate,
     assert questions == [*(["FirstMoment", "SquaredLength"] if deflate else []), "gradient_norm"]
     assert result.trace[-1].event in result.meter.events
     assert 1 - 1e-8 < result.meter.spent_fraction <= 1
-    assert torch.equal(result.theta, model.start()) and result.steps == 0
+    assert np.array_equal(result.theta, model.start()) and result.steps == 0
     stays_within_its_budget(result)
     with pytest.raises(BudgetExhausted):
         result.meter.noise_for(1.0)

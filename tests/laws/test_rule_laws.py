@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from itertools import product
 
+import numpy as np
 import pytest
-import torch
 
 from noisewise._version import __version__
 from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
@@ -26,8 +26,8 @@ from noisewise.trusted.stores import records_of
 from noisewise.trusted.units import Unit
 
 N, NOISE = 20, 10.0
-X = torch.full((N, 3), 0.1, dtype=torch.float64)
-Y = torch.where(torch.arange(N) % 2 == 0, 1.0, -1.0).double()
+X = np.full((N, 3), 0.1)
+Y = np.where(np.arange(N) % 2 == 0, 1.0, -1.0)
 LOSS = LOSSES["logistic"]
 TABLE = tuple(TableColumn(f"x{i}", (-1.0, 1.0), (0.0, 1.0)) for i in range(3))
 MODELS = {"Linear": Linear(3, LOSS), "Additive": Additive(1, LOSS, 1, columns=TABLE), "MLP": MLP((3, 2, 1), LOSS)}
@@ -50,7 +50,7 @@ def unrolled(*_, **__):
 
 def case_of(kind, model):
     if kind in WALKS:
-        return WALKS[kind](torch.zeros(model.dimension))
+        return WALKS[kind](np.zeros(model.dimension))
     return KINDS[kind].cases(model.dimension)[0]
 
 
@@ -62,7 +62,7 @@ def event_of(kind, model, sampling):
 def refused_by_curator(kind, model, adjacency, unit, sampling):
     """Whether it refuses, by anything but the price of the meter."""
     meter = AdditiveMeter(Budget(400.0, 0.1, adjacency), "rdp", order=2, one_shot_delta=0.01)
-    rows, size = (X.float() if model.table else X), float(N)
+    rows, size = (X.astype(np.float32) if model.table else X), float(N)
     try:
         own = Curator(rows, Y, model=model, meter=meter, size=size, row_bound=1.0, rows_per_unit=unit, unroll=unrolled)
         if kind == "PerturbedObjective":
@@ -161,7 +161,7 @@ def test_a_grade_that_is_better_than_model_and_question_is_refused(kind):
         asked = (kind, model, adjacency, None, ("full",))
         if refused_by_verify(*asked)[0]:
             continue
-        rows = X.float() if model.table else X
+        rows = X.astype(np.float32) if model.table else X
         best = KINDS[kind].graded(records_of(model, rows, Y).arithmetic).grade  # as the curator grades it
         for grade in grades:
             found, why = refused_by_verify(*asked, grade)
@@ -171,7 +171,7 @@ def test_a_grade_that_is_better_than_model_and_question_is_refused(kind):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_graded_as_its_records_are(name):
     model = MODELS[name]
-    assert records_of(model, X.float() if model.table else X, Y).arithmetic.grade == model.grade
+    assert records_of(model, X.astype(np.float32) if model.table else X, Y).arithmetic.grade == model.grade
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.5, 0.97, 1.03, 2.0, math.nan, math.inf])

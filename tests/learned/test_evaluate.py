@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from noisewise.learned.differentiable import starts
 from noisewise.learned.evaluate import (
     accuracy,
     best_horizon,
@@ -21,7 +22,8 @@ from noisewise.learned.evaluate import (
 )
 from noisewise.learned.meta import stopped_loss
 from noisewise.learned.tasks import Tasks, TaskSource
-from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.learned.parts import new_weights, protector
+from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.learned.zoo import Learned
 from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
@@ -49,14 +51,14 @@ def learned_with(weights, design, horizon=6):
 
 def always(design, value):
     """Weights whose scheduler says ``value`` at every step."""
-    tensors = {name: weight.clone() for name, weight in zero_weights(design).tensors().items()}
+    tensors = {name: weight.copy() for name, weight in zero_weights(design).tensors().items()}
     tensors["scheduler.head_bias"] += value
     return weights_from(tensors)
 
 
 def test_a_task_is_the_same_for_every_epsilon_but_for_its_budget():
     one, other = a_task(0.1), a_task(0.4)
-    assert torch.equal(one.curator.batch.X, other.curator.batch.X) and one.size == other.size
+    assert torch.equal(one.rows.X, other.rows.X) and one.size == other.size
     assert one.mu.tolist() == pytest.approx([mu_of(0.1, TASKS.delta)] * 3)
     assert other.mu.tolist() == pytest.approx([mu_of(0.4, TASKS.delta)] * 3)
 
@@ -104,16 +106,16 @@ def test_spent_counts_paid_norms():
 
 def test_accuracy_of_each_kind_of_model():
     task = a_task()
-    batch = task.curator.batch
-    theta = torch.randn(task.curator.model.dimension, generator=torch.Generator().manual_seed(0))
+    batch = task.rows
+    theta = torch.randn(task.rows.model.dimension, generator=torch.Generator().manual_seed(0))
     right = ((batch.X @ theta > 0) == (batch.y > 0)).double().mean()
     assert accuracy(task, theta[None]) == pytest.approx(float(right))
     assert accuracy(task, torch.stack([theta, -theta])) == pytest.approx(0.5)
     softmax = replace(TASKS, sources=(TaskSource("gaussian", columns=(4, 4), losses=("softmax",)),))
     classes = a_task(tasks=softmax)
     direction = torch.randn(5, generator=torch.Generator().manual_seed(0))
-    said = (classes.curator.batch.X @ direction > 0).long()
-    expected = (said == classes.curator.batch.y).double().mean()
+    said = (classes.rows.X @ direction > 0).long()
+    expected = (said == classes.rows.y).double().mean()
     assert accuracy(classes, torch.cat([-direction, direction])[None]) == pytest.approx(float(expected))
     assert math.isnan(accuracy(a_task(number=3), torch.zeros(1, 5)))
 
@@ -121,7 +123,7 @@ def test_accuracy_of_each_kind_of_model():
 def test_the_designed_protector_learns_and_is_stable():
     for epsilon in (0.01, 100.0):
         task = a_task(epsilon, horizon=16)
-        start = float(task.curator.mean_losses(task.curator.model.start()[None]))
+        start = float(task.rows.mean_losses(starts(task.rows.model)))
         end = float(ended(designed(task), task, seed=0).losses.mean())
         assert math.isfinite(end) and (epsilon < 1 or end < start)
 

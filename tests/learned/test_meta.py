@@ -24,7 +24,8 @@ from noisewise.learned.meta import (
 )
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import Track
-from noisewise.protect.learned.parts import Design, protector, zero_weights
+from noisewise.protect.learned.parts import protector
+from noisewise.protect.learned.weights import Design, zero_weights
 
 TINY = Tasks(
     "tiny", (TaskSource("gaussian", columns=(3, 5)),), epsilon=(1.0, 2.0), size=(2000, 3000), horizon=(4, 6), rows=60,
@@ -240,7 +241,7 @@ def test_a_run_that_stops_is_judged_where_it_stops():
     task = TINY.draw(np.random.default_rng(0), horizon=10)
     part = protector(weights, design)
     whole = stopped_loss(part, task, torch.Generator().manual_seed(0))
-    weights.scheduler.bias.fill_(3.0)  # everything at the first step
+    weights.scheduler.bias[:] = 3.0  # everything at the first step
     short = stopped_loss(protector(weights, design), task, torch.Generator().manual_seed(0))
     assert whole != short and np.isfinite(whole) and np.isfinite(short)
 

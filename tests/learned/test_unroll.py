@@ -9,11 +9,12 @@ import torch
 from scipy import stats
 
 import noisewise as nw
-from noisewise.curator import PublicCurator
+from noisewise.learned.differentiable import TaskRows
 from noisewise.learned.unroll import PublicTask, advance, calibrated_losses, detached, start
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.parts import Design, new_weights, protector, weights_from, zero_weights
+from noisewise.protect.learned.parts import new_weights, protector
+from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.optimizers import Sgd
 from noisewise.protect.protector import by_hand
 from noisewise.train import Records, train
@@ -33,8 +34,8 @@ def rows(n=N, seed=0):
 
 
 def a_task(copies=3, mu=1.0, model=None, size=float(N)):
-    curator = PublicCurator(*rows(), model=model or Linear(D, Logistic()), seed=0)
-    return PublicTask("test", curator, size, torch.linspace(0.5, 1.5, copies) * mu, T)
+    task_rows = TaskRows.of(model or Linear(D, Logistic()), *rows())
+    return PublicTask("test", task_rows, size, torch.linspace(0.5, 1.5, copies) * mu, T)
 
 
 def learned(seed=0, size=1.0, **design):
@@ -52,7 +53,7 @@ def test_a_track_says_what_happened(model):
     task, part = a_task(model=model), learned()
     run, track = advance(part, task, start(part, task), T, generator())
     assert track.losses.shape == track.spent.shape == track.clips.shape == (T, 3)
-    assert torch.allclose(track.losses[-1], task.curator.mean_losses(run.thetas))
+    assert torch.allclose(track.losses[-1], task.rows.mean_losses(run.thetas))
     assert torch.allclose(track.spent.sum(0), torch.ones(3), atol=1e-5)
     assert torch.allclose(run.signal.remaining, torch.zeros(3), atol=1e-6)
     assert run.signal.step == T and run.signal.groups == model.groups
@@ -117,7 +118,7 @@ def test_a_paid_norm_has_its_noise_and_its_price(squared):
     part = type(part)(part.clip, Watching(), part.projector, norm_share=share, squared_norm=squared)
     run, track = advance(part, task, start(part, task), 1, generator())
     clip = 0.5
-    mean = task.curator.clipped_means(torch.zeros(1, D), torch.tensor([clip])) / clip
+    mean = task.rows.clipped_means(torch.zeros(1, D), torch.tensor([clip])) / clip
     norm, std = float(mean.norm()), 1 / (2.0 * math.sqrt(share / T) * N)
     paid = seen[0].paid_norm.double()
     off = (paid.square() - norm**2) / 2 if squared else paid - norm
@@ -135,7 +136,7 @@ def test_a_paid_norm_has_its_noise_and_its_price(squared):
 def test_the_open_form_is_seen_to_overspend():
     design = Design(units=3, form="open")
     weights = zero_weights(design)
-    weights.scheduler.bias.fill_(math.log(2) / 2)
+    weights.scheduler.bias[:] = math.log(2) / 2
     task, part = a_task(), protector(weights, design)
     run, track = advance(part, task, start(part, task), T, generator())
     assert torch.allclose(track.spent, torch.full((T, 3), 2 / T))
@@ -194,9 +195,9 @@ def test_a_calibrated_loss_is_that_of_the_best_multiple():
     task = a_task()
     thetas = torch.tensor([[1.0, 0, 0, 0], [300.0, 1, 1, 1], [-1.0, 0, 0, 0]], requires_grad=True)
     best = calibrated_losses(task, thetas)
-    grid = torch.stack([task.curator.mean_losses(thetas.detach() * c) for c in torch.logspace(-2, 1.5, 200)])
+    grid = torch.stack([task.rows.mean_losses(thetas.detach() * c) for c in torch.logspace(-2, 1.5, 200)])
     assert torch.allclose(best, grid.min(0).values, rtol=0.02)
-    assert bool((best <= task.curator.mean_losses(thetas) + 1e-6).all())
+    assert bool((best <= task.rows.mean_losses(thetas) + 1e-6).all())
     (gradient,) = torch.autograd.grad(best.sum(), thetas)
     along = (gradient * thetas.detach()).sum(1).abs()
     assert float(along[0]) < 0.06, "at a minimiser over multiples nothing is gained by rescaling"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import numpy as np
 import psycopg
 import pytest
-import torch
 from pg_server import ANALYST
 
 from noisewise.budget import Budget, Terms
@@ -22,7 +22,7 @@ from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 
 GDP, PLAN, RUN = Terms.adaptive("gdp"), Terms.plan(Gaussian(31.0)), Budget(1.0, 1e-6)
-X, Y = torch.zeros(20, 2, dtype=torch.float64), torch.ones(20, dtype=torch.float64)
+X, Y = np.zeros((20, 2)), np.ones(20)
 
 
 @pytest.fixture

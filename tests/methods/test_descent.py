@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from noisewise.curator.facts import facts_of
+from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 import noisewise as nw
@@ -21,14 +21,14 @@ from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 
 
-def shifted(n: int, d: int, seed: int, pull: float = 2.0) -> tuple[torch.Tensor, torch.Tensor]:
+def shifted(n: int, d: int, seed: int, pull: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
     """Unit rows whose mean is large and says nothing about the label."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) + pull * np.ones(d)
     y = np.sign((X - pull) @ rng.normal(size=d))
     X = np.column_stack([X, np.ones(n)])
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(y.astype(np.float32))
+    return X.astype(np.float32), y.astype(np.float32)
 
 
 def curator_of(X, y, model, adjacency="add_remove", epsilon=1.0):
@@ -39,19 +39,19 @@ def curator_of(X, y, model, adjacency="add_remove", epsilon=1.0):
 @pytest.mark.parametrize("model", [Linear(6, Hinge()), Linear(6, Softmax(), 3), MLP((6, 4, 1), Logistic())], ids=repr)
 def test_a_change_of_basis_is_a_change_of_coordinates(model):
     """Scores in the new basis are those of the mapped theta in the old one, and gradients are those of the new rows."""
-    g = torch.Generator().manual_seed(0)
-    X, matrix = torch.randn(50, 6, generator=g), torch.randn(6, 6, generator=g, dtype=torch.float64)
-    y = torch.randint(0, 3, (50,), generator=g) if model.loss.task == "classes" else torch.ones(50)
-    theta = torch.randn(model.dimension, generator=g)
+    rng = np.random.default_rng(0)
+    X, matrix = rng.normal(size=(50, 6)), rng.normal(size=(6, 6))
+    y = rng.integers(0, 3, 50) if model.loss.task == "classes" else np.ones(50)
+    theta = rng.normal(size=model.dimension)
     curator = curator_of(X, y, model, epsilon=100.0)
     curator.change_basis(matrix)
-    scores = model.scores(theta, (X.double() @ matrix).float())
-    assert torch.allclose(model.scores(curator.in_first_basis(theta), X), scores, atol=1e-4, rtol=1e-4)
-    fresh = curator_of((X.double() @ matrix).float(), y, model, epsilon=100.0)
+    scores = model.scores(theta, X @ matrix)
+    assert np.allclose(model.scores(curator.in_first_basis(theta), X), scores, atol=1e-4, rtol=1e-4)
+    fresh = curator_of(X @ matrix, y, model, epsilon=100.0)
     asked = {"clip": 0.5, "noise_multiplier": 1.0}
     step = 0.01 / 16  # answers stand on a grid of at most a 32nd of the noise, 0.01; rounding may go the other way
-    assert torch.allclose(curator.gradient(theta, **asked).value, fresh.gradient(theta, **asked).value, atol=step)
-    assert curator.facts.row_bound == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)), rel=1e-5)
+    assert np.allclose(curator.gradient(theta, **asked).value, fresh.gradient(theta, **asked).value, atol=step)
+    assert curator.facts.row_bound == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-5)
 
 
 def test_a_masked_row_stays_masked_in_another_basis():
@@ -59,25 +59,25 @@ def test_a_masked_row_stays_masked_in_another_basis():
     X[3, 1] = math.nan
     model = Linear(4, Logistic())
     one = curator_of(X, y, model, epsilon=100.0)
-    other = curator_of(torch.cat([X[:3], X[4:]]), torch.cat([y[:3], y[4:]]), model, epsilon=100.0)
+    other = curator_of(np.concatenate([X[:3], X[4:]]), np.concatenate([y[:3], y[4:]]), model, epsilon=100.0)
     for curator in (one, other):
-        curator.change_basis(2 * torch.eye(4))
-    theta = torch.ones(4)
+        curator.change_basis(2 * np.eye(4))
+    theta = np.ones(4)
     values = [c.gradient(theta, clip=1.0, noise_multiplier=1.0).value for c in (one, other)]
-    assert torch.allclose(values[0] * 40, values[1] * 39, atol=2e-5)
+    assert np.allclose(values[0] * 40, values[1] * 39, atol=2e-5)
 
 
 def test_bases_of_both_precisions_follow_each_other():
     """It once failed half-way: rows were longer and their bound was not."""
     X, y = shifted(10, 3, 0)
     curator = curator_of(X, y, Linear(4, Logistic()))
-    curator.change_basis(torch.eye(4))
-    curator.change_basis(1e6 * torch.eye(4, dtype=torch.float64))
+    curator.change_basis(np.eye(4, dtype=np.float32))
+    curator.change_basis(1e6 * np.eye(4))
     assert curator.facts.row_bound >= 1e6
-    assert torch.equal(curator.in_first_basis(torch.ones(4)), torch.full((4,), 1e6))
+    assert np.array_equal(curator.in_first_basis(np.ones(4)), np.full(4, 1e6))
 
 
-@pytest.mark.parametrize("matrix", [torch.eye(3), torch.full((4, 4), math.nan), torch.ones(4)])
+@pytest.mark.parametrize("matrix", [np.eye(3), np.full((4, 4), math.nan), np.ones(4)])
 def test_a_wrong_basis_is_refused(matrix):
     X, y = shifted(10, 3, 0)
     with pytest.raises(ValueError, match="4 x 4"):
@@ -88,9 +88,9 @@ def test_the_bought_basis_shrinks_the_mean_and_makes_rows_as_long_as_one():
     X, y = shifted(20_000, 10, 0)
     curator = curator_of(X, y, Linear(11, Logistic()))
     basis = bought_basis(curator)
-    rows = X.double() @ torch.from_numpy(basis.matrix)
-    assert float(rows.square().sum(1).mean()) == pytest.approx(1.0, rel=0.05)
-    before, after = (float(r.double().mean(0).norm() / r.double().std(0).norm()) for r in (X, rows))
+    rows = X @ basis.matrix
+    assert (rows**2).sum(1).mean() == pytest.approx(1.0, rel=0.05)
+    before, after = (np.linalg.norm(r.mean(0)) / np.linalg.norm(r.std(0)) for r in (X, rows))
     assert after == pytest.approx(0.4, abs=0.1) and before > 1.5
     assert [line.question for line in curator.trace] == ["FirstMoment", "SquaredLength"]
     assert 0.05 < curator.meter.spent_fraction < 0.06
@@ -115,7 +115,7 @@ def test_the_basis_earns_its_share(loss):
         accuracy = []
         for deflate in (True, False):
             run = train(DeflatedDescent(deflate=deflate), records, model=model, budget=nw.Budget(0.1, 1e-6), seed=seed)
-            accuracy.append(float(((X[held_out] @ run.theta > 0) == (y[held_out] > 0)).float().mean()))
+            accuracy.append(((X[held_out] @ run.theta > 0) == (y[held_out] > 0)).mean())
         gains.append(accuracy[0] - accuracy[1])
     assert np.mean(gains) > 0.01, gains
 
@@ -177,21 +177,21 @@ def test_a_wide_perceptron_learns():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 400))
     X[:, :2] *= 6
-    y = torch.from_numpy((X[:, 0] + X[:, 1] > 0).astype(np.int64))
-    rows = torch.from_numpy((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    y = (X[:, 0] + X[:, 1] > 0).astype(np.int64)
+    rows = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
     model = MLP((400, 20, 2), Softmax(), activation="sigmoid")
     run = train(DeflatedDescent(), Records(rows, y, 6000.0, 1.0), model=model, budget=nw.Budget(0.5, 1e-6), seed=0)
-    right = (model.scores(run.theta, rows).argmax(1) == y).double().mean()
-    assert float(right) > 0.85
+    right = (model.scores(run.theta, rows).argmax(1) == y).mean()
+    assert right > 0.85
 
 
-def stretched(slack: float = 10.0) -> tuple[torch.Tensor, torch.Tensor]:
+def stretched(slack: float = 10.0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of heavy-tailed columns within loose bounds: unit rows that are nearly alike."""
     table = measurements(18_000, seed=1, slack=slack)
     low, high = np.array(list(table.schema.values())).T
     X = np.column_stack([2 * (table.X.to_numpy() - low) / (high - low) - 1, np.ones(len(table.y))])
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return torch.from_numpy(X.astype(np.float32)), torch.from_numpy(np.where(table.y > 0, 1.0, -1.0).astype(np.float32))
+    return X.astype(np.float32), np.where(table.y > 0, 1.0, -1.0)
 
 
 def test_it_gets_better_with_budget():
@@ -227,7 +227,7 @@ def test_rows_that_all_point_one_way_do_not_run_away():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.choice([-1.0, 1.0], 20_000), 1e-3 * rng.normal(size=20_000)])
     y = np.where(X[:, 0] + rng.logistic(size=20_000) > 0, 1.0, -1.0)
-    X, y = torch.from_numpy(X.astype(np.float32) / 1.01), torch.from_numpy(y.astype(np.float32))
+    X = X.astype(np.float32) / 1.01
     run = train(
         DeflatedDescent(),
         Records(X, y, 20_000.0, row_bound=1.0),
@@ -286,7 +286,7 @@ def test_probabilities_of_a_perceptron_are_calibrated():
         steps[epsilon] = run.steps
         assert run.meter is not None and 0.999999 < run.meter.spent_fraction <= 1.0
     assert steps == {0.1: 100, 1.0: 108}
-    likely = model.scores(run.theta, X[14_000:]).sigmoid().numpy()
-    order, found = np.argsort(likely), (y[14_000:] > 0).numpy()
+    likely = expit(model.scores(run.theta, X[14_000:]))
+    order, found = np.argsort(likely), y[14_000:] > 0
     bins = np.array_split(order, 15)
     assert np.mean([abs(likely[part].mean() - found[part].mean()) for part in bins]) < 0.08

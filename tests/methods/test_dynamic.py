@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from noisewise.curator.facts import facts_of
 
 import noisewise as nw
@@ -20,9 +19,10 @@ BUDGET = nw.Budget(1.0, 1e-6)
 
 
 def problem(n=4000, d=5, seed=0, loss="logistic"):
-    g = torch.Generator().manual_seed(seed)
-    X = torch.nn.functional.normalize(torch.randn(n, d, generator=g), dim=1)
-    return X, torch.sign(X[:, 0] + 0.2 * torch.randn(n, generator=g)), Linear(d, LOSSES[loss])
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, np.sign(X[:, 0] + 0.2 * rng.normal(size=n)), Linear(d, LOSSES[loss])
 
 
 def run(method, size=4000.0, budget=BUDGET, public=0, loss="logistic"):
@@ -56,10 +56,10 @@ def test_sampled_plans_keep_the_shape_and_may_not_depend_on_a_bought_size():
 
 def test_curvature_of_public_rows():
     X, y, model = problem(loss="squared")
-    exact = 2 * torch.linalg.eigvalsh((X.T @ X).double() / len(X))[0]
-    assert least_curvature(PublicCurator(X, y, model=model), torch.zeros(5)) == pytest.approx(float(exact), rel=1e-3)
+    exact = 2 * np.linalg.eigvalsh((X.T @ X) / len(X))[0]
+    assert least_curvature(PublicCurator(X, y, model=model), np.zeros(5)) == pytest.approx(exact, rel=1e-3)
     few = PublicCurator(X[:3], y[:3], model=model)  # fewer rows than dimensions: flat directions
-    assert least_curvature(few, torch.zeros(5)) == pytest.approx(0.0, abs=1e-5)
+    assert least_curvature(few, np.zeros(5)) == pytest.approx(0.0, abs=1e-5)
     method, facts = Dynamic(steps=20, learning_rate=0.1), facts_of(model, BUDGET, size=4000, row_bound=1.0)
     flat, curved = (method.noise_multipliers(facts, PublicCurator(X[:n], y[:n], model=model)) for n in (3, 4000))
     np.testing.assert_allclose(flat, Dynamic(steps=20, gamma=1.0).noise_multipliers(facts), rtol=1e-4)
@@ -69,13 +69,13 @@ def test_curvature_of_public_rows():
 def test_falling_noise_beats_constant_noise_in_a_curved_valley():
     """Plain descent on a well-conditioned square: noise of early steps is forgotten, so late steps deserve the budget."""
     X, y, model = problem(loss="squared")
-    exact = torch.linalg.lstsq(X, y[:, None]).solution[:, 0]
+    exact = np.linalg.lstsq(X, y)[0]
     budget = nw.Budget(0.1, 1e-6)
 
     def excess(gamma, seed):
         method = Dynamic(steps=60, momentum=0.0, learning_rate=1.0, gamma=gamma, max_grad_norm=3.0)
         result = train(method, Records(X, y, 4000.0, 1.0), model=model, budget=budget, seed=seed)
-        return float((X @ (result.theta - exact)).square().mean())
+        return ((X @ (result.theta - exact)) ** 2).mean()
 
     falling, constant = (np.mean([excess(gamma, seed) for seed in range(20)]) for gamma in (0.75, 1.0))
     assert falling < 0.6 * constant

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from noisewise.curator.facts import facts_of
 
 from noisewise.budget import Budget
@@ -36,12 +35,12 @@ FAR_OFF = [{"max_grad_norm": 100.0, "learning_rate": 0.001}, {"max_grad_norm": 1
 
 def problem(n=8000, seed=0, offset=0.0, signs=True):
     """Unit rows with an intercept, labelled by a plane; the last 2,000 are for testing."""
-    g = torch.Generator().manual_seed(seed)
-    X = torch.randn(n + 2000, D, generator=g)
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n + 2000, D))
     X[:, -1] = 3.0
-    X = X / X.norm(dim=1, keepdim=True)
-    score = X[:, :-1] @ torch.randn(D - 1, generator=g)
-    y = torch.sign(score + 0.1 * torch.randn(len(X), generator=g)) if signs else offset + 0.2 * score
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    score = X[:, :-1] @ rng.normal(size=D - 1)
+    y = np.sign(score + 0.1 * rng.normal(size=len(X))) if signs else offset + 0.2 * score
     return (X[:n], y[:n]), (X[n:], y[n:])
 
 
@@ -51,11 +50,11 @@ def run(method, rows, epsilon=0.5, model=CLASSES, seed=0):
 
 
 def accuracy(theta, rows):
-    return float((torch.sign(CLASSES.scores(theta, rows[0])) == rows[1]).float().mean())
+    return (np.sign(CLASSES.scores(theta, rows[0])) == rows[1]).mean()
 
 
 def explained(theta, rows):
-    return 1 - float((NUMBERS.scores(theta, rows[0]) - rows[1]).square().mean() / rows[1].var())
+    return 1 - ((NUMBERS.scores(theta, rows[0]) - rows[1]) ** 2).mean() / rows[1].var()
 
 
 @pytest.mark.parametrize("start", FAR_OFF)
@@ -100,14 +99,14 @@ class Counts:
     def statistic(self, question, *, noise_multiplier):
         self.asked[-1] = (self.asked[-1][0], question.threshold)
         below = min(question.threshold * self.facts.unit.most / self.median / 2, 1.0)
-        return Answer(torch.tensor((below - 0.5) * self.facts.size), 1.0)
+        return Answer(np.array((below - 0.5) * self.facts.size), 1.0)
 
 
 @pytest.mark.parametrize("median", [0.003, 0.5, 40.0])
 @pytest.mark.parametrize("start", [1e-4, 0.5, 100.0, 1e6])
 def test_the_search_finds_the_quantile_from_anywhere_and_costs_little(start, median):
     curator = Counts(median)
-    clip = found_clip(curator, torch.zeros(D), start, 0.5)
+    clip = found_clip(curator, np.zeros(D), start, 0.5)
     assert median / 2 < clip < 2 * median
     assert len(curator.asked) <= 16
     assert sum(share for share, _ in curator.asked) < 0.001
@@ -115,23 +114,23 @@ def test_the_search_finds_the_quantile_from_anywhere_and_costs_little(start, med
 
 def test_rows_of_persons_are_counted_at_their_own_part_of_the_clip():
     curator = Counts(0.5, rows=4)
-    clip = found_clip(curator, torch.zeros(D), 0.5, 0.5)
+    clip = found_clip(curator, np.zeros(D), 0.5, 0.5)
     assert clip == 0.5 and [norm for _, norm in curator.asked] == [0.125]
 
 
 def test_counts_that_would_be_noise_are_not_bought():
     curator = Counts(0.5, size=100.0)
-    assert found_clip(curator, torch.zeros(D), 100.0, 0.5) == 1.0  # twice the loss's own
+    assert found_clip(curator, np.zeros(D), 100.0, 0.5) == 1.0  # twice the loss's own
     assert not curator.asked
 
 
 def test_the_search_ends_at_the_limits_where_all_gradients_are_nothing():
     curator = Counts(1e-9)
-    assert found_clip(curator, torch.zeros(D), 100.0, 0.5) == 1e-4
+    assert found_clip(curator, np.zeros(D), 100.0, 0.5) == 1e-4
 
 
 def state_with(last, rate=1.0, average=None):
-    zero = torch.zeros(2)
+    zero = np.zeros(2)
     return State(1, 50, zero, zero, zero, rate, 0.5, (0.1, 1.0), (1.0, 1.0), zero, last, average or last)
 
 
@@ -175,7 +174,7 @@ def test_the_step_size_is_never_above_what_noise_allows():
     assert allowed_rate(facts, small) == pytest.approx(2 * allowed_rate(facts, large))
     rows, _ = problem(n=300)
     start = run(OnlineDescent(learning_rate=1e6, steps=1, deflate=False), rows).theta
-    assert torch.isfinite(start).all() and float(start.norm()) < 100
+    assert np.isfinite(start).all() and np.linalg.norm(start) < 100
 
 
 def test_gradient_and_count_of_a_step_are_one_event_and_the_budget_is_spent():
@@ -192,7 +191,7 @@ def test_gradient_and_count_of_a_step_are_one_event_and_the_budget_is_spent():
 def test_a_perceptron_takes_it():
     model = MLP((D, 3, 1), Logistic())
     rows, _ = problem(n=300)
-    assert torch.isfinite(run(OnlineDescent(steps=5, max_grad_norm=100.0), rows, model=model).theta).all()
+    assert np.isfinite(run(OnlineDescent(steps=5, max_grad_norm=100.0), rows, model=model).theta).all()
 
 
 @pytest.mark.parametrize(

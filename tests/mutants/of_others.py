@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "a guest ends with a theta that is no number",
-        "if not bool((value.isfinite() & (value >= least)).all()):",
+        "if not bool((np.isfinite(value) & (value >= least)).all()):",
         "if False:",
         (ISOLATION + "what_is_no_theta_or_spread_is_refused",),
         "guest/method.py",

@@ -91,10 +91,10 @@ MUTANTS = (
         "train.py",
     ),
     Mutant(
-        "a method ends with a tensor of its own kind",
-        "plain = torch.from_numpy(bare(theta)) if isinstance(theta, Tensor) else None",
-        "plain = theta if isinstance(theta, Tensor) else None",
-        ("tests/test_terms.py::test_what_is_released_is_a_plain_tensor_of_ones_own",),
+        "a method ends with an array that it still holds",
+        "plain = np.array(given) if isinstance(given, np.ndarray) else None\n    if plain is",
+        "plain = given\n    if plain is",
+        ("tests/test_terms.py::test_what_is_released_is_a_plain_array_of_ones_own",),
         "train.py",
     ),
 )

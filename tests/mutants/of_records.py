@@ -186,8 +186,8 @@ MUTANTS = (
     ),
     Mutant(
         "gradients divided by nothing are not clipped",
-        "return weighted_sum(c * factors(norms, clip), batch.X).flatten(), norms, finite",
-        "return weighted_sum(c, batch.X).flatten(), norms, finite",
+        "return weighted_sum(c * factors(norms, clip), batch.X).ravel(), norms, finite",
+        "return weighted_sum(c, batch.X).ravel(), norms, finite",
         ("tests/models/test_clipped_sums.py::test_norms_and_clipped_sums_are_autograds",),
         "trusted/models/linear.py",
     ),

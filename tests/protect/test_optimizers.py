@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,10 +15,10 @@ from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Linear
 
 STEPS = 20
-G = torch.Generator().manual_seed(0)
-X = torch.randn(60, 4, generator=G)
-LINEAR = (Linear(4, Logistic()), torch.randint(2, (60,), generator=G).float() * 2 - 1)
-LAYERED = (MLP((4, 5, 3), Softmax(), "tanh"), torch.randint(3, (60,), generator=G))
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4)).astype(np.float32)
+LINEAR = (Linear(4, Logistic()), RNG.choice(np.float32([-1, 1]), 60))
+LAYERED = (MLP((4, 5, 3), Softmax(), "tanh"), RNG.integers(3, size=60))
 
 
 class HandMade(torch.optim.Optimizer):
@@ -45,21 +46,22 @@ CASES = {
 
 
 def mean_loss(model, theta, y):
+    rows, labels = torch.from_numpy(X), torch.from_numpy(y)
     if isinstance(model, Linear):
-        return F.softplus(-y * (X @ theta)).mean()
+        return F.softplus(-labels * (rows @ theta)).mean()
     (w1, b1), (w2, b2) = model.layers(theta)
-    return F.cross_entropy(F.linear(torch.tanh(F.linear(X, w1, b1)), w2, b2), y)
+    return F.cross_entropy(F.linear(torch.tanh(F.linear(rows, w1, b1)), w2, b2), labels)
 
 
 def by_torch(model, y, make):
-    theta = model.start().clone().requires_grad_(True)
+    theta = torch.from_numpy(model.start()).requires_grad_(True)
     optimizer, path = make([theta]), []
     for _ in range(STEPS):
         optimizer.zero_grad()
         mean_loss(model, theta, y).backward()
         optimizer.step()
-        path.append(theta.detach().clone())
-    return torch.stack(path)
+        path.append(theta.detach().numpy().copy())
+    return np.stack(path)
 
 
 def by_us(model, y, optimizer, **question):
@@ -68,11 +70,11 @@ def by_us(model, y, optimizer, **question):
     for _ in range(STEPS):
         theta, state = optimizer(public.gradient(theta, **question), theta, state)
         path.append(theta)
-    return torch.stack(path)
+    return np.stack(path)
 
 
 def same(a, b, tolerance=1e-4) -> bool:
-    return bool((a - b).abs().max() <= tolerance)
+    return bool(np.abs(a - b).max() <= tolerance)
 
 
 def test_every_optimizer_is_tested():
@@ -105,33 +107,47 @@ def test_a_optimizer_changes_neither_theta_nor_its_old_state():
         first, state = optimizer(public.gradient(theta), theta, optimizer.init(4))
         answer = public.gradient(first)
         once, again = optimizer(answer, first, state)[0], optimizer(answer, first, state)[0]
-        assert torch.equal(once, again)
-        assert torch.equal(theta, LINEAR[0].start())
+        assert np.array_equal(once, again)
+        assert np.array_equal(theta, LINEAR[0].start())
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_tensors_are_moved_as_arrays_are(kind):
+    """Meta-training tries designed protectors on tensors, by the very same code."""
+    rng, optimizer = np.random.default_rng(0), kind(0.05)
+    theta, state, other, beside = np.zeros(3), optimizer.init(3), torch.zeros(3, dtype=torch.float64), optimizer.init(3)
+    for _ in range(STEPS):
+        gradient = rng.normal(size=3)
+        theta, state = optimizer(Answer(gradient, 0.5), theta, state)
+        other, beside = optimizer(Answer(torch.from_numpy(gradient), 0.5), other, beside)
+    assert isinstance(other, torch.Tensor) and isinstance(theta, np.ndarray)
+    np.testing.assert_allclose(other.numpy(), theta, rtol=1e-12)
+    assert theta.all()
 
 
 def test_adam_takes_the_bias_of_the_noise_off_its_second_moment():
     """Gradients of 0.1 and 0.01 under noise of 1: Adam moves both coordinates alike small steps, AdamBC tells how long each is."""
-    generator, truth, std = torch.Generator().manual_seed(0), torch.tensor([2.0, 0.5]), 1.0
+    rng, truth, std = np.random.default_rng(0), np.array([2.0, 0.5]), 1.0
     moments = {}
     for kind in (Adam, AdamBC):
         optimizer = kind(0.01, beta_squared=0.999)
-        theta, state = torch.zeros(2), optimizer.init(2)
+        theta, state = np.zeros(2), optimizer.init(2)
         for _ in range(4000):
-            noisy = truth + std * torch.randn(2, generator=generator)
+            noisy = truth + std * rng.normal(size=2)
             theta, state = optimizer(Answer(noisy, std), theta, state)
         moments[kind] = state
     whole = 1 - 0.999**4000
-    assert torch.allclose(moments[Adam].second / whole, truth**2 + std**2, rtol=0.1)
-    assert torch.allclose((moments[AdamBC].second - moments[AdamBC].noise) / whole, truth**2, rtol=0.3)
+    assert np.allclose(moments[Adam].second / whole, truth**2 + std**2, rtol=0.1)
+    assert np.allclose((moments[AdamBC].second - moments[AdamBC].noise) / whole, truth**2, rtol=0.3)
     assert moments[AdamBC].noise / whole == pytest.approx(std**2)
 
 
 def test_adam_without_bias_never_divides_by_what_noise_has_made_of_nothing():
-    optimizer, theta = AdamBC(0.01), torch.zeros(3)
+    optimizer, theta = AdamBC(0.01), np.zeros(3)
     state = optimizer.init(3)
     for _ in range(50):
         before = theta
-        theta, state = optimizer(Answer(torch.zeros(3), 1.0), theta, state)
-        assert torch.equal(theta, before)
-    theta, state = optimizer(Answer(torch.tensor([1.0, -1.0, 0.0]), 1.0), theta, state)
-    assert bool(torch.isfinite(theta).all()) and float(theta.abs().max()) < 0.05
+        theta, state = optimizer(Answer(np.zeros(3), 1.0), theta, state)
+        assert np.array_equal(theta, before)
+    theta, state = optimizer(Answer(np.array([1.0, -1.0, 0.0]), 1.0), theta, state)
+    assert np.isfinite(theta).all() and np.abs(theta).max() < 0.05

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import minimize
 
 from noisewise.protect.sets import SETS, set_named
@@ -39,7 +38,7 @@ def solved(name, v, radius):
 @pytest.mark.parametrize("name, radius, seed", list(itertools.product(SETS, [0.5, 2.0], range(8))))
 def test_projection_agrees_with_a_solver(name, radius, seed):
     v = np.random.default_rng(seed).normal(scale=[0.2, 1.0, 5.0][seed % 3], size=2 + seed)
-    found = set_named(name, radius).project(torch.tensor(v)).numpy()
+    found = set_named(name, radius).project(v)
     assert inside(name, found, radius)
     np.testing.assert_allclose(found, solved(name, v, radius), atol=2e-5)
 
@@ -50,23 +49,38 @@ def test_projection_is_the_nearest_point_and_keeps_points_inside(name):
     rng, convex = np.random.default_rng(0), set_named(name, 1.5)
     for dimension in (1, 2, 7, 300):
         for scale in (0.0, 0.1, 30.0, 1e6):
-            v = torch.tensor(rng.normal(size=dimension) * scale)
+            v = rng.normal(size=dimension) * scale
             p = convex.project(v)
-            assert inside(name, p.numpy(), 1.5)
-            torch.testing.assert_close(convex.project(p), p, atol=1e-9, rtol=1e-9)
+            assert inside(name, p, 1.5)
+            np.testing.assert_allclose(convex.project(p), p, atol=1e-9, rtol=1e-9)
             for _ in range(20):
-                u = convex.project(torch.tensor(rng.normal(size=dimension) * 3))
+                u = convex.project(rng.normal(size=dimension) * 3)
                 assert float((v - p) @ (u - p)) <= 1e-7 * max(scale, 1)
-                assert float(torch.linalg.vector_norm(u - p)) <= convex.diameter(dimension) + 1e-9
-            assert convex.project(v.float()).dtype == torch.float32
+                assert np.linalg.norm(u - p) <= convex.diameter(dimension) + 1e-9
+            assert convex.project(v.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_stack_is_projected_one_by_one(name):
+    """Thetas lie along the last axis, whatever is in front; some are inside already, some far out."""
+    rng, convex = np.random.default_rng(0), set_named(name, 1.5)
+    stack = rng.normal(size=(4, 3, 6)) * np.array([0.01, 1.0, 100.0])[:, None]
+    stack[0] = convex.project(stack[0, 2])
+    found = convex.project(stack)
+    assert found.shape == stack.shape
+    for place in np.ndindex(4, 3):
+        np.testing.assert_allclose(found[place], convex.project(stack[place]), rtol=1e-12, atol=1e-12)
+        assert inside(name, found[place], 1.5)
+    np.testing.assert_allclose(found[0], stack[0], rtol=1e-12, atol=1e-12)
+    assert not np.allclose(found[1:], stack[1:])
 
 
 def test_diameters_are_reached():
-    corner = torch.full((4,), 100.0)
-    first, second = torch.eye(4)[0] * 50, torch.eye(4)[1] * 50
+    corner = np.full(4, 100.0)
+    first, second = np.eye(4)[0] * 50, np.eye(4)[1] * 50
     for name, (a, b) in {"ball": (corner, -corner), "box": (corner, -corner), "simplex": (first, second)}.items():
         convex = set_named(name, 2.0)
-        gap = float(torch.linalg.vector_norm(convex.project(a) - convex.project(b)))
+        gap = np.linalg.norm(convex.project(a) - convex.project(b))
         assert gap == pytest.approx(convex.diameter(4), rel=1e-5)
 
 

@@ -333,10 +333,11 @@ def test_a_mode_of_torch_that_was_left_on_sees_nothing():
     class Peeping(DpSgd):
         def step(self, state, private, public):
             with Mode():
+                assert torch.ones(7).neg().sum() == -7  # the mode is on
                 return super().step(state, private, public)
 
     fitted(method=Peeping(steps=2))
-    assert seen and not any(shape[:1] == (N,) for shape in seen)
+    assert (7,) in seen and not any(shape[:1] == (N,) for shape in seen)
 
 
 def test_tensors_that_are_handed_over_are_copied():

@@ -70,7 +70,7 @@ def test_sums_are_those_of_one_process_up_to_charged_rounding(arithmetic):
     lead, (inputs, _targets) = spread_module(3, arithmetic=arithmetic)
     X, y = rows_of()
     model = model_of(3, arithmetic=arithmetic)
-    alone, theta = ModuleRecords(TensorRows((X,), (y,)), model, lambda many: np.ones(many, int)), model.start().numpy()
+    alone, theta = ModuleRecords(TensorRows((X,), (y,)), model, lambda many: np.ones(many, int)), model.start()
     records = inputs.held(model, None, lambda many: np.arange(many))
     for drawn in (Drawn(), Drawn(np.arange(0, 60, 7), 9.0), Drawn(np.empty(0, np.int64), 9.0)):
         one, other = alone.gradients(drawn, theta, 0.5), records.gradients(drawn, theta, 0.5)
@@ -160,7 +160,7 @@ def test_answers_have_the_distribution_of_one_process():
             private = curator(*rows, model)
             for _ in range(100):
                 asked = private.gradient(theta, clip=1.0, noise_multiplier=0.5, sampling=("poisson", 0.3))
-                answers.append(asked.value.numpy())
+                answers.append(asked.value)
         released.append(np.array(answers))
     for one, other in zip(released[0].T, released[1].T, strict=True):
         assert stats.ks_2samp(one, other).pvalue > 1e-4

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
 from noisewise.trusted.fast.kernels import VARIABLE
@@ -55,8 +54,8 @@ def cells(n=300):
 
 
 def records(table):
-    labels = torch.from_numpy(np.where(np.arange(len(table)) % 3 > 0, 1.0, -1.0))
-    return records_of(Additive(1, Logistic(), columns=COLUMNS), torch.from_numpy(table), labels)
+    labels = np.where(np.arange(len(table)) % 3 > 0, 1.0, -1.0)
+    return records_of(Additive(1, Logistic(), columns=COLUMNS), table, labels)
 
 
 def gained(blocks):

@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noisewise.curator import PublicCurator
+from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.meta import Recipe
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.parts import Design, LearnedSchedule, protector, zero_weights
+from noisewise.protect.learned.parts import LearnedSchedule, protector
+from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.protect.protector import Protector, finished
 
 from .dissect import Look, dissect
@@ -122,10 +123,9 @@ def held_out_task(folder: Path, epsilon: float, number: int) -> tuple[PublicTask
     """The task of that number at a budget, and rows to test on; at another budget it has the same rows."""
     tasks = replace(public_tasks(folder, rows=3000), epsilon=(epsilon, epsilon))
     task = tasks.draw(np.random.default_rng([number, 11]), held_out=True, horizon=HORIZON)
-    model, batch = task.curator.model, task.curator.batch
-    X, half = model.rows(batch), len(batch) // 2
-    curator = PublicCurator(X[:half], batch.y[:half], model=model, seed=0)
-    return task._replace(curator=curator), (X[half:].float(), batch.y[half:])
+    rows, half = task.rows, len(task.rows) // 2
+    X = rows.X * rows.lengths[:, None]
+    return task._replace(rows=TaskRows.of(rows.model, X[:half], rows.y[:half])), (X[half:], rows.y[half:])
 
 
 def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> tuple[Protector, int]:
@@ -133,7 +133,7 @@ def variant_protector(name: str, epochs: int, seed: int, shelf: Path) -> tuple[P
     if name == "zero":
         return protector(zero_weights(Design()), Design()), HORIZON
     learned = zoo.load_protector(shelf / Lesson(name, epochs, seed).file)
-    return learned.protector(), learned.horizon if BY_NAME[name].recipe.tent else HORIZON
+    return protector(learned.weights, learned.design), learned.horizon if BY_NAME[name].recipe.tent else HORIZON
 
 
 def stopped_run(part: Protector, task: PublicTask, seed: int) -> tuple[Tensor, Tensor]:
@@ -161,11 +161,11 @@ def measure(cell: AblationCell, folder: Path, shelf: Path) -> Row:
     task, (X, y) = held_out_task(folder, cell.epsilon, cell.task)
     part, horizon = variant_protector(cell.variant, cell.epochs, cell.seed, shelf)
     task = task._replace(horizon=horizon)
-    model = task.curator.model
+    model = task.rows.model
     with torch.no_grad():
         thetas, asked = stopped_run(part, task, cell.task)
-        test = PublicCurator(X, y, model=model, seed=0)
-        loss = test.mean_losses(thetas) / test.mean_losses(model.start()[None])
+        test = TaskRows.of(model, X, y)
+        loss = test.mean_losses(thetas) / test.mean_losses(starts(model))
         right = ((X @ thetas.T > 0) == (y > 0)[:, None]).float().mean()
     return {"name": task.name, "loss": float(loss.mean()), "accuracy": 100 * float(right), "asked": float(asked.mean()),
             "seconds": time.perf_counter() - started}  # fmt: skip

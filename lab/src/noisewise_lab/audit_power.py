@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from noisewise.audit.confirm import confirm
 from noisewise.audit.error_bounds import Floats
@@ -22,6 +21,8 @@ from noisewise.trusted.accountants.calibrate import calibrate
 from noisewise.trusted.losses import Squared
 from noisewise.trusted.models import Linear
 
+from .threads import use_threads
+
 GOAL, SHARE = 0.7, 0.95
 AT_ONCE = 10_000  # questions to one curator
 FRESH = 10**9  # seeds of audits are smaller, so fresh runs have seeds of their own
@@ -29,10 +30,10 @@ FRESH = 10**9  # seeds of audits are smaller, so fresh runs have seeds of their 
 
 def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) -> Floats:
     """So many noised gradients of a data set with the canary (1 record) or without it (0)."""
-    model, theta = Linear(1, Squared()), torch.zeros(1)
+    model, theta = Linear(1, Squared()), np.zeros(1)
     # Each question is a run of its own and may spend the whole budget, so the meter of all of them is far larger.
     meter = AdditiveMeter(Budget(1e6, budget.delta, budget.adjacency), "gdp")
-    X, y = torch.ones(records, 1), torch.full((records,), -1e6)
+    X, y = np.ones((records, 1)), np.full(records, -1e6)
     answers = np.empty(runs)
     for start in range(0, runs, AT_ONCE):  # a trace of millions of questions would fill the memory
         curator = Curator(X, y, model=model, meter=meter, size=1.0, seed=seed * FRESH + start)
@@ -43,7 +44,7 @@ def answers(budget: Budget, sigma: float, records: int, runs: int, seed: int) ->
 
 def one_audit(epsilon: float, delta: float, runs: int, seed: int) -> tuple[Audit, float]:
     """The audit of one Gaussian mechanism with so many runs in all, an alarm tried on more, and the seconds it took."""
-    torch.set_num_threads(1)
+    use_threads(1)
     started, budget, half = time.perf_counter(), Budget(epsilon, delta), runs // 4
     sigma = float(calibrate(budget, steps=1))
 

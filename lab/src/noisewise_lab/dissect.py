@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from noisewise.learned.differentiable import starts
 from noisewise.learned.unroll import PublicTask, start
 from noisewise.protect.protector import Protector, answered, finished, next_question
 
@@ -57,7 +58,7 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
         clip, share, run = next_question(part, run)
         spend = (share * run.signal.remaining.clamp(min=0)).detach()
         noise_std = torch.exp(exponents[t]) / (task.mu * spend.clamp(min=1e-9).sqrt() * task.size)
-        mean = task.curator.clipped_means(run.thetas, clip) / clip[:, None]
+        mean = task.rows.clipped_means(run.thetas, clip) / clip[:, None]
         released = mean + sign * noise_std[:, None] * torch.randn(mean.shape, generator=generator)
         before = run.thetas
         run = answered(part, run, released, noise_std, clip, (run.signal.remaining - spend).detach())
@@ -65,8 +66,8 @@ def _dissected(part: Protector, task: PublicTask, seed: int, sign: float) -> Row
         for name, value in zip(STAND_INS, (released, run.signal.average, before - run.thetas), strict=True):
             signals[name].append(value.detach())
         spends.append(spend)
-    final = task.curator.mean_losses(finished(part, run))
-    first = float(task.curator.mean_losses(task.curator.model.start()[None]))
+    final = task.rows.mean_losses(finished(part, run))
+    first = float(task.rows.mean_losses(starts(task.rows.model)))
     (influence,) = torch.autograd.grad(final.sum(), exponents)
     row: Row = {"spend": _means(torch.stack(spends)), "influence": _means(influence / first)}
     truth = torch.stack(exact)

@@ -24,7 +24,7 @@ from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.trusted.facts import Released, facts_of
 
 from .datasets import Missing
-from .l2p_data import accuracy, fingerprint, model_for, problem, tensors
+from .l2p_data import accuracy, fingerprint, labelled, model_for, problem
 from .store import Report, Row, run_cells
 
 EPSILON, DELTA = 0.05, 1e-8
@@ -55,14 +55,14 @@ def run_cell(cell: Figure2Cell, folder: Path) -> Row:
     """Loss and spent share of the budget after each paid gradient; entry 0 is before the first. The loop of ``train``."""
     rows = problem(cell.task, folder, repeat=cell.repeat)
     model = model_for(rows.train, "svm")
-    X, y = tensors(rows.train, model)
+    X, y = labelled(rows.train, model)
     size, budget, method = float(len(X)), Budget(EPSILON, DELTA, adjacency="add_remove"), registry()[cell.method]()
     meter = open_meter(budget, method.terms(facts_of(model, budget, size=size, row_bound=1.0)))
     curator = Curator(X, y, model=model, meter=meter, size=size, row_bound=1.0, seed=cell.repeat)
     batch = model.lay_out(X, y)
     state = method.init(model.start(), curator.facts, None)
     theta, asked = model.start(), 0
-    losses = [float(model.losses(theta, batch).double().mean())]
+    losses = [float(model.losses(theta, batch).mean(dtype=np.float64))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutsideRange)
         while not method.done(state):
@@ -71,7 +71,7 @@ def run_cell(cell: Figure2Cell, folder: Path) -> Row:
             except BudgetExhausted:
                 break  # as in training: what was released so far stands
             theta, now = method.finish(state, None), len(spent_by(curator.trace)) - 1
-            loss = float(model.losses(theta, batch).double().mean())
+            loss = float(model.losses(theta, batch).mean(dtype=np.float64))
             losses = [*losses[: asked + (now > asked)], *[loss] * max(now - asked, 1)]
             asked = now
     return {"losses": losses, "spent": spent_by(curator.trace), "accuracy": accuracy(model, theta, rows.test)}

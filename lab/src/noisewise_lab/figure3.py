@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
-from torch import Tensor
+from numpy.typing import NDArray
 
 from noisewise.budget import Budget
 from noisewise.curator import Facts, PublicCurator
@@ -39,10 +39,10 @@ from .l2p_data import (
     digit_pair,
     fingerprint,
     is_there,
+    labelled,
     mean_loss,
     model_for,
     problem,
-    tensors,
 )
 from .store import Report, Row, run_cells
 
@@ -67,7 +67,7 @@ class ZeroWeight(L2P):
     name: ClassVar[str] = "zero_weight"
     summary: ClassVar[str] = "the learned protector's design with weights zero"
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: NDArray[Any], facts: Facts, public: PublicCurator | None) -> State:
         return super().init(theta, facts, public)._replace(protector=self.learned(facts).untrained())
 
 
@@ -124,7 +124,7 @@ def run_cell(cell: Figure3Cell, folder: Path, methods: dict[str, Method]) -> Row
     started = time.perf_counter()
     rows = problem(task, folder, repeat=cell.repeat)
     model = model_for(rows.train, kind)
-    X, y = tensors(rows.train, model)
+    X, y = labelled(rows.train, model)
     budget = Budget(1.0 if cell.epsilon is None else cell.epsilon, DELTA, adjacency="add_remove")
     theta = public_start(cell.place, folder) if cell.start == "public" else None
     with warnings.catch_warnings(record=True) as caught:
@@ -142,12 +142,12 @@ def run_cell(cell: Figure3Cell, folder: Path, methods: dict[str, Method]) -> Row
 
 
 @lru_cache(maxsize=4)
-def public_start(place: str, folder: Path) -> Tensor:
+def public_start(place: str, folder: Path) -> NDArray[Any]:
     """The minimiser of the paper's public task, 4 against 6; tables have no such start."""
     task, kind = PLACES[place]
     rows = digit_pair(folder, PAPER_PAIR, features=FEATURES[task])
     model = model_for(rows, kind)
-    public = PublicCurator(*tensors(rows, model), model=model, seed=0)
+    public = PublicCurator(*labelled(rows, model), model=model, seed=0)
     return warm_start(model.start(), public)
 
 

@@ -21,12 +21,12 @@ from noisewise.budget import Budget
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.methods.l2p import L2P
-from noisewise.protect.learned.parts import Design
+from noisewise.protect.learned.weights import Design
 from noisewise.protect.learned.zoo import OutsideRange, save_protector
 from noisewise.train import Records, train
 
 from .figure3 import ZeroWeight
-from .l2p_data import accuracy, fingerprint, is_there, model_for, problem, tensors
+from .l2p_data import accuracy, fingerprint, is_there, labelled, model_for, problem
 from .store import Report, Row, run_cells
 
 EPSILON, DELTA = 0.05, 1e-8
@@ -94,7 +94,7 @@ def run_cell(cell: Figure4Cell, folder: Path, out: Path) -> Row:
     trained = time.perf_counter()
     rows = problem("mnist35", folder)
     model = model_for(rows.train, "linear")
-    X, y = tensors(rows.train, model)
+    X, y = labelled(rows.train, model)
     records, budget = Records(X, y, float(len(X)), row_bound=1.0), Budget(EPSILON, DELTA, adjacency="add_remove")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutsideRange)

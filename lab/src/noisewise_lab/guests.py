@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from noisewise.budget import Budget, Terms
 from noisewise.curator import Curator, Facts, PublicCurator
@@ -42,7 +43,7 @@ class Asking(Method):
     def terms(self, facts: Facts) -> Terms:
         return Terms.adaptive("gdp")
 
-    def init(self, theta: torch.Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: NDArray[Any], facts: Facts, public: PublicCurator | None) -> State:
         return State(0, theta)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -66,7 +67,7 @@ def guest_rows(columns: int = 1000, *, questions: int = 200, rounds: int = 5) ->
 
 def _milliseconds(method: Method, columns: int, questions: int) -> float:
     """A question's part of a long run, less that of a short one: what a run takes besides does not count."""
-    rows = Records(torch.zeros(64, columns), torch.ones(64), 64.0, 1.0)
+    rows = Records(np.zeros((64, columns), np.float32), np.ones(64, np.float32), 64.0, 1.0)
     seconds = []
     for steps in (questions, 1):
         started = time.perf_counter()

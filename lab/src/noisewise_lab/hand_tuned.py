@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from noisewise.budget import Terms
 from noisewise.curator import Facts, PublicCurator
+from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.methods.l2p import L2P, State
 from noisewise.protect.optimizers import Adam, DebiasedMomentum, Optimizer, Sgd
@@ -26,7 +27,7 @@ from noisewise.protect.protector import Protector, by_hand
 from noisewise.trusted.accountants.choose import choose_terms
 from noisewise.trusted.accountants.gdp import mu_of
 
-from .l2p_data import auxiliary, how_many_auxiliaries, model_for, tensors
+from .l2p_data import auxiliary, how_many_auxiliaries, labelled, model_for
 from .store import Row
 
 RULES: dict[str, type[Optimizer[Any]]] = {"sgd": Sgd, "momentum": DebiasedMomentum, "adam": Adam}
@@ -59,7 +60,7 @@ class HandTuned(L2P):
     def terms(self, facts: Facts) -> Terms:
         return choose_terms(facts.budget, adaptive=True)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: NDArray[Any], facts: Facts, public: PublicCurator | None) -> State:
         return State(self.designed(), self.steps or 50, None, theta, 0.0)
 
 
@@ -123,12 +124,12 @@ def run_trial(trial: Trial, folder: Path) -> Row:
     """Final public training losses over the loss at the start, a row for each rate and a column for each epsilon."""
     rows = auxiliary(trial.task, folder, trial.auxiliary)
     model = model_for(rows, trial.kind)
-    X, y = tensors(rows, model)
-    some = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[: trial.rows]
-    curator = PublicCurator(X[some], y[some], model=model, seed=0)
+    X, y = labelled(rows, model)
+    some = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()[: trial.rows]
+    of_task = TaskRows.of(model, X[some], y[some])
     mu = torch.tensor([mu_of(epsilon, trial.delta) for epsilon in trial.epsilons for _ in range(trial.draws)])
-    task = PublicTask(rows.name, curator, trial.size, mu.float(), trial.horizon)
-    first = curator.loss(model.start())
+    task = PublicTask(rows.name, of_task, trial.size, mu.float(), trial.horizon)
+    first = float(of_task.mean_losses(starts(model)))
     table, started = [], time.perf_counter()
     for rate in trial.rates:
         protector, generator = hand_protector(trial.rule, rate, trial.clip_factor), torch.Generator().manual_seed(1)

@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from noisewise.data.pictures import OrientedGradients
 from noisewise.protect.learned import zoo
@@ -135,22 +133,21 @@ def model_for(rows: Rows, kind: str) -> Model:
     return Linear(features, loss_named("hinge" if kind == "svm" else "logistic"))
 
 
-def tensors(rows: Rows, model: Model) -> tuple[Tensor, Tensor]:
+def labelled(rows: Rows, model: Model) -> tuple[Floats, NDArray[Any]]:
     """Rows and labels as the model's loss wants them."""
-    y = torch.from_numpy(rows.y)
-    return torch.from_numpy(rows.X), (y > 0).long() if model.loss.task == "classes" else y
+    return rows.X, (rows.y > 0).astype(np.int64) if model.loss.task == "classes" else rows.y
 
 
-def accuracy(model: Model, theta: Tensor, rows: Rows) -> float:
+def accuracy(model: Model, theta: NDArray[Any], rows: Rows) -> float:
     """Share of the rows that are classified rightly."""
-    scores = model.scores(theta, torch.from_numpy(rows.X))
+    scores = model.scores(theta, rows.X)
     positive = scores > 0 if scores.ndim == 1 else scores.argmax(1) == 1
-    return float((positive == (torch.from_numpy(rows.y) > 0)).double().mean())
+    return float((positive == (rows.y > 0)).mean())
 
 
-def mean_loss(model: Model, theta: Tensor, rows: Rows) -> float:
+def mean_loss(model: Model, theta: NDArray[Any], rows: Rows) -> float:
     """Mean loss of the rows: not private, so for simulations only."""
-    return float(model.losses(theta, model.lay_out(*tensors(rows, model))).double().mean())
+    return float(model.losses(theta, model.lay_out(*labelled(rows, model))).mean(dtype=np.float64))
 
 
 def scaled_rows(name: str, X: NDArray[Any], y: NDArray[Any]) -> Rows:

@@ -240,9 +240,9 @@ class Helper:
 
 def _serve(work: Work, job: Job, pipe: Connection) -> None:
     """What a fresh process does."""
-    import torch
+    from .threads import use_threads
 
-    torch.set_num_threads(1)
+    use_threads(1)
     with suppress(KeyboardInterrupt, BrokenPipeError):  # the process that waits for it says so
         try:
             pipe.send(("figures", work(job, pipe)))
@@ -289,8 +289,6 @@ def _in_turns(job: Job, report: Report) -> tuple[dict[str, Any], dict[str, Any],
 
 def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     """Read, encode and scale into a mapped file; then Poisson batches from there and from memory, as a remark."""
-    import torch
-
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
@@ -308,7 +306,7 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     assert rows.y is not None
     poisson = {"rate": RATE}
     for name, store in (("mapped_seconds", Mapped(job.folder)), ("memory_seconds", in_memory)):
-        poisson[name] = _poisson_seconds(torch.from_numpy(rows.X), rows.y, store)
+        poisson[name] = _poisson_seconds(rows.X, rows.y, store)
     return {"decoding": figures, "poisson": poisson}
 
 
@@ -343,8 +341,6 @@ def train_mapped(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     """The same training on the same rows, all of them in memory."""
-    import torch
-
     from noisewise.data.encode import Encoder
     from noisewise.data.preprocess import Scaling
     from noisewise.data.rows import read_rows
@@ -358,7 +354,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
         rows = read_rows(
             job.table, encoder, scaling, cache=job.folder, progress=lambda share: pipe.send(("share", share))
         )
-        X, y = torch.from_numpy(rows.X.copy()), rows.y
+        X, y = rows.X.copy(), rows.y
         del rows
         _train(DeflatedDescent(steps=job.steps), X, y, in_memory, _taking_turns(pipe))
         return {"what": "training, in memory", **peak.figures()}
@@ -381,9 +377,7 @@ def _model(X: Any) -> Any:
 
 
 def _signs(y: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(2 * y - 1).float()
+    return (2 * y - 1).astype(np.float32)
 
 
 def _taking_turns(pipe: Connection) -> Callable[[int, int | None, float], None]:

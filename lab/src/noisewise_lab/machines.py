@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from .large import Job, Peak, one_thread, roomy_folder, write_table
+from .threads import use_threads
 
 Ask = Callable[[Any], Any]
 Report = Callable[[str, float], None]
@@ -111,17 +112,15 @@ def _told(pipe: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> No
 
 def made(part: int, parts: int, rows: int, columns: int) -> Any:
     """A holder of one part of made-up rows, laid out."""
-    import torch
-
     from noisewise.remote.holder import Holder, Holding, Request
     from noisewise.trusted.losses import Logistic
     from noisewise.trusted.models import Linear
 
-    torch.set_num_threads(1)
-    many, draw = rows // parts, torch.Generator().manual_seed(part)
-    X = torch.randn(many, columns, generator=draw)
-    X /= X.norm(dim=1, keepdim=True)
-    holder = Holder(holding=Holding((part,), (many,), X, torch.sign(X[:, 0])))
+    use_threads(1)
+    many = rows // parts
+    X = np.random.default_rng(part).standard_normal((many, columns), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    holder = Holder(holding=Holding((part,), (many,), X, np.sign(X[:, 0])))
     assert holder.reply(Request(0, "hold", (1, Linear(columns, Logistic())))).trouble is None
     return holder
 
@@ -150,7 +149,7 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
     ]
     for other in others:
         other.start()
-    from noisewise.remote.line import GlooLine
+    from noisewise.remote.gloo import GlooLine
     from noisewise.remote.ranks import Lead
 
     os.environ |= {**meeting, "RANK": "0"}
@@ -163,8 +162,8 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
 
 
 def _rank(rank: int, meeting: dict[str, str], rows: int, columns: int) -> None:
+    from noisewise.remote.gloo import GlooLine
     from noisewise.remote.holder import serve
-    from noisewise.remote.line import GlooLine
 
     os.environ |= {**meeting, "RANK": str(rank)}
     line = GlooLine()
@@ -249,9 +248,7 @@ ENGINES: dict[str, Callable[[int, int], Any]] = {
 
 def _measured(name: str, rows: int, columns: int, questions: int) -> tuple[float, float]:
     """Seconds of a question of few rows and of many, medians."""
-    import torch
-
-    torch.set_num_threads(1)
+    use_threads(1)
     theta, found = np.linspace(-1.0, 1.0, columns), []
     slow = 5 if name == "Spark" else 1  # its questions take a second each
     for many, count in ((SMALL, questions // slow), (rows, max(questions // 10 // slow, 3))):
@@ -265,6 +262,8 @@ def _measured(name: str, rows: int, columns: int, questions: int) -> tuple[float
                 times.append(time.perf_counter() - began)
         found.append(statistics.median(times))
         if name == "gloo":
+            import torch
+
             torch.distributed.destroy_process_group() if torch.distributed.is_initialized() else None
     return found[0], found[1]
 
@@ -293,9 +292,7 @@ def _on_ray(job: Job) -> dict[str, Any]:
 
 
 def _trained(job: Job, how: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
-    torch.set_num_threads(1)
+    use_threads(1)
     with Peak() as peak:
         began = time.perf_counter()
         fitted = _estimator(job).fit_files(job.table, **how)

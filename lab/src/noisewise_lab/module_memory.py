@@ -18,10 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .module_speed import private_module_step
 from .peers import PEERS, Peer
+from .threads import use_threads
 from .works import Step, Trained, module_workloads, perceptron
 
 STEPS = 5
@@ -75,7 +74,7 @@ def step_of(work: Trained, engine: str) -> Step:
 
 def growth(name: str, engine: str) -> float:
     """Megabytes that steps of the workload add to this process at their peak."""
-    torch.set_num_threads(1)
+    use_threads(1)
     work = next(work for work in module_workloads() if work.name == name)
     tiny = replace(work, rows=20, batch=4, module=perceptron(3, 2), shape=(3,), outputs=2, words=None, labels=())
     step_of(tiny, engine)()

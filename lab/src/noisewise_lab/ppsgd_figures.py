@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
@@ -19,6 +19,8 @@ from noisewise.methods import Method, registry
 from noisewise.train import Records, train
 from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.trusted.models import Linear
+
+from .threads import use_threads
 
 PRIVATE, PUBLIC, TEST, FEATURES = 9950, 50, 5000, 100
 SWEEPS: dict[str, tuple[float, ...]] = {
@@ -71,7 +73,7 @@ def figure3(repeats: int) -> Iterator[Point]:
                     yield from (Point(loss, epsilon, method, None, None, repeat) for repeat in range(repeats))
 
 
-def generated(repeat: int) -> tuple[torch.Tensor, torch.Tensor]:
+def generated(repeat: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Unit rows with an intercept and labels -1/+1, another problem for every repeat."""
     rng = np.random.default_rng([repeat, 3])
     rows = PRIVATE + PUBLIC + TEST
@@ -80,14 +82,12 @@ def generated(repeat: int) -> tuple[torch.Tensor, torch.Tensor]:
     score = X @ weights / np.linalg.norm(weights) + 0.3 * rng.normal(size=rows) + 0.2
     unit = np.column_stack([X, np.ones(rows)])
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    return torch.from_numpy(unit.astype(np.float32)), torch.from_numpy(
-        np.where(score > 0, 1.0, -1.0).astype(np.float32)
-    )
+    return unit.astype(np.float32), np.where(score > 0, 1.0, -1.0).astype(np.float32)
 
 
 def run_point(point: Point) -> dict[str, Any]:
     """Accuracy on the test rows of one run."""
-    torch.set_num_threads(1)
+    use_threads(1)
     changes = {} if point.setting is None else {point.setting: point.value}
     method: Method = registry()[point.method](**changes)
     X, y = generated(point.repeat)
@@ -98,7 +98,7 @@ def run_point(point: Point) -> dict[str, Any]:
     budget = Budget(point.epsilon, 1e-8, adjacency="replace_one")
     run = train(method, records, model=model, budget=budget, public=curator, seed=point.repeat)
     hits = ((X[PRIVATE + PUBLIC :] @ run.theta) > 0) == (y[PRIVATE + PUBLIC :] > 0)
-    return {**vars(point), "accuracy": float(hits.float().mean())}
+    return {**vars(point), "accuracy": float(hits.mean())}
 
 
 def _loss(name: str, method: Method) -> Loss:

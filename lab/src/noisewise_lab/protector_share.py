@@ -28,7 +28,18 @@ from noisewise.train import Records, train
 
 from .datasets import Missing
 from .figure3 import ZeroWeight
-from .l2p_data import FEATURES, Problem, Rows, accuracy, fingerprint, is_there, model_for, problem, scaled_rows, tensors
+from .l2p_data import (
+    FEATURES,
+    Problem,
+    Rows,
+    accuracy,
+    fingerprint,
+    is_there,
+    labelled,
+    model_for,
+    problem,
+    scaled_rows,
+)
 from .store import Report, Row, run_cells
 
 DELTA = 1e-8
@@ -75,7 +86,7 @@ def run_cell(cell: ShareCell, folder: Path) -> Row:
     """Accuracy on the test rows, and what meta-training did."""
     started, rows = time.perf_counter(), place_rows(cell.place, folder, cell.repeat)
     model = model_for(rows.train, "linear")
-    X, y = tensors(rows.train, model)
+    X, y = labelled(rows.train, model)
     records, budget = Records(X, y, float(len(X)), row_bound=1.0), Budget(cell.epsilon, DELTA)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutsideRange)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from noisewise.budget import Budget
 from noisewise.budget.choosing import choose_meter
@@ -27,8 +27,8 @@ from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes
 from noisewise.methods.l2p import L2P
-from noisewise.protect.learned.parts import Design, LearnedProjector, new_weights
-from noisewise.protect.learned.zoo import OutsideRange
+from noisewise.protect.learned.weights import Design
+from noisewise.protect.learned.zoo import OutsideRange, shipped
 from noisewise.protect.optimizers import Momentum
 from noisewise.protect.signal import first_signal, with_answer
 from noisewise.trusted.losses import loss_named
@@ -36,6 +36,7 @@ from noisewise.trusted.models import Linear
 
 from .speed import Step, timed
 from .store import Row
+from .threads import threads, use_threads
 
 EPOCHS = 300
 GOALS = {"meta-training, minutes": 3.0, "projector step at d = 784, ms": 2.0, "l2p step over plain step": 1.25}
@@ -66,27 +67,24 @@ def meta_step_seconds(folder: Path | None, epochs: int = 30) -> float:
 
 def projector_step(dimension: int = 784) -> Step:
     """One step of the learned projector alone."""
-    design = Design()
-    weights = new_weights(design)
-    part = LearnedProjector(weights.projector, weights.rate, design)
-    signal = first_signal(1, dimension, horizon=50, ratio=torch.tensor([10.0]), typical_clip=0.5)
-    generator = torch.Generator().manual_seed(0)
-    gradient = torch.randn(1, dimension, generator=generator)
-    signal = with_answer(signal, gradient, torch.tensor([1.0]), signal.clip, torch.tensor([0.98]))
-    thetas, memory = torch.randn(1, dimension, generator=generator), part.init(1, dimension)
+    part, rng = shipped("clear").protector().projector, np.random.default_rng(0)
+    one, gradient = np.ones(1, np.float32), rng.standard_normal((1, dimension), dtype=np.float32)
+    signal = first_signal(1, dimension, horizon=50, ratio=10 * one, typical_clip=0.5)
+    signal = with_answer(signal, gradient, one, signal.clip, 0.98 * one)
+    thetas, memory = rng.standard_normal((1, dimension), dtype=np.float32), part.init(1, dimension)
 
     def step() -> None:
-        with torch.no_grad():
-            part(signal, thetas, memory)
+        part(signal, thetas, memory)
 
     return step
 
 
 def full_batch_steps(rows: int = 30_000, dimension: int = 100, protector: str = "auto") -> tuple[Step, Step]:
     """A plain private step (gradient, then momentum) and one of l2p, each with a meter and a curator of its own."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.nn.functional.normalize(torch.randn(rows, dimension, generator=generator), dim=1)
-    y = torch.where(torch.rand(rows, generator=generator) > 0.5, 1.0, -1.0)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, dimension), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.where(rng.random(rows) > 0.5, 1.0, -1.0).astype(np.float32)
     model, budget, horizon = Linear(dimension, loss_named("logistic")), Budget(1.0, 1e-8), 5000
 
     def curator() -> Curator:
@@ -117,10 +115,7 @@ def speed_rows(
     folder: Path | None, *, rounds: int = 25, epochs: int = 30, report: Callable[[str], None] = lambda _: None
 ) -> list[Row]:
     """A row per measurement, with its goal."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         report("projector step")
         step = projector_step()
         timed(step, 10)
@@ -131,8 +126,6 @@ def speed_rows(
         pairs = [(timed(plain, 10), timed(learned, 10)) for _ in range(rounds)]
         report("meta-training")
         seconds = meta_step_seconds(folder, epochs)
-    finally:
-        torch.set_num_threads(threads)
     ratio = statistics.median(ours / theirs for theirs, ours in pairs)
     values = {
         "seconds per meta-step": seconds,
@@ -159,7 +152,7 @@ def memory_peak(peak: Peak) -> Row:
 
 def print_peak(form: str, steps: int) -> None:
     """One meta-update in this process, and how far its memory rose."""
-    torch.set_num_threads(1)
+    use_threads(1)
     source = TaskSource("gaussian", columns=(50, 50))
     tasks = Tasks("memory", (source,), rows=500, copies=4, horizon=(steps, steps))
     training = Training(tasks, Design(), Recipe(constraint=form, calibrated=False, epochs=1))

@@ -7,11 +7,9 @@ thread is measured by the clock on the wall.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,12 +30,12 @@ from noisewise.trusted.noise import Stream
 
 from .module_speed import loader_engines, loops, module_engines, persons_engines
 from .peers import CLIP, NOISE, Peer
+from .threads import threads
 from .works import LEARNING_RATE, Step, Trained, module_workloads, perceptron
 
 DRAWS = 269_322  # the parameters of the large perceptron
 NOISE_STD = 2.0**30  # of the noise row, in units of the total
 PERSONS = ("cnn-mnist", "transformer", "mlp-large-module")  # workloads that are also timed with persons of four records
-SHARED = "logistic-full"  # the workload that a second thread is tried on
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,14 @@ class Workload(Trained):
         return X, y.float() if self.binary else y
 
 
+def line(columns: int = 123) -> nn.Module:
+    """One score for each row."""
+    return nn.Sequential(nn.Linear(columns, 1, bias=False), nn.Flatten(0))
+
+
 def workloads() -> list[Workload]:
     """The six shapes: logistic and softmax regression by batch and in full, a small and a large perceptron."""
     logistic, softmax = Linear(123, Logistic()), Linear(784, Softmax(), 10)
-
-    def line() -> nn.Module:
-        return nn.Sequential(nn.Linear(123, 1, bias=False), nn.Flatten(0))
 
     def lines() -> nn.Module:
         return nn.Linear(784, 10, bias=False)
@@ -178,36 +178,3 @@ def compare(name: str, steps: dict[str, Step], times: int, rounds: int) -> list[
         }
         for i, engine in enumerate(steps)
     ]
-
-
-def second_thread(*, rounds: int = 15) -> dict[str, Any]:
-    """How much faster a full batch is with two threads than with one, by the clock on the wall, in turns."""
-    work = next(work for work in workloads() if work.name == SHARED)
-    step, taken = private_step(work), []
-    for _ in range(rounds + 1):
-        pair = []
-        for count in (1, 2):
-            with threads(count):
-                pair.append(timed(step, work.steps, time.perf_counter))
-        taken.append(pair)
-    one, two = zip(*taken[1:], strict=True)  # the first round warms up
-    return {
-        "workload": work.name,
-        "one": statistics.median(one),
-        "two": statistics.median(two),
-        "faster": statistics.median(a / b for a, b in zip(one, two, strict=True)),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-    }
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads inside, as many as before afterwards."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

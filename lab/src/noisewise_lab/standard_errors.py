@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from noisewise.budget import Budget
 from noisewise.curator import PublicCurator
@@ -29,6 +29,7 @@ from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import Linear
 
 from .datasets import load
+from .threads import use_threads
 
 RUNS, REPORTED = 150, 8  # runs that are trained, and those of them whose standard errors are computed
 
@@ -49,13 +50,13 @@ class Setting:
         where = f"n = {self.size:,}, d = {self.features}" if self.table is None else f"{self.table}, n = {self.size:,}"
         return f"{self.method}, {self.loss}, {where}, epsilon = {self.epsilon:g}"
 
-    def records(self, folder: Path | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def records(self, folder: Path | None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Rows of norm 1 and labels; of a table, the first ``size`` in a random order."""
         if self.table is None or folder is None:
             return generated(self.size, self.features)
         table = load(self.table, folder)
         rows = np.random.default_rng(0).permutation(len(table.X))[: self.size]
-        return torch.from_numpy(table.X[rows]), torch.from_numpy(table.y[rows])
+        return table.X[rows], table.y[rows]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Measured:
     replay_ms: float
 
 
-def generated(size: int, features: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def generated(size: int, features: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Unit rows with two correlated columns, a weak one and a constant one; labels -1 and 1 from a logistic model."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (size, features))
@@ -80,7 +81,7 @@ def generated(size: int, features: int, seed: int = 0) -> tuple[torch.Tensor, to
     weights = np.random.default_rng(1).normal(size=features) * 3
     y = np.where(rng.random(size) < 1 / (1 + np.exp(-X @ weights)), 1.0, -1.0)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return torch.from_numpy(X).float(), torch.from_numpy(y).float()
+    return X.astype(np.float32), y.astype(np.float32)
 
 
 def measure(
@@ -102,7 +103,7 @@ def measure(
         started = time.perf_counter()
         run = train(method, records, model=model, budget=budget, public=public, seed=seed)
         seconds += time.perf_counter() - started
-        thetas.append(run.theta.double())
+        thetas.append(run.theta.astype(np.float64))
         if seed < reported:
             started = time.perf_counter()
             error = standard_errors(method, run.tape, public)
@@ -110,7 +111,7 @@ def measure(
             if error is None:
                 return Measured(setting, *[math.nan] * 5)
             errors.append(error)
-    ratios = (torch.stack(errors) / torch.stack(thetas).std(0)).numpy()
+    ratios = np.stack(errors) / np.stack(thetas).std(0, ddof=1)
     by_coordinate = np.median(ratios, axis=0)
     return Measured(
         setting,
@@ -176,5 +177,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    use_threads(1)
     main(sys.argv[1:])

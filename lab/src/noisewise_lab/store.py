@@ -71,9 +71,9 @@ def run_cells(cells: Sequence[C], work: Callable[[C], Row], *, out: Path, jobs: 
 
 
 def _one(work: Callable[[C], Row], cell: C) -> Row:
-    import torch
+    from .threads import use_threads
 
-    torch.set_num_threads(1)
+    use_threads(1)
     return work(cell)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from noisewise.budget import Budget
@@ -28,6 +27,7 @@ from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named
 from noisewise.trusted.models import Linear
 
 from .datasets import Missing, Table, load
+from .threads import use_threads
 
 DELTA = 1e-8
 AUTO = "auto"
@@ -108,7 +108,7 @@ def run_cell(cell: Table2Cell, table: Table) -> float | None:
     if loss is None:
         return None
     model = Linear(table.X.shape[1], loss)
-    X, y = torch.tensor(table.X), torch.tensor(table.y)
+    X, y = table.X, table.y
     public = PublicCurator(X[public_rows], y[public_rows], model=model, seed=cell.repeat)
     rows = train_rows if cell.method in MERGED or not method.private else private_rows
     records = Records(X[rows], y[rows], float(len(rows)), row_bound=1.0)
@@ -117,8 +117,8 @@ def run_cell(cell: Table2Cell, table: Table) -> float | None:
     run = train(method, records, model=model, budget=budget, public=public if uses_public else None, seed=cell.repeat)
     scores = X[test_rows] @ run.theta
     if table.regression:
-        return float((scores - y[test_rows]).square().mean())
-    return float(((scores > 0) == (y[test_rows] > 0)).float().mean())
+        return float(np.square(scores - y[test_rows]).mean())
+    return float(((scores > 0) == (y[test_rows] > 0)).mean())
 
 
 def _auto(cell: Table2Cell, table: Table, public: Places, private: Places, test: Places) -> float:
@@ -136,7 +136,7 @@ def _auto(cell: Table2Cell, table: Table, public: Places, private: Places, test:
 
 
 def timed_cell(cell: Table2Cell, table: Table) -> dict[str, Any]:
-    torch.set_num_threads(1)
+    use_threads(1)
     started = time.perf_counter()
     try:
         value, refused = run_cell(cell, table), None

@@ -20,13 +20,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisewise.curator import PublicCurator
+from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.parts import Design, protector, zero_weights
+from noisewise.protect.learned.parts import protector
+from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.protect.optimizers import DebiasedMomentum
 from noisewise.protect.protector import Protector, by_hand, finished
 from noisewise.trusted.accountants.gdp import mu_of
@@ -142,7 +143,8 @@ def part_named(name: str, epochs: int, shelf: Path) -> Protector:
         return protector(zero_weights(Design()), Design())
     if name == "momentum":
         return by_hand(DebiasedMomentum(MOMENTUM_RATE))
-    return zoo.load_protector(shelf / Lesson(name, epochs).file).protector()
+    learned = zoo.load_protector(shelf / Lesson(name, epochs).file)
+    return protector(learned.weights, learned.design)
 
 
 @lru_cache(maxsize=3)
@@ -166,8 +168,7 @@ def private_task(
     mean = X.mean(0) + std * rng.standard_normal(X.shape[1])
     basis = deflating(mean, float(np.square(X).sum(1).mean()), X.shape[1] * std**2).astype(np.float32)
     model = Linear(X.shape[1], loss_named("hinge" if target.endswith("hinge") else "logistic"))
-    curator = PublicCurator(torch.from_numpy(X @ basis), torch.from_numpy(drawn.train.y), model=model, seed=0)
-    task = PublicTask(target, curator, float(len(X)), _budgets(epsilon), horizon)
+    task = PublicTask(target, TaskRows.of(model, X @ basis, drawn.train.y), float(len(X)), _budgets(epsilon), horizon)
     return task, (torch.from_numpy(X_test @ basis), torch.from_numpy(drawn.test.y))
 
 
@@ -192,8 +193,8 @@ def apply(cell: TransferCell, folder: Path, shelf: Path) -> Row:
     with torch.no_grad():
         run, _ = advance(part, task, start(part, task), cell.horizon, generator)
         thetas = finished(part, run)
-        first = float(task.curator.mean_losses(task.curator.model.start()[None]))
-        loss = float(task.curator.mean_losses(thetas).mean())
+        first = float(task.rows.mean_losses(starts(task.rows.model)))
+        loss = float(task.rows.mean_losses(thetas).mean())
         right = None if test is None else float(((test[0] @ thetas.T > 0) == (test[1] > 0)[:, None]).float().mean())
     score = 100 * (1 - loss / first) if right is None else 100 * right
     return {"accuracy": right, "loss": loss, "score": score, "seconds": time.perf_counter() - started}

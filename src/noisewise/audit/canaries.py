@@ -21,8 +21,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from ..guest import method_named
 from ..methods import Method
@@ -32,7 +32,8 @@ from ..trusted.losses import Loss, loss_named
 from ..trusted.models import Additive, Linear
 from ..trusted.units import RECORD, Unit
 
-U, V = torch.tensor([0.6, 0.8]), torch.tensor([-0.8, 0.6])
+Array = NDArray[Any]
+U, V = np.array([0.6, 0.8], np.float32), np.array([-0.8, 0.6], np.float32)
 FAR_LABEL = 1e6
 LONG = 1000.0  # of a row whose gradient must reach any clip norm
 TILT = 0.1  # radians
@@ -47,17 +48,17 @@ class Neighbours:
     """
 
     model: Linear
-    X: tuple[Tensor, Tensor]
-    y: tuple[Tensor, Tensor]
+    X: tuple[Array, Array]
+    y: tuple[Array, Array]
     common: int
     size: float | None
-    direction: Tensor
+    direction: Array
     row_bound: float = 1.0
-    public: tuple[Tensor, Tensor] | None = None
-    start: Tensor | None = None
+    public: tuple[Array, Array] | None = None
+    start: Array | None = None
     unit: Unit = RECORD
 
-    def along(self, theta: Tensor) -> float:
+    def along(self, theta: Array) -> float:
         """How far a theta is where the canary pulls it."""
         return float(theta @ self.direction if theta.shape == self.direction.shape else theta.sum())
 
@@ -100,17 +101,17 @@ def worst_case(
     unit = Unit(rows_per_unit)
     copies = unit.most
     others = others * copies  # so that a smallest eigenvalue can rise by as many
-    rest = (V if method.name == "sufficient_statistics" else torch.zeros(2)).repeat(max(others, 0), 1)
+    rest = np.tile(V if method.name == "sufficient_statistics" else np.zeros_like(V), (max(others, 0), 1))
     rows, labels, start = _canary(method, model.loss, adjacency)
     if method.table:
-        rows, start = [torch.ones(2)] * len(rows), None
-    flag = torch.zeros(others, dtype=torch.long if classes > 1 else torch.float32)
+        rows, start = [np.ones_like(U)] * len(rows), None
+    flag = np.zeros(others, np.int64 if classes > 1 else np.float32)
     worlds = [(rest, flag)] if adjacency == "add_remove" else []
     worlds += [
-        (torch.cat([rest, row.repeat(copies, 1)]), torch.cat([flag, label.repeat(copies).to(flag.dtype)]))
+        (np.concatenate([rest, np.tile(row, (copies, 1))]), np.append(flag, np.full(copies, label, flag.dtype)))
         for row, label in zip(rows, labels, strict=True)
     ]
-    direction = U if classes == 1 else torch.cat([U, -U]) / math.sqrt(2)
+    direction = U if classes == 1 else np.concatenate([U, -U]) / math.sqrt(2)
     return Neighbours(
         model=model,
         X=(worlds[0][0], worlds[1][0]),
@@ -131,27 +132,27 @@ def default_loss(method: Method) -> str:
     return "huber_hinge" if "huber_hinge" in method.losses else method.losses[0]
 
 
-def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Tensor], list[Tensor], Tensor | None]:
+def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Array], list[float], Array | None]:
     """Rows and labels of the canary and, for replace_one, its counterpart before it; and the public start."""
     alone = adjacency == "add_remove"
     if math.isinf(loss.lipschitz):
         labels = [FAR_LABEL] if alone else [-FAR_LABEL, FAR_LABEL]
-        return [U] * len(labels), [torch.tensor(label) for label in labels], None
+        return [U] * len(labels), labels, None
     tilt = 0.0 if method.name == "pnsgd" else TILT
     length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG, 100.0)
     signs = [1.0] if alone else [-1.0, 1.0]
     rows = [length * (sign * math.cos(tilt) * U - math.sin(tilt) * V) for sign in signs]
     if loss.task == "classes":  # class 0 is true; the start is sure of class 1
-        return rows, [torch.tensor(0)] * len(signs), torch.cat([far / 2 * V, -far / 2 * V])
+        return rows, [0] * len(signs), np.concatenate([far / 2 * V, -far / 2 * V])
     start = None if method.name == "pnsgd" else far * V
-    return rows, [torch.tensor(1.0)] * len(signs), start
+    return rows, [1.0] * len(signs), start
 
 
-def _public_rows(method: Method, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _public_rows(method: Method, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """Public rows that say nothing; public_subspace gets two that span the canary's direction, whatever theta is."""
     if method.name == "public_subspace":
-        return torch.stack([U, U]), torch.tensor([1, -1] if dtype.is_floating_point else [0, 1], dtype=dtype)
-    return torch.zeros(2, 2), torch.zeros(2, dtype=dtype)
+        return np.stack([U, U]), np.array([1, -1] if dtype.kind == "f" else [0, 1], dtype)
+    return np.zeros((2, 2), np.float32), np.zeros(2, dtype)
 
 
 _PROMISE: dict[str, Any] = {"epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999}

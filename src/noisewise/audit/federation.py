@@ -3,33 +3,19 @@
 Two units. *Record*: every picture's gradient is clipped, and the noise is priced for one picture. *Client*: a client's
 mean gradient is clipped as one vector, and the noise is priced for one client. The honest sum is the curator's answer in
 both: to it, a client is one record that is a bundle of pictures. What a hostile client adds is computed from the released
-model, so it is post-processing and the price stands; it is clipped like every other contribution.
+model, so it is post-processing and the price stands; it is clipped like every other contribution. Here is who holds what;
+the sums are in :mod:`noisewise.audit.shared_sum`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import cross_entropy
-
-from ..budget import Budget, PlanMeter
-from ..curator import Curator, PublicCurator
-from ..trusted.accountants.calibrate import calibrate
-from ..trusted.engine import Spec
-from ..trusted.events import Gaussian, Repeated
-from ..trusted.losses import Softmax
-from ..trusted.models import MLP, Model
-from ..trusted.models.module import ModuleModel
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
-
-CLIENTS_AT_ONCE = 64  # of one pass, which bounds memory
 
 
 @dataclass(frozen=True)
@@ -83,82 +69,3 @@ def dealt(X: Floats, y: Whole, victim: int, *, each: int, most: int, holders: in
     places = np.concatenate(bundles)
     holder = np.repeat(np.arange(len(bundles)), [len(bundle) for bundle in bundles])
     return Clients(X[places], y[places], holder)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The sum of one round: over honest clients, by a curator, and what a hostile client adds to it."""
-
-    model: Model
-    curator: Curator | PublicCurator
-    size: int
-    clip: float
-    noise_multiplier: float
-
-    def honest(self, theta: Tensor) -> Tensor:
-        """Sum of the clipped gradients of all honest records, or clients, with the setting's noise."""
-        answer = self.curator.gradient(theta, clip=self.clip, noise_multiplier=self.noise_multiplier)
-        return self.size * answer.value.double()
-
-    def hostile(self, theta: Tensor, fakes: Tensor, label: int) -> tuple[Tensor, int]:
-        """What made-up pictures with a label add, clipped as any record (or client) is, and how many units they are."""
-        labels = torch.full((len(fakes),), label)
-        if isinstance(self.model, ModuleModel):
-            places = self.model.inputs[0].shape[0]
-            X, y = bundled([fakes[:places]], [labels[:places]], places, blank=label + 1)
-            return self.model.clipped_sum(theta, self.model.lay_out((X,), (y,)), self.clip), 1
-        return self.model.clipped_sum(theta, self.model.lay_out(fakes, labels), self.clip).double(), len(fakes)
-
-
-def shared(
-    clients: Clients, setting: Setting, budget: Budget, *, sizes: tuple[int, ...], rounds: int, clip: float, seed: int
-) -> Shared:
-    """A setting's side of the server: the noise of ``rounds`` full sums within the budget, as a plan prices it.
-
-    Noised settings are answered by a :class:`Curator` with a seed, which makes them simulations; no meter sells an
-    answer without noise, so the others are answered by a public one.
-    """
-    rows = torch.from_numpy(clients.X).float(), torch.from_numpy(clients.y)
-    model: Model
-    X: Any
-    y: Any
-    if setting.unit == "client":
-        pictures, labels = ([part[clients.holder == one] for one in range(clients.count)] for part in rows)
-        X, y = ((part,) for part in bundled(pictures, labels, clients.most, blank=sizes[-1]))
-        model, size = _of_clients(sizes, clients.most), clients.count
-    else:
-        (X, y), model, size = rows, MLP(sizes, Softmax()), len(clients.y)
-    if not setting.noised:
-        return Shared(model, PublicCurator(X, y, model=model, seed=seed), size, clip, 0.0)
-    sigma = calibrate(budget, steps=rounds)
-    meter = PlanMeter(budget, Repeated(Gaussian(sigma), rounds))
-    return Shared(model, Curator(X, y, model=model, meter=meter, size=size, seed=seed), size, clip, sigma)
-
-
-def network(sizes: tuple[int, ...]) -> torch.nn.Sequential:
-    """The shared model as a module, its parameters in the order of a perceptron's theta."""
-    width, hidden, outputs = sizes
-    return torch.nn.Sequential(torch.nn.Linear(width, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, outputs))
-
-
-def _of_clients(sizes: tuple[int, ...], places: int) -> ModuleModel:
-    """The same perceptron, of records that are bundles of pictures."""
-    inputs, targets = Spec((places, sizes[0]), torch.float32), Spec((places,), torch.int64, sizes[-1] + 1)
-    how: dict[str, Any] = {"reduction": "none", "arithmetic": "assumed", "chunk": CLIENTS_AT_ONCE}
-    return ModuleModel(network(sizes), mean_over_pictures, [inputs], [targets], **how)
-
-
-def mean_over_pictures(scores: Tensor, labels: Tensor) -> Tensor:
-    """Each client's mean loss; a place with a label beyond the last class holds no picture."""
-    outputs = scores.shape[-1]
-    each = cross_entropy(scores.reshape(-1, outputs), labels.reshape(-1), ignore_index=outputs, reduction="none")
-    return each.view(labels.shape).sum(1) / (labels != outputs).sum(1).clamp(min=1)
-
-
-def bundled(X: list[Tensor], y: list[Tensor], places: int, *, blank: int) -> tuple[Tensor, Tensor]:
-    """Pictures and labels of some clients as tensors with ``places`` for each; places left over have label ``blank``."""
-    pictures = torch.zeros(len(X), places, X[0].shape[1])
-    labels = torch.full((len(y), places), blank)
-    for number, (rows, own) in enumerate(zip(X, y, strict=True)):
-        pictures[number, : len(own)], labels[number, : len(own)] = rows, own
-    return pictures, labels

@@ -26,22 +26,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ..budget import Budget
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
-from .federation import SETTINGS, Floats, Setting, Shared, Whole, dealt, network, shared
-from .leakage import correlation
+from .federation import SETTINGS, Setting, Whole, dealt
 
 Progress = Callable[[int, int], None]
 
 HELD_OUT = 0.25  # of the pictures: to score with
-CODES = 16  # numbers that a drawing is made from
-WIDTH = 64  # hidden units of the generator
-DRAWINGS = 200  # to score
 
 
 @dataclass(frozen=True)
@@ -170,6 +163,9 @@ def gan(
     Every repeat holds out other pictures and draws other starts and other noise; settings and reference share them. The
     runs are seeded, so they are simulations and nothing here is private.
     """
+    from .gan_play import play, scores
+    from .shared_sum import shared
+
     validate.whole(repeats=repeats, each=each, most=most, holders=holders)
     server, hostile = server or Server(), hostile or Hostile()
     validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
@@ -189,8 +185,8 @@ def gan(
             for there in (True, False):
                 sums = shared(deal(there=there), setting, budget, **how, seed=seed + repeat)
                 theta, drawings = play(sums, sizes, victim, server, hostile, seed=seed + repeat)
-                scores = _scores(theta, sizes, drawings, (rows[held], labels[held]), victim)
-                runs.append(Redrawn(setting, there, *scores))
+                scored = scores(theta, sizes, drawings, (rows[held], labels[held]), victim)
+                runs.append(Redrawn(setting, there, *scored))
                 if progress is not None:
                     progress(len(runs), repeats * len(settings) * 2)
     noise = calibrate(budget, steps=server.rounds)
@@ -205,65 +201,3 @@ def _split(labels: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
         held[own[: round(HELD_OUT * len(own))]] = True
     order = rng.permutation(len(labels))
     return order[~held[order]], order[held[order]]
-
-
-def play(
-    sums: Shared, sizes: tuple[int, ...], victim: int, server: Server, hostile: Hostile, *, seed: int
-) -> tuple[Tensor, Tensor]:
-    """All rounds: the generator learns from the shared model, its drawings go in, the model moves; model and drawings."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = network(sizes)
-        generator = _generator(sizes[0])
-        optimizer = torch.optim.Adam(generator.parameters(), lr=hostile.learning_rate, betas=(0.5, 0.999))
-        wanted = torch.full((hostile.batch,), victim)
-        theta = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-        velocity = torch.zeros_like(theta)
-        for _ in range(server.rounds):
-            for _ in range(hostile.steps):
-                optimizer.zero_grad()
-                cross_entropy(model(_drawn(generator, hostile.batch)), wanted).backward()
-                optimizer.step()
-            total, units = sums.honest(theta), sums.size
-            if hostile.fakes:
-                with torch.no_grad():
-                    fakes = _drawn(generator, hostile.fakes)
-                added, more = sums.hostile(theta, fakes, sizes[-1] - 1)
-                total, units = total + added, units + more
-            velocity = server.momentum * velocity + (total / units).float()
-            theta = theta - server.learning_rate * velocity
-            torch.nn.utils.vector_to_parameters(theta, model.parameters())
-        with torch.no_grad():
-            return theta, _drawn(generator, DRAWINGS)
-
-
-def _generator(pixels: int) -> torch.nn.Sequential:
-    """Draws pictures from a few normal numbers; pixels between 0 and 1."""
-    layers = torch.nn.Linear(CODES, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, pixels), torch.nn.Sigmoid()
-    return torch.nn.Sequential(*layers)
-
-
-def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
-    drawings: Tensor = generator(torch.randn(many, CODES))
-    return drawings
-
-
-def _scores(
-    theta: Tensor, sizes: tuple[int, ...], drawings: Tensor, held: tuple[Floats, Whole], victim: int
-) -> tuple[tuple[float, ...], float, float, float, float]:
-    """The first drawing, taken, likeness, and the shared model's accuracy on other classes and on the victim's."""
-    X, y = held
-    made = drawings.double().numpy()
-    nearest = torch.cdist(drawings.double(), torch.from_numpy(X)).argmin(1).numpy()
-    mean = X[y == victim].mean(axis=0)
-    model = network(sizes)
-    torch.nn.utils.vector_to_parameters(theta, model.parameters())
-    with torch.no_grad():
-        right = model(torch.from_numpy(X).float()).argmax(1).numpy() == y
-    return (
-        tuple(made[0].tolist()),
-        float(np.mean(y[nearest] == victim)),
-        float(np.mean([correlation(one, mean) for one in made])),
-        float(np.mean(right[y != victim])),
-        float(np.mean(right[y == victim])),
-    )

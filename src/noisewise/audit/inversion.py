@@ -13,18 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..data.preprocess import Scaling
 from ..fitting.fitted import Fitted
 from ..fitting.network import Network
 from ..trusted import validate
 from .leakage import correlation
+
+if TYPE_CHECKING:
+    from ..trusted.torch_extra import Tensor
 
 Floats = NDArray[np.float64]
 
@@ -99,23 +100,17 @@ def inversion(
         raise ValueError(f"labels has {missing[0]!r}; pass classes of the model: {', '.join(map(str, known))}")
     means = {} if compare is None else class_means(*compare)
     rough = _roughness(fitted.scaling.features - 1, shape, smooth)
-    codes = torch.tensor([known.index(label) for label in wanted])
+    codes = [known.index(label) for label in wanted]
     shares, chances = _ascend(fitted, codes, steps, learning_rate, lambda x: l2 * x.square().sum() + rough(x))
     low, high = fitted.scaling.low, fitted.scaling.high
     rows = low + shares * (high - low)
-    return Inversion(
-        tuple(
-            Inverted(
-                label,
-                tuple(row.tolist()),
-                float(chance),
-                correlation((row - low) / (high - low), (means[label] - low) / (high - low))
-                if label in means
-                else None,
-            )
-            for label, row, chance in zip(wanted, rows, chances, strict=True)
-        )
-    )
+    found = []
+    for label, row, chance in zip(wanted, rows, chances, strict=True):
+        like = None
+        if label in means:
+            like = correlation((row - low) / (high - low), (means[label] - low) / (high - low))
+        found.append(Inverted(label, tuple(row.tolist()), float(chance), like))
+    return Inversion(tuple(found))
 
 
 def class_means(X: Any, y: Any) -> dict[Any, Floats]:
@@ -137,7 +132,7 @@ def with_a_class_of_one(X: Any, y: Any, row: Any, label: Any, *, copies: int = 1
     return np.concatenate([rows, own]), np.concatenate([labels, np.full(copies, label)])
 
 
-Penalty = Callable[[Tensor], Tensor]
+Penalty = Callable[[Any], Any]
 
 
 def _roughness(features: int, shape: tuple[int, int] | None, smooth: float) -> Penalty:
@@ -155,9 +150,13 @@ def _roughness(features: int, shape: tuple[int, int] | None, smooth: float) -> P
     return rough
 
 
-def _ascend(fitted: Fitted, codes: Tensor, steps: int, learning_rate: float, penalty: Penalty) -> tuple[Floats, Floats]:
+def _ascend(
+    fitted: Fitted, codes: list[int], steps: int, learning_rate: float, penalty: Penalty
+) -> tuple[Floats, Floats]:
     """Inputs between the bounds (0: low, 1: high) that make each class likely, by Adam with projection; all at once."""
-    theta, scaling = torch.from_numpy(fitted.theta).double(), fitted.scaling
+    from ..trusted.torch_extra import torch
+
+    theta, scaling, places = torch.from_numpy(fitted.theta).double(), fitted.scaling, torch.tensor(codes)[:, None]
     shares = torch.zeros(len(codes), scaling.features - 1, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([shares], lr=learning_rate)
 
@@ -165,7 +164,7 @@ def _ascend(fitted: Fitted, codes: Tensor, steps: int, learning_rate: float, pen
         scores = _scores(fitted.network, theta, scaled_inputs(scaling, shares))
         if scores.ndim == 1:  # one output for two classes: the score is the log-odds of the second
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
-        return torch.log_softmax(scores, dim=1).gather(1, codes[:, None])[:, 0]
+        return torch.log_softmax(scores, dim=1).gather(1, places)[:, 0]
 
     for _ in range(steps):
         optimizer.zero_grad()
@@ -185,12 +184,14 @@ def _scores(network: Network, theta: Tensor, rows: Tensor) -> Tensor:
         at, scores = 0, rows
         for number, (into, out) in enumerate(pairwise(network.sizes)):
             weights, bias = theta[at : at + out * into].view(out, into), theta[at + out * into :][:out]
-            scores, at = (torch.tanh(scores) if number else scores) @ weights.T + bias, at + out * (into + 1)
+            scores, at = (scores.tanh() if number else scores) @ weights.T + bias, at + out * (into + 1)
     return scores[:, 0] if network.outputs == 1 else scores
 
 
 def scaled_inputs(scaling: Scaling, shares: Tensor) -> Tensor:
     """Inputs given as shares of the declared range, scaled as :class:`Scaling` does, with a graph."""
+    from ..trusted.torch_extra import torch
+
     columns = torch.where(torch.from_numpy(scaling.low == 0), shares, 2 * shares - 1)
     rows = torch.cat([columns, torch.ones(len(shares), 1, dtype=torch.float64)], dim=1)
     if scaling.unit_rows:

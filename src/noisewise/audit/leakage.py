@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..curator import PublicCurator
+from ..tensors import array
 from ..trusted import validate
 from ..trusted.models import Model
 
@@ -114,7 +113,7 @@ def correlation(first: Any, second: Any) -> float:
 
 def leakage(
     model: Model,
-    theta: Tensor,
+    theta: Any,
     X: Any,
     y: Any,
     *,
@@ -141,8 +140,8 @@ def leakage(
     validate.not_negative(noise_multiplier=min(noise_multipliers))
     if label == "optimise" and not (model.loss.task == "classes" and model.loss.has_probabilities):
         raise ValueError("label is 'optimise', which needs the softmax loss; pass 'infer'")
-    rows = torch.as_tensor(np.asarray(X), dtype=torch.float64)
-    labels = torch.as_tensor(np.asarray(y), dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
+    theta, rows = array(theta), np.asarray(array(X), np.float64)
+    labels = np.asarray(array(y), np.int64 if model.loss.task == "classes" else np.float32)
     recovered: list[Recovered] = []
     for number in range(len(rows)):
         truth = _shown(rows[number], intercept)
@@ -161,53 +160,52 @@ def leakage(
 
 
 def released_gradient(
-    model: Model, theta: Tensor, row: Tensor, label: Tensor, *, clip: float, noise_multiplier: float, seed: int
-) -> Tensor:
+    model: Model, theta: Any, row: Any, label: Any, *, clip: float, noise_multiplier: float, seed: int
+) -> Floats:
     """What the curator would answer for a batch that holds this record alone: its own clip, sum and noise.
 
     On a public curator, because no meter sells an answer with so little noise; the sum and the noise are the same code.
     """
     curator = PublicCurator(row[None], label[None], model=model, seed=seed)
-    return curator.gradient(theta, clip=clip, noise_multiplier=noise_multiplier).value.double()
+    answer = curator.gradient(array(theta), clip=clip, noise_multiplier=noise_multiplier)
+    return answer.value.astype(np.float64)
 
 
 def invert_gradient(
     model: Model,
-    theta: Tensor,
-    released: Tensor,
+    theta: Any,
+    released: Floats,
     *,
     attack: str = "deep",
     clip: float = 1.0,
     label: str = "infer",
     steps: int = 200,
     seed: int = 0,
-) -> tuple[Tensor, float]:
+) -> tuple[Floats, float]:
     """The row and the label behind a released gradient, as far as the attack can tell."""
     label_guess = inferred_label(model, released)
     if attack == "closed":
         return closed_form(model, released), label_guess
-    return _deep(
-        model, theta.double(), released, clip=clip, label=label, label_guess=label_guess, steps=steps, seed=seed
+    from .deep_leakage import matched
+
+    return matched(
+        model, array(theta), released, clip=clip, label=label, label_guess=label_guess, steps=steps, seed=seed
     )
 
 
-def inferred_label(model: Model, released: Tensor) -> float:
+def inferred_label(model: Model, released: Floats) -> float:
     """The label from the signs of the last layer's gradient: negative for the true class alone (Zhao et al. 2020).
 
     With one output: the sign opposite to the slope's. A regression's target has no such sign and is left at 0.
     """
     if model.loss.task == "regression":
         return 0.0
-    last = _last_slopes(model, released)
-    return float(last.argmin()) if model.outputs > 1 else -float(torch.sign(last[0]))
+    # the gradient of the biases: something proportional to the slope of the loss in each score
+    last = released.reshape(model.outputs, model.features)[:, -1] if model.linear else released[-model.outputs :]
+    return float(last.argmin()) if model.outputs > 1 else -float(np.sign(last[0]))
 
 
-def _last_slopes(model: Model, released: Tensor) -> Tensor:
-    """Something proportional to the slope of the loss in each score: the gradient of the biases."""
-    return released.view(model.outputs, model.features)[:, -1] if model.linear else released[-model.outputs :]
-
-
-def closed_form(model: Model, released: Tensor) -> Tensor:
+def closed_form(model: Model, released: Floats) -> Floats:
     """The input of the first layer from the rank-one shape of its gradient, of unknown length if there is no bias.
 
     A perceptron's bias has the gradient b, its weights b x^T: the leading right singular vector of [b x^T, b] is
@@ -215,80 +213,24 @@ def closed_form(model: Model, released: Tensor) -> Tensor:
     """
     if not model.linear:
         into, out = model.shape[:2]
-        weights, bias = released[: into * out].view(out, into), released[into * out : into * out + out]
-        leading = torch.linalg.svd(torch.cat([weights, bias[:, None]], 1), full_matrices=False).Vh[0]
-        scale = leading[-1]
-        return leading[:-1] / torch.where(scale.abs() < 1e-12, torch.ones_like(scale), scale)
-    leading = torch.linalg.svd(released.view(model.outputs, model.features), full_matrices=False).Vh[0]
+        weights, bias = released[: into * out].reshape(out, into), released[into * out : into * out + out]
+        leading = _leading(np.concatenate([weights, bias[:, None]], 1))
+        return leading[:-1] / (1.0 if abs(leading[-1]) < 1e-12 else leading[-1])
+    leading = _leading(released.reshape(model.outputs, model.features))
     return leading * (1.0 if leading[-1] >= 0 else -1.0)
 
 
-def _deep(
-    model: Model, theta: Tensor, released: Tensor, *, clip: float, label: str, label_guess: float, steps: int, seed: int
-) -> tuple[Tensor, float]:
-    """Match the released gradient with a dummy record's, by L-BFGS from a few random starts; the best match wins."""
-    best: tuple[float, Tensor, float] | None = None
-    for start in range(2):
-        generator = torch.Generator().manual_seed(1000 * seed + start)
-        row = torch.rand(model.features, generator=generator, dtype=torch.float64) / math.sqrt(model.features)
-        free = [row.requires_grad_(True)]
-        if label == "optimise":
-            free.append(torch.zeros(model.outputs, dtype=torch.float64, requires_grad=True))
-        score = _descend(model, theta, released, clip, free, label_guess, steps)
-        guessed = float(free[1].detach().argmax()) if label == "optimise" else label_guess
-        if best is None or score < best[0]:
-            best = (score, free[0].detach(), guessed)
-        if score < 1e-9:
-            break
-    assert best is not None
-    return best[1], best[2]
+def _leading(matrix: Floats) -> Floats:
+    return np.asarray(np.linalg.svd(matrix, full_matrices=False)[2][0])
 
 
-def _descend(
-    model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], label_guess: float, steps: int
-) -> float:
-    unit = float(released.square().sum().clamp(min=1e-30))
-    how: dict[str, Any] = {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-12, "tolerance_change": 1e-16}
-    optimizer = torch.optim.LBFGS(free, max_iter=steps, history_size=50, **how)
-
-    def distance() -> Tensor:
-        soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None
-        return (_clipped_gradient(model, theta, free[0], label_guess, soft, clip) - released).square().sum() / unit
-
-    def closure() -> float:
-        optimizer.zero_grad()
-        far = distance()
-        far.backward()
-        return float(far.detach())
-
-    optimizer.step(closure)
-    end = float(distance().detach())
-    return end if math.isfinite(end) else math.inf
-
-
-def _clipped_gradient(
-    model: Model, theta: Tensor, row: Tensor, label: float, soft: Tensor | None, clip: float
-) -> Tensor:
-    """The gradient of a dummy record as the curator would clip it, with a graph back to the record."""
-    at = theta.detach().requires_grad_(True)
-    scores = model.scores(at, row[None])
-    if soft is not None:
-        loss = -(soft * torch.log_softmax(scores[0], dim=0)).sum()
-    else:
-        kind = torch.int64 if model.loss.task == "classes" else torch.float64
-        loss = model.loss.value(scores, torch.tensor([label], dtype=kind)).sum()
-    (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
-    length = torch.linalg.vector_norm(gradient)
-    return gradient * (clip / length.clamp(min=1e-30)).clamp(max=1)
-
-
-def _shown(row: Tensor, intercept: bool) -> tuple[float, ...]:
+def _shown(row: Floats, intercept: bool) -> tuple[float, ...]:
     """The features between 0 and 1: over the intercept, if there is one.
 
     Features of at most 1 beside an intercept of 1 have norm sqrt(features) at most, so the intercept's share of the norm
     is at least 1/sqrt(features): an attacker knows that, and does not divide by a smaller, noisy one.
     """
-    values = np.nan_to_num(row.detach().double().numpy())
+    values = np.nan_to_num(row)
     if intercept:
         least = float(np.linalg.norm(values)) / math.sqrt(len(values))
         values = values[:-1] / max(values[-1], least, 1e-30)

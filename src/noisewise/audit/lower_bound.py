@@ -11,6 +11,7 @@ tried. A bound above the claim is an alarm; it is called a violation when fresh 
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ..budget import AdditiveMeter, Budget, PlanMeter, open_meter
 from ..curator import PublicCurator
@@ -309,7 +309,7 @@ def claims_gaussian_dp(meter: AdditiveMeter | PlanMeter) -> bool:
 
 
 def _in_process(plan: _Plan, world: int, start: int, stop: int) -> Floats:
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
     return _prepared(plan).chunk(world, start, stop)
 
 

@@ -94,17 +94,9 @@ def _curve(audit: Audit, axes: Any) -> None:
     axes.plot(grid, grid, color=PALE, linewidth=0.9, label="guessing")
     seen = roc(audit.scores[1], audit.scores[0])
     axes.step(seen.fpr, seen.tpr, where="post", color=ORANGE, linewidth=1.7, label="seen in this audit")
-    axes.plot(
-        audit.false_positives / audit.trials,
-        1 - audit.false_negatives / audit.trials,
-        "o",
-        color="black",
-        markerfacecolor="white",
-        markersize=7,
-        label="at the threshold",
-        clip_on=False,
-        zorder=5,
-    )
+    at = audit.false_positives / audit.trials, 1 - audit.false_negatives / audit.trials
+    look = {"color": "black", "markerfacecolor": "white", "markersize": 7, "clip_on": False, "zorder": 5}
+    axes.plot(*at, "o", label="at the threshold", **look)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     says = "says \u201cthere\u201d when it is"
@@ -128,14 +120,8 @@ def _grid(
 
     width, height = left + columns * size + right, top + rows * size + bottom
     figure = Figure(figsize=(width, height))
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=0.12,
-        hspace=0.12,
-    )
+    ends = {"left": left / width, "right": 1 - right / width, "top": 1 - top / height, "bottom": bottom / height}
+    figure.subplots_adjust(**ends, wspace=0.12, hspace=0.12)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 

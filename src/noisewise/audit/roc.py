@@ -114,13 +114,7 @@ class Point:
     violates: bool
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "at": self.at,
-            "fpr": self.fpr.to_dict(),
-            "tpr": self.tpr.to_dict(),
-            "allowed": self.allowed,
-            "violates": self.violates,
-        }
+        return {**vars(self), "fpr": self.fpr.to_dict(), "tpr": self.tpr.to_dict()}
 
 
 @dataclass(frozen=True)

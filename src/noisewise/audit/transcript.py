@@ -25,24 +25,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from ..asking import Wrapping
 from ..budget import Terms
-from ..curator import (
-    Answer,
-    Asking,
-    Count,
-    Curator,
-    Descent,
-    Facts,
-    Gradient,
-    OnePass,
-    PerturbedObjective,
-    PublicCurator,
-)
+from ..curator import Answer, Count, Curator, Descent, Facts, Gradient, OnePass, PerturbedObjective, PublicCurator
 from ..methods import Method
+from ..methods.base import Array
 from ..methods.size import size_noise
+from ..tensors import array
 from ..trusted.events import FULL, BoundedRange, Sampling
 from ..trusted.features.features import Features
 from ..trusted.models import Linear
@@ -113,9 +103,9 @@ class Witness:
         centres = [np.asarray(exact(records), dtype=np.float64) for records in self.records]
         return Centres(centres[0], centres[1], centres[-1] if len(centres) == 3 else centres[0])
 
-    def move(self, matrix: Tensor) -> None:
+    def move(self, matrix: Any) -> None:
         """The rows in another basis, as the curator has them from now on."""
-        self.records = [records.in_basis(matrix.double().numpy()) for records in self.records]
+        self.records = [records.in_basis(np.asarray(array(matrix), np.float64)) for records in self.records]
 
     def _mixed(self, joined: float, apart: float, sampling: Sampling) -> float:
         match sampling:
@@ -130,18 +120,16 @@ class Witness:
         return float(np.logaddexp(math.log1p(-q) + apart, math.log(q) + joined)) if q > 0 else apart
 
 
-class Watched(Asking):
+class Watched(Wrapping):
     """A curator whose answers the witness sees; everything else is the curator's own."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
-        self._curator, self._witness = curator, witness
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._curator, name)
+        super().__init__(curator)
+        self._witness = witness
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
-        answer = self._curator.ask(question, noise=noise, sampling=sampling)
-        facts, asked = self._curator.facts, rebuilt(question)
+        answer = self._asked.ask(question, noise=noise, sampling=sampling)
+        facts, asked = self._asked.facts, rebuilt(question)
         rows = facts.unit.counted()
         how = HowAsked(facts.budget.adjacency, sampling, float(noise), self._size(sampling), facts.features, rows)
 
@@ -160,8 +148,8 @@ class Watched(Asking):
         return answer
 
     def last_iterate(self, walk: Descent | OnePass) -> Answer:
-        answer = self._curator.last_iterate(walk)
-        model, facts, size, std = self._witness.model, self._curator.facts, self._size(FULL), answer.noise_std
+        answer = self._asked.last_iterate(walk)
+        model, facts, size, std = self._witness.model, self._asked.facts, self._size(FULL), answer.noise_std
         if isinstance(walk, Descent):
             centres = self._witness.centres(lambda records: walk.exact(model, records.float_rows(), facts, size))
         else:
@@ -169,42 +157,43 @@ class Watched(Asking):
             centres = self._witness.centres(lambda records: walk.walked(model, records.float_rows(), facts, quiet))
             steps = self._witness.common + 1 + walk.passes * len(walk.public_rows)
             std = walk.step_size * pass_noise(walk, facts) * math.sqrt(steps)
-        self._witness.noised(answer.value.double().numpy(), centres, std)
+        self._witness.noised(answer.value.astype(np.float64), centres, std)
         return answer
 
     def minimise(self, objective: PerturbedObjective) -> Answer:
-        answer = self._curator.minimise(objective)
+        answer = self._asked.minimise(objective)
         chosen = _terms(
-            (objective.epsilon, objective.delta, objective.l2), tuple(objective.start.tolist()), self._curator.facts
+            (objective.epsilon, objective.delta, objective.l2), tuple(objective.start.tolist()), self._asked.facts
         )
-        model, theta, start = self._witness.model, answer.value.double(), objective.start.double()
+        model, theta, start = self._witness.model, answer.value.astype(np.float64), array(objective.start)
 
         def log_density(records: Any) -> float:
-            rows, labels = rows_of(records.float_rows(), self._curator.facts.row_bound)
+            rows, labels = rows_of(records.float_rows(), self._asked.facts.row_bound)
             b = gradient_sum(model, theta, rows, labels) + chosen.strong_convexity * (theta - start)
             curvature = _curvature(model, theta, rows, labels)
-            hessian = rows.T @ (rows * curvature[:, None]) + chosen.strong_convexity * torch.eye(len(theta)).double()
-            return float(torch.logdet(hessian) - b.square().sum() / (2 * chosen.noise_std**2))
+            hessian = rows.T @ (rows * curvature[:, None]) + chosen.strong_convexity * np.eye(len(theta))
+            return float(np.linalg.slogdet(hessian)[1] - b @ b / (2 * chosen.noise_std**2))
 
         without, with_it = (log_density(records) for records in self._witness.records[:2])
         self._witness.ratio += with_it - without
         self._witness.answers += 1
         return answer
 
-    def change_basis(self, matrix: Tensor) -> None:
-        self._curator.change_basis(matrix)
+    def change_basis(self, matrix: Any) -> None:
+        self._asked.change_basis(matrix)
         self._witness.move(matrix)
 
     def prepare(self, features: Features) -> None:
-        self._curator.prepare(features)
+        self._asked.prepare(features)
         self._witness.records = [records.prepared(features) for records in self._witness.records]
 
-    def centre(self, centre: Tensor, scale: float) -> None:
-        self._curator.centre(centre, scale)
-        self._witness.records = [records.centred(centre.double().numpy(), scale) for records in self._witness.records]
+    def centre(self, centre: Any, scale: float) -> None:
+        self._asked.centre(centre, scale)
+        middle = np.asarray(array(centre), np.float64)
+        self._witness.records = [records.centred(middle, scale) for records in self._witness.records]
 
     def _size(self, sampling: Sampling) -> float:
-        return expected_size(sampling, self._curator.facts.size or 1.0)
+        return expected_size(sampling, self._asked.facts.size or 1.0)
 
 
 class Overheard(Method):
@@ -226,7 +215,7 @@ class Overheard(Method):
     def terms(self, facts: Facts) -> Terms:
         return self._terms or self.method.terms(facts)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> Any:
         for event in size_noise(facts):  # the loop has bought the size, which is in the facts
             counts, rows = self.witness.centres(lambda records: [float(len(records))]), facts.unit.counted()
             how = HowAsked(facts.budget.adjacency, FULL, event.noise_multiplier, math.nan, facts.features, rows)
@@ -239,25 +228,25 @@ class Overheard(Method):
     def done(self, state: Any) -> bool:
         return self.method.done(state)
 
-    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: Any, public: PublicCurator | None) -> Array:
         return self.method.finish(state, public)
 
 
 @lru_cache(maxsize=8)
 def _terms(numbers: tuple[float, ...], start: tuple[float, ...], facts: Facts) -> ObjectiveTerms:
-    return objective_terms(PerturbedObjective(torch.tensor(start), *numbers), facts, facts.size or 1.0)
+    return objective_terms(PerturbedObjective(np.array(start), *numbers), facts, facts.size or 1.0)
 
 
 class _Quiet:
     """A stream that adds nothing: where a walk would go without noise."""
 
-    def vectors(self, dimension: int, std: float) -> Iterator[Tensor]:
-        return repeat(torch.zeros(dimension, dtype=torch.float64))
+    def vectors(self, dimension: int, std: float) -> Iterator[Floats]:
+        return repeat(np.zeros(dimension))
 
 
-def _curvature(model: Linear, theta: Tensor, rows: Tensor, labels: Tensor, h: float = 1e-5) -> Tensor:
-    scores = model.scores(theta, rows)
-    return (model.loss.slope(scores + h, labels) - model.loss.slope(scores - h, labels)).clamp(min=0) / (2 * h)
+def _curvature(model: Linear, theta: Array, rows: Array, labels: Array, h: float = 1e-5) -> Array:
+    scores, slope = model.scores(theta, rows), model.loss.row_slope
+    return np.maximum(slope(scores + h, labels) - slope(scores - h, labels), 0) / (2 * h)
 
 
 def _log_softmax(values: Floats) -> Floats:

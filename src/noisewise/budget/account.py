@@ -229,23 +229,18 @@ class Account(NotCopied):
     def _shortage(self, terms: Terms | None, asked: Budget | None, what: str) -> str:
         left, own = self.left, self.budget
         text = f"the account {self._dataset!r} of ({own.epsilon:g}, {own.delta:g}) has "
-        text += "nothing" if left is None else _in_words(left)
+        text += "nothing" if left is None else f"({rounded_down(left.epsilon)}, {rounded_down(left.delta)})"
         text += f" left, and this {what.split()[0]} asks for {'more' if asked is None else f'({asked.epsilon:g}, {asked.delta:g})'}; "
         if left is None:
             return text + "stop here: what was released so far keeps the promise"
         if not self._purse.filtered:
             return f"{text}a run of {_at_most(left)} would fit"
-        full = (
-            f"{self._in_kind()} of {_at_most(self.largest(None if asked is None else asked.delta) or left)} would fit"
-        )
+        currency = self._purse.currency  # of runs that pay what they are charged in the account's currency
+        kind = "a full-batch adaptive method (auto, descent)" if currency == "gdp" else f"a run metered in {currency}"
+        full = f"{kind} of {_at_most(self.largest(None if asked is None else asked.delta) or left)} would fit"
         if terms is None or not self._purse.by_promise(terms):
             return text + full
         return f"{text}{self._of_promises(asked or own)}; {full}"
-
-    def _in_kind(self) -> str:
-        """Runs that pay what they are charged in the account's currency, in words."""
-        own = self._purse.currency
-        return "a full-batch adaptive method (auto, descent)" if own == "gdp" else f"a run metered in {own}"
 
     def _of_promises(self, asked: Budget) -> str:
         """What would fit of runs that count as what they promise: sampled batches, one-shot methods, searches."""
@@ -346,10 +341,6 @@ def _nearly(asked: float, left: Fraction) -> float:
     """What is asked for, or what is left if that is less by rounding alone."""
     lack = Fraction(float(asked)) - left
     return down(left) if 0 < lack <= Fraction(float(asked)) * ROUNDING else asked
-
-
-def _in_words(promise: Budget) -> str:
-    return f"({rounded_down(promise.epsilon)}, {rounded_down(promise.delta)})"
 
 
 def _at_most(promise: Budget) -> str:

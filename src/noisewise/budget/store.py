@@ -24,8 +24,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -200,7 +199,8 @@ class SpendingFile(_Kept):
         self.path, self._drafts = Path(path), drafts
 
     def _change(self, terms: Mapping[str, Any], edit: Callable[[Entries], Entries]) -> Entries:
-        with self._locked():
+        lock = self.path.with_name(f"{self.path.name}.lock")  # beside the file, and never replaced
+        with locked(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)):
             entries = self._read(terms)
             changed = edit(entries)
             if changed is not entries:
@@ -208,13 +208,6 @@ class SpendingFile(_Kept):
                 content = json.dumps(document, indent=1).encode() + b"\n"
                 write_atomically(self.path, content, durable=True, drafts=self._drafts)
             return changed
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """A lock beside the file, which is never replaced."""
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        with locked(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)):
-            yield
 
     def _read(self, terms: Mapping[str, Any]) -> Entries:
         try:

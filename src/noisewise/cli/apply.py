@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .main import Decimal, JsonFlag, app, dialect, errors, print_json, say
 from .paying import DatasetName, LedgerUrl, payment_of
 from .ranks import RayAddress, RayWorkers, Records, holders, refuse_records
 from .request import places
@@ -145,6 +145,7 @@ def evaluate(
     Example: [bold]noisewise evaluate run held-out.csv --epsilon 0.1[/bold]
     """
     from .. import runs
+    from ..budget.concerns import concerns
     from ..data.files import open_source
     from ..data.pieces import Pinned
     from ..report.page import refresh
@@ -161,7 +162,8 @@ def evaluate(
     payment = payment_of(ledger, dataset, free=public_test or seed is not None)
     fitted = runs.load(run)
     budget = None if epsilon is None else _budget(fitted, epsilon, delta)
-    _say_of(budget)
+    for concern in () if budget is None else concerns(budget.epsilon, budget.delta).values():
+        say(concern)
     if seed is None:
         runs.writable(run / "evaluation.json")
     encoder = _encoder(fitted, run)
@@ -187,11 +189,8 @@ def evaluate(
         print_json({**entry, "simulation": seed is not None})
         return
     low, high = quality.interval
-    shown = (
-        f"{quality.value:.2%} (95 %: {low:.2%} to {high:.2%})"
-        if quality.metric == "accuracy"
-        else (f"{quality.value:.4g} (95 %: {low:.4g} to {high:.4g})")
-    )
+    form = ".2%" if quality.metric == "accuracy" else ".4g"
+    shown = f"{quality.value:{form}} (95 %: {low:{form}} to {high:{form}})"
     price = "public rows, free" if budget is None else f"private rows, for ({budget.epsilon:g}, {budget.delta:g}) more"
     price += "" if payment is None else f" from the account {payment.dataset!r}"
     note = "; a simulation, NOT private" if seed is not None else ""
@@ -261,20 +260,14 @@ def _quality(
 
 
 def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
+    from ..bought_quality import scored_by
     from ..budget import Budget
 
+    scored_by(fitted)  # what needs torch is refused where it is not installed, with nothing reserved
     asked = fitted.settings
     if delta is None and not asked["delta"] <= LARGEST_DELTA:  # whoever wrote the folder would choose for these rows
         raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
-
-
-def _say_of(budget: Budget | None) -> None:
-    """What should not pass in silence about the price of a score."""
-    from ..budget.concerns import concerns
-
-    for text in () if budget is None else concerns(budget.epsilon, budget.delta).values():
-        errors.print(f"noisewise: {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _entry(quality: Quality, data: tuple[Place, ...], unit: Unit) -> dict[str, Any]:

@@ -173,16 +173,15 @@ def _shown(results: Iterable[Membership]) -> list[dict[str, Any]]:
     rows = []
     for result in results:
         for number, point in enumerate(result.points):
-            rows.append(
-                {
-                    "attack": "" if number else result.attack,
-                    "AUC": "" if number else f"{result.auc:.3f}",
-                    "advantage": "" if number else _between(result.advantage),
-                    "at FPR": f"{100 * point.at:g} %",
-                    "TPR": _between(point.tpr),
-                    "allowed": "-" if point.allowed is None else f"{point.allowed:.3f}",
-                }
-            )
+            row = {
+                "attack": "" if number else result.attack,
+                "AUC": "" if number else f"{result.auc:.3f}",
+                "advantage": "" if number else _between(result.advantage),
+                "at FPR": f"{100 * point.at:g} %",
+                "TPR": _between(point.tpr),
+                "allowed": "-" if point.allowed is None else f"{point.allowed:.3f}",
+            }
+            rows.append(row)
     return rows
 
 

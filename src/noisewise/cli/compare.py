@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from ..show.progress import bar
-from .main import Decimal, JsonFlag, app, dialect, errors, print_json
+from .main import Decimal, JsonFlag, app, dialect, errors, narrow_table, print_json
 from .request import places
 
 if TYPE_CHECKING:
@@ -184,11 +183,7 @@ def _table(rows: list[Row], metric: str, chosen: str, repeats: int) -> Table:
     from ..comparison import against, in_unit, scatter, unit_of
 
     unit, name = unit_of(rows, metric)
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        caption_justify="left",
+    table = narrow_table(
         caption=f"{scatter(repeats).capitalize()}.\nAgainst no privacy: on the same rows.\n"
         "recommended: what auto chooses for such a table.",
     )
@@ -219,7 +214,7 @@ def _others(rows: list[Row], metric: str) -> Table:
 
     shown_above = (metric, "baseline_accuracy")
     names = [name for name in NAMES if name not in shown_above and any(name in row.metrics for row in rows)]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = narrow_table()
     table.add_column("other figures", no_wrap=True)
     for name in names:
         table.add_column(WORDS[name].replace(" ", "\n", 1) + (", %" if name in SHARES else ""), justify="right")

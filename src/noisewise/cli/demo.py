@@ -80,11 +80,8 @@ def demo(
     with bar("training", share=True) as report:
         for split in splits():
             settings: dict[str, Any] = {"delta": DELTA, "schema": split.data.schema}
-            row: dict[str, Any] = {
-                "data": split.data.name,
-                "records": split.train.stop,
-                "features": split.data.X.shape[1],
-            }
+            row: dict[str, Any] = {"data": split.data.name, "records": split.train.stop}
+            row["features"] = split.data.X.shape[1]
             with spending(*TOGETHER, dataset=f"demo {split.data.name}"):  # the models share their records
                 for epsilon in BUDGETS:
                     classifier = PrivateClassifier(epsilon=epsilon, **settings)
@@ -133,12 +130,8 @@ def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) ->
     write_atomically(out / "schema.toml", schema.to_toml().encode())
 
 
-PEOPLE = {
-    "people.csv": (20_000, 1),
-    "held-out.csv": (5_000, 2),
-    "survey.csv": (2_000, 3),
-    "new.csv": (3, 4),
-}  # rows, seed
+# rows, seed
+PEOPLE = {"people.csv": (20_000, 1), "held-out.csv": (5_000, 2), "survey.csv": (2_000, 3), "new.csv": (3, 4)}
 
 
 def _write_people(folder: Path, json_output: bool) -> None:

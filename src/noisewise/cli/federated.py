@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ..federation import Federated
 from .request import Asked
@@ -21,24 +19,6 @@ if TYPE_CHECKING:
     from ..fitting.fitted import Fitted
 
 Network = Callable[[int], Callable[..., "Fitted"]]  # for so many clients: what fits a model on them
-FederatedFlag = Annotated[
-    bool, typer.Option("--federated", help="Each file is a client's, and its rows stay there: Flower's simulation.")
-]
-Unit = Annotated[
-    str | None,
-    typer.Option(help="With --federated: what is protected, record or client (all its rows).", show_default=False),
-]
-LocalSteps = Annotated[
-    int | None,
-    typer.Option(help="With --unit client: steps of a client between questions.", show_default="1"),
-]
-LocalRate = Annotated[float | None, typer.Option(help="Their step size.", show_default="1")]
-Availability = Annotated[
-    str | None,
-    typer.Option(
-        help="With --unit record: independent, if who answers does not depend on the records.", show_default="required"
-    ),
-]
 
 
 def federated_of(

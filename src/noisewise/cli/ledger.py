@@ -116,11 +116,8 @@ def grant(
     opened = _opened(url)
     if role is not None:
         opened.allow(role)
-        _done(
-            {"role": role},
-            f"the role {role!r} may read the ledger, reserve, claim and settle; nothing else",
-            json_output,
-        )
+        words = f"the role {role!r} may read the ledger, reserve, claim and settle; nothing else"
+        _done({"role": role}, words, json_output)
         return
     assert dataset is not None and epsilon is not None
     old = opened.account(dataset).budget

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from .main import narrow_table
 
 if TYPE_CHECKING:
     from ..ledger.ledger import State
@@ -59,7 +60,7 @@ def _rest(state: State) -> str:
 
 
 def _runs(lines: Sequence[Line]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = narrow_table()
     for name in ("run", "what", "epsilon", "delta", "share", "state", "by", "when"):
         right = name in ("run", "epsilon", "delta", "share")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "what")

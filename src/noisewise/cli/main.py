@@ -9,6 +9,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from ..show.progress import errors
@@ -53,6 +54,12 @@ def table_of(rows: list[dict[str, Any]], title: str) -> Table:
     for row in rows:
         table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
     return table
+
+
+def narrow_table(**options: Any) -> Table:
+    """A table without a frame, so that its columns fit on 80 characters."""
+    how: dict[str, Any] = {"title_justify": "left", "caption_justify": "left", **options}
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, **how)
 
 
 @app.callback(invoke_without_command=True)
@@ -100,6 +107,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
+        raise SystemExit(fail(str(error))) from None
+    except ImportError as error:
+        if error.name is not None:  # Python's own, which is a bug; what says which extra to install names no module
+            raise
         raise SystemExit(fail(str(error))) from None
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None

@@ -10,28 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .federated import Availability, LocalRate, LocalSteps, federated_of, refuse_with_clients
+from . import options
+from .federated import federated_of, refuse_with_clients
 from .main import Decimal, JsonFlag, app, say
-from .options import (
-    Adjacency,
-    Delta,
-    Epsilon,
-    LossName,
-    MaxGradNorm,
-    MethodName,
-    ModelName,
-    Out,
-    ProtectorName,
-    ProtectorShare,
-    PublicFiles,
-    Resume,
-    SchemaFile,
-    Seed,
-    Separator,
-    SizeIsPublic,
-    Target,
-    WithLosses,
-)
 from .paying import DatasetName, LedgerUrl, payment_of
 from .request import Asked, Request, places
 from .resuming import refuse_others
@@ -127,7 +108,7 @@ class Served:
         return fitted
 
 
-@federated.command(cls=WithLosses)
+@federated.command(cls=options.WithLosses)
 def server(
     context: typer.Context,
     clients: Annotated[
@@ -136,9 +117,9 @@ def server(
     unit: Annotated[
         str | None, typer.Option(help="What is protected: record, or client with all its rows (required).")
     ] = None,
-    schema: SchemaFile = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+    schema: options.SchemaFile = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to wait for clients.")] = HERE,
     insecure: Insecure = False,
     certificate: Annotated[
@@ -150,26 +131,26 @@ def server(
         typer.Option(help="Public keys of the clients that may take part (ssh-keygen -t ecdsa), one in a line."),
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a client has for an answer.")] = 600.0,
-    target: Target = None,
-    public: PublicFiles = None,
-    method: MethodName = None,
-    loss: LossName = None,
-    model: ModelName = "auto",
-    protector: ProtectorName = None,
-    protector_share: ProtectorShare = None,
-    adjacency: Adjacency = "add_remove",
-    max_grad_norm: MaxGradNorm = None,
-    size_is_public: SizeIsPublic = False,
-    local_steps: LocalSteps = None,
-    local_rate: LocalRate = None,
-    availability: Availability = None,
-    seed: Seed = None,
-    separator: Separator = None,
+    target: options.Target = None,
+    public: options.PublicFiles = None,
+    method: options.MethodName = None,
+    loss: options.LossName = None,
+    model: options.ModelName = "auto",
+    protector: options.ProtectorName = None,
+    protector_share: options.ProtectorShare = None,
+    adjacency: options.Adjacency = "add_remove",
+    max_grad_norm: options.MaxGradNorm = None,
+    size_is_public: options.SizeIsPublic = False,
+    local_steps: options.LocalSteps = None,
+    local_rate: options.LocalRate = None,
+    availability: options.Availability = None,
+    seed: options.Seed = None,
+    separator: options.Separator = None,
     decimal: Decimal = None,
-    out: Out = Path("noisewise-run"),
+    out: options.Out = Path("noisewise-run"),
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
-    resume: Resume = None,
+    resume: options.Resume = None,
     json_output: JsonFlag = False,
 ) -> None:
     """Train on the records of clients that come over the network. Curator, budget and noise are here; rows stay there.
@@ -257,7 +238,12 @@ def client(
     from ..federated.flower import client_app, require_flower
 
     require_flower(simulation=False)
-    own = _own(data, agreed_of(schema, unit, max_clip, max_questions, least_size))
+    from ..data.schema import read_schema
+    from ..federated.agreed import Agreed
+
+    wanted = None if schema is None else read_schema(schema)
+    largest = math.inf if max_clip is None else max_clip
+    own = _own(data, Agreed(wanted, unit, largest, max_questions, least_size))
     from ..federated.network.node import Server, serve
 
     say(
@@ -275,25 +261,12 @@ def client(
         raise typer.Exit(1)
 
 
-def agreed_of(
-    schema: Path | None, unit: str, max_clip: float | None, max_questions: int | None, least_size: float
-) -> Agreed:
-    """What a client agrees to; refused where it says nothing."""
-    from ..data.schema import read_schema
-    from ..federated.agreed import Agreed
-
-    wanted = None if schema is None else read_schema(schema)
-    return Agreed(wanted, unit, math.inf if max_clip is None else max_clip, max_questions, least_size)
-
-
 def _own(data: Path, agreed: Agreed) -> Client:
     """This client, once its file and its schema can be read and fit each other."""
     from ..data.encode import Encoder
     from ..data.files import open_source
     from ..federated.client import Client
-    from ..trusted.late import torch
 
-    _ = torch.float64  # imported before the clock of a question runs
     source = open_source(data)
     if agreed.schema is not None:
         Encoder(agreed.schema).check(source.columns)

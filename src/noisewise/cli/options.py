@@ -49,6 +49,24 @@ Resume = Annotated[
         help="Go on with the run that was to be written to RUN and was stopped; no other options but --ledger.",
     ),
 ]
+FederatedFlag = Annotated[
+    bool, typer.Option("--federated", help="Each file is a client's, and its rows stay there: Flower's simulation.")
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(help="With --federated: what is protected, record or client (all its rows).", show_default=False),
+]
+LocalSteps = Annotated[
+    int | None,
+    typer.Option(help="With --unit client: steps of a client between questions.", show_default="1"),
+]
+LocalRate = Annotated[float | None, typer.Option(help="Their step size.", show_default="1")]
+Availability = Annotated[
+    str | None,
+    typer.Option(
+        help="With --unit record: independent, if who answers does not depend on the records.", show_default="required"
+    ),
+]
 
 
 class WithLosses(TyperCommand):

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .main import JsonFlag, app, errors, print_json
+from .main import JsonFlag, app, errors, narrow_table, print_json
 from .paying import DatasetName, LedgerUrl, named_account
 
 if TYPE_CHECKING:
@@ -127,20 +126,14 @@ def _show(made: Plan, examples: list[str]) -> None:
         )
 
 
-def _table(**options: Any) -> Table:
-    """A table without a frame, so that its columns fit on 80 characters."""
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, **options)
-
-
 def _noise_table(rows: Sequence[PlanRow]) -> Table:
     from ..trusted.accountants.base import names
     from ..trusted.accountants.plan import sampling_name
 
-    table = _table(
+    table = narrow_table(
         caption="passes: over the data. by: the accountant that asks for the least noise; "
         f"{' and '.join(names(lambda known: known.slow))} only for noise fixed beforehand, rounded up by up to 1 %. std: of a coordinate of a released mean gradient. noise / clip: "
         "norm of the noise over the clip norm, of one step and of the average of all; sampling adds its own noise.",
-        caption_justify="left",
     )
     table.add_column("batch", no_wrap=True)
     noise = ("noise\nmultiplier", "by", "noise\nstd", "noise/clip\none step", "noise/clip\naverage")
@@ -168,7 +161,7 @@ def _needs_table(needs: Sequence[Need]) -> Table:
     from ..trusted.accountants.plan import sampling_name
 
     ratios = list(dict.fromkeys(need.ratio for need in needs))
-    table = _table(title="Records needed for an average noise/clip of", title_justify="left", title_style="bold")
+    table = narrow_table(title="Records needed for an average noise/clip of", title_style="bold")
     table.add_column("batch", no_wrap=True)
     table.add_column("at steps", justify="right", no_wrap=True)
     for ratio in ratios:
@@ -184,13 +177,8 @@ def _tuning_table(made: Plan) -> Table:
     """What to expect of a setting with the whole budget, and when several are tuned."""
     from ..planning.tuning import PUBLIC, WORDS
 
-    table = _table(
-        title="What to expect, and what tuning would cost",
-        title_justify="left",
-        title_style="bold",
-        caption=_tuning_caption(made),
-        caption_justify="left",
-    )
+    title = "What to expect, and what tuning would cost"
+    table = narrow_table(title=title, title_style="bold", caption=_tuning_caption(made))
     table.add_column("settings", justify="right", no_wrap=True)
     table.add_column("tuned by", no_wrap=True)
     for name in ("mu of each", "noise", "kept", "8 of 10"):

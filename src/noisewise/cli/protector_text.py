@@ -110,7 +110,7 @@ def held_out(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _weights(learned: Learned) -> int:
-    return sum(weight.numel() for weight in learned.weights.tensors().values())
+    return sum(weight.size for weight in learned.weights.tensors().values())
 
 
 def _range(bounds: list[float]) -> str:

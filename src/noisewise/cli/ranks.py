@@ -52,7 +52,7 @@ def ranks() -> Iterator[bool]:
         yield _first()
         return
     from ..fitting.of_ranks import lead_files, serve_files
-    from ..remote.line import common_line
+    from ..remote.gloo import common_line
 
     line = common_line()
     try:

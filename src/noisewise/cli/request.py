@@ -69,7 +69,7 @@ class Asked:
         for name in PATHS:
             plain[name] = None if plain[name] is None else str(plain[name].absolute())
         for name in LISTS:
-            plain[name] = [_stored(path) for path in plain[name]]
+            plain[name] = [str(path.absolute()) if isinstance(path, Path) else path.uri for path in plain[name]]
         if self.protector is not None and Path(self.protector).is_file():
             plain["protector"] = str(Path(self.protector).absolute())
         plain["federated"] = None if self.federated is None else self.federated.to_dict()
@@ -108,10 +108,6 @@ def places(texts: Iterable[str]) -> tuple[Place, ...]:
     from ..data.addresses import place_of
 
     return tuple(map(place_of, texts))
-
-
-def _stored(place: Place) -> str:
-    return str(place.absolute()) if isinstance(place, Path) else place.uri
 
 
 def _plain(name: str, value: Any) -> bool:

@@ -79,7 +79,9 @@ def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path 
     if json_output:
         print_json({"rows": rows})
     else:
-        shown = made.table or _thinned(rows)
+        shown = made.table or rows
+        if not made.table and len(rows) > SHOWN * 2:
+            shown = [rows[round(i * (len(rows) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
         plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
         Console().print(table_of(plain, made.title))
         if len(shown) < len(rows) and made.table is None:
@@ -87,13 +89,6 @@ def _deliver(made: Made, *, json_output: bool, csv_path: Path | None, out: Path 
     for path in (csv_path, out):
         if path is not None:
             errors.print(f"Written: {path}", highlight=False, soft_wrap=True)
-
-
-def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if len(rows) <= SHOWN * 2:
-        return rows
-    last = len(rows) - 1
-    return [rows[round(i * last / (SHOWN - 1))] for i in range(SHOWN)]
 
 
 def _problem(

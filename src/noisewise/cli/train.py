@@ -15,43 +15,11 @@ from rich.panel import Panel
 from rich.text import Text
 
 from ..show.progress import bars
+from . import options
 from .dry_run import show_plan
-from .federated import (
-    Availability,
-    FederatedFlag,
-    LocalRate,
-    LocalSteps,
-    Network,
-    Unit,
-    federated_of,
-    fitted_on_clients,
-    names_shown,
-    refuse_with_clients,
-    refuse_without,
-)
+from .federated import Network, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
 from .keeping import Kept, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
-from .options import (
-    Adjacency,
-    Delta,
-    Epsilon,
-    IsolationName,
-    LossName,
-    MaxGradNorm,
-    MethodName,
-    ModelName,
-    Out,
-    ProtectorName,
-    ProtectorShare,
-    PublicFiles,
-    Resume,
-    SchemaFile,
-    Seed,
-    Separator,
-    SizeIsPublic,
-    Target,
-    WithLosses,
-)
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
 from .ranks import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
 from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
@@ -72,7 +40,7 @@ if TYPE_CHECKING:
 LARGE = 20 << 20  # bytes of files, which can be several times that as rows
 
 
-@app.command(cls=WithLosses)
+@app.command(cls=options.WithLosses)
 def train(
     context: typer.Context,
     data: Annotated[
@@ -82,23 +50,23 @@ def train(
             help="Private CSV or Parquet files, a folder, or an address such as s3://bucket/folder (required, but for --resume).",
         ),
     ] = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    target: Target = None,
-    schema: SchemaFile = None,
-    public: PublicFiles = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    target: options.Target = None,
+    schema: options.SchemaFile = None,
+    public: options.PublicFiles = None,
     bounds_epsilon: Annotated[
         float | None, typer.Option(help="Part of epsilon that buys the bounds of number columns.")
     ] = None,
-    method: MethodName = None,
-    isolation: IsolationName = "sandbox",
-    loss: LossName = None,
-    model: ModelName = "auto",
-    protector: ProtectorName = None,
-    protector_share: ProtectorShare = None,
-    adjacency: Adjacency = "add_remove",
-    max_grad_norm: MaxGradNorm = None,
-    size_is_public: SizeIsPublic = False,
+    method: options.MethodName = None,
+    isolation: options.IsolationName = "sandbox",
+    loss: options.LossName = None,
+    model: options.ModelName = "auto",
+    protector: options.ProtectorName = None,
+    protector_share: options.ProtectorShare = None,
+    adjacency: options.Adjacency = "add_remove",
+    max_grad_norm: options.MaxGradNorm = None,
+    size_is_public: options.SizeIsPublic = False,
     tune: Annotated[
         str | None,
         typer.Option(help="Search settings: auto, public, selection, exponential, online or none.", show_default=False),
@@ -110,24 +78,24 @@ def train(
     size_guess: Annotated[
         int | None, typer.Option(min=1, help="About how many records there are, for planning a search.")
     ] = None,
-    seed: Seed = None,
-    separator: Separator = None,
+    seed: options.Seed = None,
+    separator: options.Separator = None,
     decimal: Decimal = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for decoded rows that do not fit into memory; nothing stays there.")
     ] = None,
-    out: Out = Path("noisewise-run"),
-    federated: FederatedFlag = False,
-    unit: Unit = None,
-    local_steps: LocalSteps = None,
-    local_rate: LocalRate = None,
-    availability: Availability = None,
+    out: options.Out = Path("noisewise-run"),
+    federated: options.FederatedFlag = False,
+    unit: options.Unit = None,
+    local_steps: options.LocalSteps = None,
+    local_rate: options.LocalRate = None,
+    availability: options.Availability = None,
     records: Records = None,
     ray_workers: RayWorkers = None,
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
-    resume: Resume = None,
+    resume: options.Resume = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; spend nothing.")] = False,
     json_output: JsonFlag = False,
 ) -> None:
@@ -377,14 +345,14 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
 
 
 def _room(asked: Asked, out: Path) -> Path | None:
-    """The folder for decoded rows; workers keep theirs in their own memory unless told otherwise."""
-    return asked.cache or (None if asked.records is not None else _roomy(out, [*asked.data]))
+    """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory.
 
-
-def _roomy(out: Path, data: list[Place]) -> Path | None:
-    """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory."""
+    Workers keep theirs in their own memory unless told otherwise.
+    """
     from ..data.addresses import size_of
     from ..data.files import find_files
 
-    large = bool(data) and sum(map(size_of, find_files(data))) > LARGE
+    if asked.cache is not None or asked.records is not None or not asked.data:
+        return asked.cache
+    large = sum(map(size_of, find_files([*asked.data]))) > LARGE
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

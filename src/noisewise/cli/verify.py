@@ -119,11 +119,8 @@ def _code(path: Path) -> list[dict[str, Any]] | None:
 def _show_list(path: Path, *, json_output: bool) -> None:
     files = _code(path)
     if files is None:
-        raise SystemExit(
-            fail(
-                f"{path}: there is no statement with a list of code that can be one; train again, or read docs/security.md"
-            )
-        )
+        why = "there is no statement with a list of code that can be one; train again, or read docs/security.md"
+        raise SystemExit(fail(f"{path}: {why}"))
     if json_output:
         print_json({"files": files})
         return
@@ -132,10 +129,8 @@ def _show_list(path: Path, *, json_output: bool) -> None:
         lines = sum(one["lines"] or 0 for one in own)
         typer.echo(f"Ring {ring}, {words}: {len(own)} files, {lines:,} lines")
         for one in own:
-            typer.echo(
-                f"  {one['lines'] or '-':>5}  {one['path']}"
-                + ("" if one["installed"] else "  (another file is installed here)")
-            )
+            other = "" if one["installed"] else "  (another file is installed here)"
+            typer.echo(f"  {one['lines'] or '-':>5}  {one['path']}{other}")
     same = all(one["installed"] for one in files)
     typer.echo(
         "These are the files that are installed here." if same else "Some files are not those that are installed here."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ..asking import Asking
 from ..public import PublicCurator
-from ..trusted import columns
-from ..trusted.asking import Asking
-from ..trusted.curator import Curator
+from ..tensors import array, in_kind
+from ..trusted import columns, curator
 from ..trusted.facts import Answer, Facts
 from ..trusted.proved import Proved
 from ..trusted.questions import QUESTIONS
@@ -19,6 +21,25 @@ from ..trusted.questions.moments import Count, CrossMoment, FirstMoment, MinEige
 from ..trusted.walks import WHOLE
 from ..trusted.walks.objective import PerturbedObjective
 from ..trusted.walks.oneshot import Descent, NoisyWalk, OnePass
+
+
+class Curator(curator.Curator, Asking):
+    """The curator with the shapes in which methods ask; rows and thetas are arrays, or torch tensors."""
+
+    __slots__ = ()
+
+    def __init__(self, X: Any, y: Any, **known: Any) -> None:
+        super().__init__(array(X), array(y), **known)
+
+    def change_basis(self, matrix: Any) -> None:
+        super().change_basis(array(matrix))
+
+    def centre(self, centre: Any, scale: float) -> None:
+        super().centre(array(centre), scale)
+
+    def in_first_basis(self, theta: Any) -> Any:
+        return in_kind(theta, super().in_first_basis(array(theta)))
+
 
 #: every kind of question by the name that a trace has, whole runs in the room included
 KINDS: dict[str, type[Proved]] = {kind.name: kind for kind in QUESTIONS.values()}

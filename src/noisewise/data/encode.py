@@ -199,7 +199,11 @@ def _columns_of(data: Any) -> dict[str, int]:
 
 def _feature(data: Any, place: int, column: Column) -> Floats:
     with our_words(NOT_ENCODED.format(f"column {column.name!r}")):
-        return _encoded(cells_of(data, place, column), column)
+        cells = cells_of(data, place, column)
+        if column.kind != "number":
+            return (_known_codes(cells, column)[:, None] == np.arange(len(column.categories))).astype(np.float64)
+        numbers, stand_in = numbers_of(cells, column), column.middle if column.missing is None else column.missing
+        return np.where(np.isnan(numbers), stand_in, numbers)[:, None]
 
 
 def _cell(data: Any, place: int, column: Column) -> Floats:
@@ -210,15 +214,6 @@ def _cell(data: Any, place: int, column: Column) -> Floats:
             return numbers if column.missing is None else np.where(np.isnan(numbers), column.missing, numbers)
         codes = _known_codes(cells, column)
         return np.where(codes < 0, np.nan, codes)
-
-
-def _encoded(cells: pa.Array, column: Column) -> Floats:
-    if column.kind == "number":
-        numbers = numbers_of(cells, column)
-        return np.where(np.isnan(numbers), column.middle if column.missing is None else column.missing, numbers)[
-            :, None
-        ]
-    return (_known_codes(cells, column)[:, None] == np.arange(len(column.categories))).astype(np.float64)
 
 
 def _known_codes(cells: pa.Array, column: Column) -> Codes:

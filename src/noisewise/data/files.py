@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from ..spelling import did_you_mean
 from .addresses import CHANGED, Place, readable, refused, size_of, steady
@@ -93,9 +92,7 @@ class Source:
         """
         stream = self._batches(columns, progress)
         while True:
-            with our_words(
-                f"{self.files[0].path}: cannot be read; write it anew"
-            ):  # Arrow quotes the row it stumbles on
+            with our_words(f"{self.where}: cannot be read; write it anew"):  # Arrow quotes the row it stumbles on
                 batch = next(stream, None)
             if batch is None:
                 return
@@ -214,9 +211,11 @@ def _open(path: Place, dialect: Dialect) -> TableFile:
 
 
 def _open_parquet(path: Place) -> TableFile:
+    from pyarrow.parquet import read_schema
+
     try:
         with readable(path) as opened:
-            schema = pq.read_schema(opened)
+            schema = read_schema(opened)
     except (pa.ArrowException, OSError) as error:
         raise refused(path, error, f"{path}: is not a Parquet file, or is cut short; write it anew") from None
     return TableFile(path, _names(path, schema.names), tuple(schema.types), ",")
@@ -355,8 +354,13 @@ def _csv_error(path: Place, message: str, columns: int) -> Refusal:
 
 def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet file; pages are read as they are needed, not whole row groups."""
+    from pyarrow.parquet import ParquetFile
+
     try:
-        with readable(file.path) as opened, pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False) as stored:
+        with (
+            readable(file.path) as opened,
+            ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False) as stored,
+        ):
             raw, total, done = stored.schema_arrow.names, _rows(stored, file.groups), 0
             names = [raw[i] for i in order]
             for batch in stored.iter_batches(batch_size=BATCH, columns=names, row_groups=file.groups):
@@ -370,7 +374,7 @@ def _parquet_batches(file: TableFile, order: Sequence[int], progress: Share) -> 
         raise refused(file.path, error, f"{file.path}: is damaged or cut short; write it anew") from None
 
 
-def _rows(stored: pq.ParquetFile, groups: Sequence[int] | None) -> int:
+def _rows(stored: Any, groups: Sequence[int] | None) -> int:
     if groups is None:
         return int(stored.metadata.num_rows)
     return sum(int(stored.metadata.row_group(group).num_rows) for group in groups)

@@ -82,30 +82,25 @@ def filled_from(
 
 def with_dates(schema: Schema, paths: Paths, separator: str | Dialect | None = None) -> Schema:
     """A schema from PUBLIC rows in which columns that look like dates or times are numbers of years or hours."""
-    dated = {
-        column.name: Column(
-            column.name, "number", unit="hours" if column.note == A_TIME or "is a time" in column.note else "years"
-        )
-        for column in schema.columns
-        if column.kind == ""
-        and (column.note in (A_DATE, A_TIME) or "is a date" in column.note or "is a time" in column.note)
-    }
+    dated = {}
+    for column in schema.columns:
+        time = column.note == A_TIME or "is a time" in column.note
+        if column.kind == "" and (time or column.note == A_DATE or "is a date" in column.note):
+            dated[column.name] = Column(column.name, "number", unit="hours" if time else "years")
     if not dated:
         return schema
     columns = tuple(dated.get(column.name, column) for column in schema.columns)
     return fill_from_public(replace(schema, columns=columns), paths, separator=separator)
 
 
-def public_doubts(
-    schema: Schema, paths: Paths, *, separator: str | Dialect | None = None, progress: Share | None = None
-) -> dict[str, str]:
+def public_doubts(schema: Schema, paths: Paths, *, separator: str | Dialect | None = None) -> dict[str, str]:
     """What PUBLIC rows say against features: an id or a constant tells a model nothing about others."""
     source = open_source(paths, separator=separator)
-    seen = _look(source, [column for column in schema.features if column.name in source.columns], progress)
+    seen = _look(source, [column for column in schema.features if column.name in source.columns])
     return {name: found.doubt for name, found in seen.items() if found.doubt}
 
 
-def _look(source: Tabular, columns: Sequence[Column], progress: Share | None) -> dict[str, Seen]:
+def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = None) -> dict[str, Seen]:
     wanted = [column for column in columns if not _unusable(source, column.name, dated=bool(column.unit))]
     seen = {column.name: Seen() for column in wanted}
     for batch in source.batches([column.name for column in wanted], progress=progress) if wanted else ():

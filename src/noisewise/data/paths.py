@@ -20,17 +20,15 @@ def find_files(paths: Paths) -> list[Place]:
     several = [paths] if isinstance(paths, str | Path | Address) else list(paths)
     if not several:
         raise Refusal("no file is named; pass a CSV or Parquet file, a folder or a glob")
-    files = [file for path in several for file in _expand(place_of(path))]
+    files: list[Place] = []
+    for place in map(place_of, several):
+        files += _in_storage(place) if isinstance(place, Address) else _on_disk(place, str(place))
     seen: set[Path | str] = set()
     for file in files:
         if (real := identity(file)) in seen:
             raise Refusal(f"{file}: is named twice; its records would count twice, name it once")
         seen.add(real)
     return files
-
-
-def _expand(path: Place) -> list[Place]:
-    return [*(_in_storage(path) if isinstance(path, Address) else _on_disk(path, str(path)))]
 
 
 def _in_storage(address: Address) -> list[Address]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ..spelling import did_you_mean
 from ..trusted.units import Unit
 from .arrays import places_in, values_in
-from .files import Share, Source
+from .files import Source
 from .refusal import Refusal, our_words
 from .values import is_missing_word, key
 
@@ -54,14 +54,14 @@ class Persons:
             raise ValueError("unit must be the name of the column that says whose row it is")
         Unit(self.rows).counted()
 
-    def in_files(self, source: Source, *, seed: int | None, progress: Share | None = None) -> Mask:
+    def in_files(self, source: Source, *, seed: int | None) -> Mask:
         """Which rows of files count, in their order; ``seed``: of a simulation."""
         if self.column not in source.columns:
             meant = did_you_mean(self.column, source.columns)
             raise Refusal(f"{source.where}: lacks the column {self.column!r} that says whose row it is (unit){meant}")
         coins, found = Coins(seed), []
         with our_words(NO_IDS.format(self.column)):
-            for batch in source.batches([self.column], progress=progress):
+            for batch in source.batches([self.column]):
                 found.append(coins.digests(batch.column(0)))
             return coins.choose(np.concatenate(found), self.rows)
 

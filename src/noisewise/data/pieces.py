@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from .addresses import CHANGED, Pin, Place, pin_of, readable, refused
 from .encode import Encoder
-from .files import Dialect, Share, Source, TableFile, open_source
+from .files import Dialect, Source, TableFile, open_source
 from .preprocess import Scaling
 from .refusal import Refusal, our_words
 from .rows import NOT_READ, Rows, RowStore, cut_batches, rows_of, single_rows
@@ -76,7 +75,6 @@ def read_pieces(
     *,
     separator: str | Dialect | None = None,
     cache: str | Path | None = None,
-    progress: Share | None = None,
     counted: Sequence[Mask] | None = None,
 ) -> tuple[Rows, list[int]]:
     """Read, encode and scale pieces, one after the other, as ``read_rows`` does with whole files; rows of each that count.
@@ -85,7 +83,9 @@ def read_pieces(
     refused, also where it is replaced while it is read.
     """
     lengths: list[int] = []
-    labels: list[NDArray[Any]] = [encoder.labels(_nobody(encoder))]
+    # a batch without rows, so that a rank without any has labels of the right type
+    nobody = [pa.array([], pa.string())] * len(encoder.columns)
+    labels: list[NDArray[Any]] = [encoder.labels(pa.RecordBatch.from_arrays(nobody, names=list(encoder.columns)))]
     with RowStore(scaling.features, cache, scaling.kept) as store:
         store.append(np.empty((0, scaling.features), scaling.kept))
         opened: dict[Place, TableFile] = {}
@@ -105,8 +105,6 @@ def read_pieces(
                 if mask is not None and read < len(mask):
                     raise Refusal(CHANGED.format(piece.path))
             lengths.append(kept)
-            if progress is not None:
-                progress((number + 1) / len(pieces))
         with our_words("the rows find no place; check memory and the folder for rows"):
             return rows_of(store, np.concatenate(labels), encoder), lengths
 
@@ -135,16 +133,12 @@ def _source(piece: FilePiece, opened: dict[Place, TableFile], separator: str | D
     return Source((replace(opened[piece.path], groups=groups),), part=True)
 
 
-def _nobody(encoder: Encoder) -> pa.RecordBatch:
-    """A batch without rows, so that a rank without any has labels of the right type."""
-    empty = pa.array([], pa.string())
-    return pa.RecordBatch.from_arrays([empty] * len(encoder.columns), names=list(encoder.columns))
-
-
 def _groups(file: TableFile) -> list[int]:
     """The lengths of a Parquet file's row groups."""
+    from pyarrow.parquet import ParquetFile
+
     try:
-        with readable(file.path) as opened, pq.ParquetFile(opened) as stored:
+        with readable(file.path) as opened, ParquetFile(opened) as stored:
             return [stored.metadata.row_group(group).num_rows for group in range(stored.num_row_groups)]
     except (pa.ArrowException, OSError) as error:
         raise refused(file.path, error, f"{file.path}: is damaged or cut short; write it anew") from None

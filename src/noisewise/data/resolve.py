@@ -178,10 +178,8 @@ def _with_kinds(
     ``said``: kinds come from a schema that somebody wrote, not from the types of a file.
     """
     assert resolved.schema.target is not None
-    schema, label = (
-        _numeric_target(resolved.schema) if regression else resolved.schema,
-        resolved.schema[resolved.schema.target],
-    )
+    label = resolved.schema[resolved.schema.target]
+    schema = _numeric_target(resolved.schema) if regression else resolved.schema
     for column in schema.columns:
         if column.kind == "" and column.name != label.name and not column.note:
             schema = schema.with_column(Column(column.name, "number"))

@@ -143,6 +143,7 @@ def cut_batches(
     for batch in source.batches(names, progress=progress):
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
+    pa.default_memory_pool().release_unused()  # what texts were read into goes back to the system
 
 
 class RowStore:
@@ -173,10 +174,8 @@ class RowStore:
             return np.empty((0, self._features), self._kept)
         self._file.flush()
         shape = (self._rows, self._features)
-        mapped = np.memmap(
-            self._file, self._kept, "r+", shape=shape
-        )  # writable, or torch warns; the file is ours alone
-        return np.asarray(mapped)
+        # writable, or torch warns where a model needs it; the file is ours alone
+        return np.asarray(np.memmap(self._file, self._kept, "r+", shape=shape))
 
     def _spill(self, file: IO[bytes]) -> None:
         try:

@@ -109,11 +109,8 @@ class Seen:
         if len(self.keys) == 1 and not self.missing:
             return A_CONSTANT
         numbered = self.numeric and self.high - self.low < 2 * there
-        return (
-            AN_ID
-            if self.apart is not None and not self.dates and not self.times and (numbered or not self.numeric)
-            else ""
-        )
+        moments = self.dates or self.times
+        return AN_ID if self.apart is not None and not moments and (numbered or not self.numeric) else ""
 
     @property
     def code(self) -> str:

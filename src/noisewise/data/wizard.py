@@ -74,11 +74,9 @@ class Wizard:
                 except Back:
                     place = max(place - 1, 0)
         except Rest as rest:
-            left = (
-                self.columns
-                if rest.guesses
-                else [guessed(one, True) if one.name == self.target else one for one in known]
-            )
+            left = self.columns
+            if not rest.guesses:
+                left = tuple(guessed(one, True) if one.name == self.target else one for one in known)
             self._made |= {one.name: one for one in left[place:]}
         return self._schema()
 

@@ -82,8 +82,9 @@ class _Writer:
         missing = graph.do("IsNaN", x)
         inside = self.clamped(graph.do("Where", missing, graph.constant(low), x), low, high)
         share = graph.do("Div", graph.do("Sub", inside, graph.constant(low)), graph.constant(high - low))
-        absent, (first, rise, gap) = graph.double(missing), _from_first(tables)
-        width = len(self.model["bias"])
+        absent, width = graph.double(missing), len(self.model["bias"])
+        first = tables[:, 0]
+        rise, gap = tables[:, 1] - first, tables[:, 2] - first
         sums = [
             graph.do("MatMul", share, graph.constant(rise[:, :width])),
             graph.do("MatMul", absent, graph.constant(gap[:, :width])),
@@ -197,11 +198,6 @@ def _straight(term: Mapping[str, Any]) -> bool:
     return len(term["axes"]) == 1 and len(term["axes"][0].get("points", ())) == 2
 
 
-def _from_first(tables: Any) -> tuple[Any, Any, Any]:
-    """The first row of each table, what the second is more, and what the missing one is more."""
-    return tables[:, 0], tables[:, 1] - tables[:, 0], tables[:, 2] - tables[:, 0]
-
-
 def _regression(writer: _Writer) -> list[Any]:
     graph, (low, high) = writer.graph, (writer.model["output"][end] for end in ("low", "high"))
     bounded = writer.clamped(graph.flat(writer.scores()), -1.0, 1.0)
@@ -215,11 +211,10 @@ def _classes(writer: _Writer) -> list[Any]:
     graph, output, scores = writer.graph, writer.model["output"], writer.scores()
     single = len(output["classes"]) == 2
     flat = graph.flat(scores) if single else scores
-    best = (
-        graph.whole(graph.do("Greater", flat, graph.constant(0.0)))
-        if single
-        else graph.do("ArgMax", scores, axis=1, keepdims=0)
-    )
+    if single:
+        best = graph.whole(graph.do("Greater", flat, graph.constant(0.0)))
+    else:
+        best = graph.do("ArgMax", scores, axis=1, keepdims=0)
     kind, proto = KINDS.get(np.asarray(output["classes"]).dtype.kind, (np.float64, DOUBLE))
     label = graph.do("Gather", graph.constant(output["classes"], kind), best, called=writer.output("label"))
     shown = graph.do("Identity", flat, called=writer.output("scores"))

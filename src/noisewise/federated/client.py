@@ -24,7 +24,6 @@ from ..federation import Declared, Federated
 from ..fitting.labels import Labels, numbers_of_files
 from ..remote.forms import packed
 from ..remote.holder import Holder, Holding, Request
-from ..trusted.late import torch
 from ..trusted.models import Model
 from ..trusted.own_settings import own_settings
 from ..trusted.stores.totals import Integers, IntegerTotal
@@ -61,8 +60,8 @@ def _hold(
     agreed.check_size(sum(lengths), federated, declared)
     with own_settings():
         y = numbers_of_files(labels, encoder.classes, rows.y, rows.there)
-        kind = torch.int64 if integers else torch.float32
-        X, numbers = torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind)
+        kind: Any = np.int64 if integers else np.float32
+        X, numbers = rows.X, np.asarray(y, kind)
     if federated.unit == "client":
         together = Together(X, numbers, federated.local_steps, federated.local_rate, path is not None)
         return Holding((0,), (1,), together, numbers)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -114,8 +114,9 @@ class Crowd(Lead):
     def _make(self, requests: list[Request]) -> list[Any]:
         self._zero(requests[0])
         self._history.note(requests[0])
-        clients, lenient = range(self._carrier.clients), self._lenient
-        together = self._federated.unit == "client"
+        clients, together = range(self._carrier.clients), self._federated.unit == "client"
+        late = self._federated.wait is not None  # then a run may start without some of its clients
+        lenient = (together and late) or self._federated.availability == "independent"
         found: dict[int, int] = {}
         for client, body in self._carrier.ask(self._packed, self._questions(requests, clients)):
             if refused(body, self._number) and not (lenient and together):  # by its records: no accident of a network
@@ -133,12 +134,6 @@ class Crowd(Lead):
         # a client that is not there now may be there later
         self._lengths = [1 if together else found.get(client, 0) for client in clients]
         return [(), *((length,) for length in self._lengths)]
-
-    @property
-    def _lenient(self) -> bool:
-        """Whether a run may start without some of its clients."""
-        on_time = self._federated.wait is None
-        return (self._federated.unit == "client" and not on_time) or self._federated.availability == "independent"
 
     def _counted(self, requests: list[Request]) -> list[Any]:
         if not self._unlabelled or self._federated.unit == "client":  # one record takes care of its rows
@@ -182,13 +177,13 @@ class Crowd(Lead):
                     found[client] = answer
         except ValueError:  # of who carries them: some may have heard the question, so it was not refused
             raise RankLost(f"a question was not carried to all clients{STAYS}") from None
-        if len(found) < len(shapes) and not self._may_be_absent:
-            _absent()
+        may_be_absent = self._federated.unit == "client" or self._federated.availability == "independent"
+        if len(found) < len(shapes) and not may_be_absent:
+            raise RankLost(
+                f"a client did not answer, or not as it could; with unit record the question fails whole{STAYS}. Where "
+                "answering does not depend on the records, --availability independent says so"
+            )
         return found
-
-    @property
-    def _may_be_absent(self) -> bool:
-        return self._federated.unit == "client" or self._federated.availability == "independent"
 
     @property
     def _packed(self) -> bytes:
@@ -212,13 +207,6 @@ class Crowd(Lead):
         if not self._stopped:
             self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
             self._carrier.close()
-
-
-def _absent() -> NoReturn:
-    raise RankLost(
-        f"a client did not answer, or not as it could; with unit record the question fails whole{STAYS}. Where "
-        "answering does not depend on the records, --availability independent says so"
-    )
 
 
 def _like(zero: Any, arrays: Any) -> Any:

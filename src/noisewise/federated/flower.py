@@ -149,14 +149,6 @@ def _answered(content: Any) -> list[tuple[int, bytes]]:
 _held: OrderedDict[Path, Client] = OrderedDict()  # of this process, the longest unused first
 
 
-def _member(path: Path) -> Client:
-    client = _held.pop(path, None) or Client(path)
-    _held[path] = client
-    while len(_held) > MOST_HELD:
-        _held.popitem(last=False)
-    return client
-
-
 Own = Callable[[Any, int], Client | None]  # a node's client of a number, by the node's context
 
 
@@ -197,7 +189,13 @@ def _partition(context: Context) -> int:
 
 def _dealt(paths: Sequence[Path], nodes: int, context: Context, number: int) -> Client | None:
     own = paths[_partition(context) :: nodes]
-    return _member(own[number]) if 0 <= number < len(own) else None
+    if not 0 <= number < len(own):
+        return None
+    client = _held.pop(own[number], None) or Client(own[number])
+    _held[own[number]] = client
+    while len(_held) > MOST_HELD:
+        _held.popitem(last=False)
+    return client
 
 
 @contextmanager

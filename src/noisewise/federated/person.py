@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..trusted.late import torch
-from ..trusted.models import Additive, Model
+from ..trusted.models import MLP, Additive, Model
 from ..trusted.stores import Coins, records_of
 from ..trusted.stores.grid import BOUND, Store, in_memory, labelled
 from ..trusted.stores.linear import FINE, LinearRecords, ramp
@@ -138,7 +137,7 @@ class OneRecord(HeldRecords):
     def _gradient(self, theta: Floats) -> Floats:
         """The mean gradient of its rows."""
         X, y = self._floats
-        if not self.model.linear:
+        if isinstance(self.model, MLP):
             return _backwards(self.model, theta, X, y)
         matrix = theta.reshape(self.model.outputs, -1)
         scores = np.einsum("nd,kd->nk", X, matrix)
@@ -149,8 +148,7 @@ class OneRecord(HeldRecords):
     def _floats(self) -> tuple[Floats, NDArray[Any]]:
         """Its rows and labels in double precision."""
         linear = isinstance(self.rows, LinearRecords)  # also of a wide table: a client's rows are few
-        rows, labels = LinearRecords.float_rows(self.rows) if linear else self.rows.float_rows()  # type: ignore[arg-type]
-        return rows.numpy(), labels.numpy()
+        return LinearRecords.float_rows(self.rows) if linear else self.rows.float_rows()  # type: ignore[arg-type]
 
     def _clipped(self, drawn: Drawn, vector: Floats, clip: float, ones: int) -> IntegerTotal:
         total = np.zeros(len(vector), np.int64)
@@ -159,11 +157,13 @@ class OneRecord(HeldRecords):
         return IntegerTotal(total, ones, clip)
 
 
-def _backwards(model: Model, theta: Floats, X: Floats, y: NDArray[Any]) -> Floats:
-    """The mean gradient of rows of a model that has no closed form for it."""
+def _backwards(model: MLP, theta: Floats, X: Floats, y: NDArray[Any]) -> Floats:
+    """The mean gradient of rows of a perceptron, which has no closed form for it."""
+    from ..trusted.torch_extra import torch
+
     with torch.enable_grad():
         at = torch.from_numpy(theta).requires_grad_(True)
-        values = model.loss.value(model.scores(at, torch.from_numpy(X)), torch.from_numpy(y))
+        values = model.loss.value(model.scored(at, torch.from_numpy(X)), torch.from_numpy(y))
         (gradient,) = torch.autograd.grad(values.mean(), at)
     return np.asarray(gradient.numpy())
 

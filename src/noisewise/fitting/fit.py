@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +32,9 @@ from ..tape import Tape
 from ..train import Progress, Records, Trained, refuse_batches, train
 from ..trusted.facts import facts_of
 from ..trusted.features.features import Features
-from ..trusted.late import torch
 from ..trusted.losses import USUAL, ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.own_settings import own_settings
-from ..trusted.question import bare
 from ..trusted.stores.grid import Store, in_memory
 from ..trusted.stores.protocol import Elsewhere
 from ..trusted.units import RECORD, Unit
@@ -112,6 +112,7 @@ class Fit:
                 f"the loss is {loss.name}; {method.name} takes {', '.join(method.losses)}: pass one of them as loss, or "
                 "take another method"
             )
+        refuse_without_torch(self.model)
 
     def size(self, records: int) -> float | None:
         """The size when it is public: declared so, or fixed by the relation. Only then is delta compared with it."""
@@ -162,8 +163,8 @@ class Fit:
         if self.encoder is not None and self.encoder.schema.target_missing == "drop":
             assumed.append("a record without a label keeps its place and counts for nothing")
         with own_settings():
-            records = Records(*self._tensors(private), size, row_bound=1.0, store=store, unit=self.unit)
-        known = None if public is None else PublicCurator(*self._tensors(public), model=self.model)
+            records = Records(*self._taken(private), size, row_bound=1.0, store=store, unit=self.unit)
+        known = None if public is None else PublicCurator(*self._taken(public), model=self.model)
         if known is not None:
             assumed.append(f"{known.size} public rows, disjoint from the private ones")
         run = train(
@@ -187,12 +188,12 @@ class Fit:
         return account
 
     def _fitted(self, run: Trained, statement: Statement, public: PublicCurator | None) -> Fitted:
-        known = None if run.spread is None else bare(run.spread).astype(np.float64)
+        known = None if run.spread is None else run.spread.astype(np.float64)
         if known is not None and run.features is not None:
             known = _shown(known, run.features)
         spread = Spread(partial(_errors, self.method, run.tape, public)) if known is None else Spread.known(known)
         return Fitted(
-            bare(run.theta),
+            run.theta,
             self._network(run),
             self.scaling,
             self.labels,
@@ -205,7 +206,7 @@ class Fit:
             self.encoder,
             self.columns,
             run.features,
-            None if run.shares is None else bare(run.shares).astype(np.float64),
+            None if run.shares is None else run.shares.astype(np.float64),
             run.protector,
         )
 
@@ -249,10 +250,9 @@ class Fit:
             return "the number of rows of the table, declared public"
         return "the number of persons, fixed by replace_one"
 
-    def _tensors(self, rows: Labelled) -> tuple[torch.Tensor, torch.Tensor]:
-        if isinstance(rows.X, Elsewhere):
-            return rows.X, rows.y  # type: ignore[return-value]  # what a curator takes for tensors
-        return torch.from_numpy(rows.X), as_labels(rows.y, self.model)
+    def _taken(self, rows: Labelled) -> tuple[Any, Any]:
+        """Rows and labels as a curator takes them."""
+        return rows.X, rows.y if isinstance(rows.X, Elsewhere) else as_labels(rows.y, self.model)
 
     def before(self, epsilon: float, delta: float) -> Fit:
         """The same fit when so much is to be paid before training."""
@@ -266,8 +266,7 @@ def _shown(noise: Array, features: Features) -> Array:
 
 
 def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> Array | None:
-    values = standard_errors(method, tape, public)
-    return None if values is None else values.numpy()
+    return standard_errors(method, tape, public)
 
 
 def network_of(model: Model) -> Network:
@@ -275,9 +274,9 @@ def network_of(model: Model) -> Network:
     return Network(type(model).__name__, model.shape, str(model.loss), getattr(model, "activation", "tanh"))
 
 
-def as_labels(y: Array, model: Model) -> torch.Tensor:
+def as_labels(y: Array, model: Model) -> Array:
     """Labels as the model's loss takes them."""
-    return torch.as_tensor(y, dtype=torch.int64 if model.loss.task == "classes" else torch.float32)
+    return np.asarray(y, np.int64 if model.loss.task == "classes" else np.float32)
 
 
 def classifier_loss(loss: str | Loss, method: Method, classes: Array, weights: Any = None) -> Loss:
@@ -323,6 +322,12 @@ def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: Labels) -> Model
     if not sizes or not all(isinstance(units, numbers.Integral) and int(units) >= 1 for units in sizes):
         raise ValueError(f"model is {asked!r}; pass 'linear', 'mlp' or the hidden sizes, e.g. (64, 32)")
     return MLP((features, *(int(units) for units in sizes), outputs), loss)
+
+
+def refuse_without_torch(model: Model) -> None:
+    """MissingTorch, with nothing read or paid yet, where the model needs torch and it is not installed."""
+    if model.records == "perceptron" and find_spec("torch") is None:  # importing it would take seconds
+        import_module("noisewise.trusted.torch_extra")
 
 
 def classes_for(values: Array, loss: Loss) -> Classes:

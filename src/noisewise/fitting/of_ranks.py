@@ -27,7 +27,6 @@ from ..methods import makes_a_promise
 from ..remote.holder import Holder, Holding, serve
 from ..remote.line import Line
 from ..remote.ranks import Lead, Part, Places, Spread
-from ..trusted.late import torch
 from ..trusted.own_settings import own_settings
 from ..trusted.stores.grid import Mapped, Store, in_memory
 from .fit import Fit, Labelled
@@ -185,11 +184,11 @@ def _hold_files(
     assert rows.y is not None
     with own_settings():
         y = numbers_of_files(made.labels, encoder.classes, rows.y, rows.there)
-        kind = torch.int64 if made.integers else torch.float32
+        kind: Any = np.int64 if made.integers else np.float32
         large = mapped or cache is not None
         store = store_for(rows.X.nbytes, cells=scaling.cells, cache=cache) if large else in_memory
-        X, labels = torch.from_numpy(rows.X), torch.as_tensor(y, dtype=kind)
-        return Holding(tuple(numbers), tuple(lengths), X, labels, store, mark=_mark(rows.X, labels.numpy()))
+        labels = np.asarray(y, kind)
+        return Holding(tuple(numbers), tuple(lengths), rows.X, labels, store, mark=_mark(rows.X, labels))
 
 
 def _mark(*rows: NDArray[Any]) -> bytes:

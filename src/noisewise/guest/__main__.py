@@ -13,8 +13,11 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..budget import BudgetExhausted
 from ..methods.base import Method
+from ..tensors import array
 from .asking import Remote
 from .wire import Wire, facts_from, public_from, terms_to
 
@@ -105,11 +108,8 @@ def _terms(room: Room, message: dict[str, Any], wire: Wire) -> dict[str, Any]:
 
 
 def _init(room: Room, message: dict[str, Any], wire: Wire) -> bool:
-    import torch
-
     room.public = public_from(message["public"])
-    theta = torch.from_numpy(message["theta"])
-    room.state = room.method.init(theta, facts_from(message["facts"]), room.public)
+    room.state = room.method.init(message["theta"], facts_from(message["facts"]), room.public)
     return bool(room.method.done(room.state))
 
 
@@ -119,7 +119,7 @@ def _step(room: Room, message: dict[str, Any], wire: Wire) -> bool:
 
 
 def _finish(room: Room, message: dict[str, Any], wire: Wire) -> Any:
-    return room.method.finish(room.state, room.public).detach().numpy()
+    return _array(room.method.finish(room.state, room.public))
 
 
 def _spread(room: Room, message: dict[str, Any], wire: Wire) -> Any:
@@ -131,7 +131,10 @@ def _shares(room: Room, message: dict[str, Any], wire: Wire) -> Any:
 
 
 def _array(value: Any) -> Any:
-    return None if value is None else value.detach().numpy()
+    found = array(value)
+    if found is not None and not isinstance(found, np.ndarray):
+        raise TypeError(f"{type(found).__name__} is no array of floating-point numbers")
+    return None if found is None else np.asarray(found)
 
 
 DO = {

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NoReturn
 
-import numpy as np
-
 from ..budget import Budget, BudgetExhausted
 from ..curator import Answer, Asking, Facts
+from ..tensors import array, in_kind
 from ..trusted.events import FULL, Event, Leaf, Sampling, from_dict, plain_sampling, to_dict
 from ..trusted.features.features import Features
-from ..trusted.late import Tensor, torch
 from ..trusted.trace import Released
 from .wire import Wire, answer_from, facts_from, question_to, trace_from, walk_to
 
@@ -64,14 +62,14 @@ class Remote(Asking):
     def prepare(self, features: Features) -> None:
         self._changed("prepare", features=features.to_dict())
 
-    def centre(self, centre: Tensor, scale: float) -> None:
-        self._changed("centre", centre=_array(centre), scale=float(scale))
+    def centre(self, centre: Any, scale: float) -> None:
+        self._changed("centre", centre=array(centre), scale=float(scale))
 
-    def change_basis(self, matrix: Tensor) -> None:
-        self._changed("change_basis", matrix=_array(matrix))
+    def change_basis(self, matrix: Any) -> None:
+        self._changed("change_basis", matrix=array(matrix))
 
-    def in_first_basis(self, theta: Tensor) -> Tensor:
-        return torch.from_numpy(np.asarray(self.asked("in_first_basis", theta=_array(theta))))
+    def in_first_basis(self, theta: Any) -> Any:
+        return in_kind(theta, self.asked("in_first_basis", theta=array(theta)))
 
     def _changed(self, what: str, **request: Any) -> None:
         self._facts = None
@@ -107,7 +105,3 @@ def _raised(word: str) -> NoReturn:
     if word == "exhausted":
         raise BudgetExhausted("the budget has no room for this")
     raise Refused(ERRORS.get(word, "the host failed"))
-
-
-def _array(value: Tensor) -> Any:
-    return value.detach().numpy()

@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import numpy as np
+
 from ..budget import BudgetExhausted, Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..methods.base import Method
+from ..methods.base import Array, Method
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
-from ..trusted.late import Tensor
 from ..trusted.losses import loss_names
 from .isolation import ISOLATIONS, Isolation, located, package_of, refuse_readable
 from .running import Guest, GuestFailed, borrowed, end_idle, printable
@@ -146,7 +147,7 @@ class GuestMethod(_Described):
         with self.opened() as running:
             return running.terms(facts)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> NoReturn:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> NoReturn:
         raise RuntimeError(f"{self.name} runs in a process of its own; open it first: with method.opened() as running")
 
     step = init  # type: ignore[assignment]
@@ -162,8 +163,8 @@ class _Running(_Described):
     def terms(self, facts: Facts) -> Terms:
         return terms_from(self._guest.call({"do": "terms", "facts": facts_to(facts)}))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> int:
-        message = {"do": "init", "theta": theta.numpy(), "facts": facts_to(facts), "public": public_to(public)}
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> int:
+        message = {"do": "init", "theta": theta, "facts": facts_to(facts), "public": public_to(public)}
         self._done = self._guest.call(message) is True
         return 0
 
@@ -182,23 +183,23 @@ class _Running(_Described):
     def done(self, state: int) -> bool:
         return self._done
 
-    def finish(self, state: int, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: int, public: PublicCurator | None) -> Array:
         return self._finite("theta", vector_from(self._guest.call({"do": "finish"})))
 
-    def spread(self, state: int) -> Tensor | None:
+    def spread(self, state: int) -> Array | None:
         spread = self._optional("spread")
         return None if spread is None else self._finite("spread", spread, least=0.0)
 
-    def shares(self, state: int) -> Tensor | None:
+    def shares(self, state: int) -> Array | None:
         return self._optional("shares")
 
-    def _finite(self, what: str, value: Tensor, least: float = -math.inf) -> Tensor:
+    def _finite(self, what: str, value: Array, least: float = -math.inf) -> Array:
         """Refuse what no run folder can keep, and the run would be lost when it is paid for."""
-        if not bool((value.isfinite() & (value >= least)).all()):
+        if not bool((np.isfinite(value) & (value >= least)).all()):
             raise GuestFailed(f"the {what} of the method {self.spec} is not finite, or not in range")
         return value
 
-    def _optional(self, what: str) -> Tensor | None:
+    def _optional(self, what: str) -> Array | None:
         found = self._guest.call({"do": what})
         return None if found is None else vector_from(found)
 

@@ -102,7 +102,7 @@ def _in_first_basis(private: Curator, request: dict[str, Any]) -> Parsed:
     theta = vector_from(request["theta"])
     if theta.shape != (private.facts.dimension,):
         raise ValueError("theta is of another model")
-    return lambda: private.in_first_basis(theta).numpy()
+    return lambda: private.in_first_basis(theta)
 
 
 def _noise_for(private: Curator, request: dict[str, Any]) -> Parsed:

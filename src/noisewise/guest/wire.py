@@ -15,13 +15,14 @@ from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..budget import Budget, Terms
 from ..curator import QUESTIONS, Answer, Facts, PublicCurator
 from ..messages import pack, unpack
+from ..tensors import array
 from ..trusted.events import from_dict, plain_sampling, to_dict
 from ..trusted.features.columns import TableColumn
-from ..trusted.late import Tensor, torch
 from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain
@@ -136,7 +137,7 @@ def terms_from(data: Any) -> Terms:
 
 
 def question_to(question: Any) -> dict[str, Any]:
-    values = [plain(getattr(question, field.name)) for field in fields(question)]
+    values = [plain(array(getattr(question, field.name))) for field in fields(question)]
     return {"question": type(question).__name__, "values": values}
 
 
@@ -146,7 +147,7 @@ def question_from(data: Mapping[str, Any]) -> Any:
 
 
 def walk_to(walk: Any) -> dict[str, Any]:
-    values = {field.name: plain(getattr(walk, field.name)) for field in fields(walk)}
+    values = {field.name: plain(array(getattr(walk, field.name))) for field in fields(walk)}
     return {"walk": type(walk).__name__, "values": values}
 
 
@@ -156,8 +157,7 @@ def walk_from(data: Mapping[str, Any]) -> Any:
     whole = {name: int(value) for name, value in values.items() if name in counted and type(value) is float}
     if max(whole.values(), default=0) > MAX_WALK:
         raise ValueError(f"a walk of a guest has at most {MAX_WALK:,} steps or passes")
-    tensors = {name: torch.from_numpy(value) for name, value in values.items() if isinstance(value, np.ndarray)}
-    return kind(**{**values, **whole, **tensors})
+    return kind(**{**values, **whole})
 
 
 def sampling_from(data: Any) -> Any:
@@ -165,11 +165,11 @@ def sampling_from(data: Any) -> Any:
 
 
 def answer_to(answer: Answer) -> dict[str, Any]:
-    return {"value": answer.value.numpy(), "noise_std": float(answer.noise_std), "below": answer.below}
+    return {"value": answer.value, "noise_std": float(answer.noise_std), "below": answer.below}
 
 
 def answer_from(data: Mapping[str, Any]) -> Answer:
-    return Answer(torch.from_numpy(np.asarray(data["value"])), data["noise_std"], data["below"])
+    return Answer(data["value"], data["noise_std"], data["below"])
 
 
 def trace_to(trace: tuple[Released, ...]) -> list[Any]:
@@ -185,14 +185,14 @@ def _plain_floats(value: Any) -> Any:
     """:func:`plain` for what a guest sends, which is plain on its side: arrays of floats alone, since others grow when made so."""
     if type(value) in (list, tuple):
         return tuple(_plain_floats(part) for part in value)
-    return plain(vector_from(value).numpy() if type(value) is np.ndarray else value)
+    return plain(vector_from(value) if type(value) is np.ndarray else value)
 
 
-def vector_from(data: Any) -> Tensor:
-    """An array of floats that came as such, as a tensor of its own."""
+def vector_from(data: Any) -> NDArray[Any]:
+    """An array of floats that came as such."""
     if type(data) is not np.ndarray or data.dtype not in (np.float32, np.float64):
         raise TypeError("this is no array of floating-point numbers")
-    return torch.from_numpy(data)
+    return data
 
 
 # --- public rows ---
@@ -207,15 +207,14 @@ def public_to(public: PublicCurator | None) -> dict[str, Any] | None:
             "public rows of a module cannot be handed to a guest, which has no code of the module; leave public out, or pass "
             "the method as an object of your own"
         )
-    X, y = (np.asarray(part) for part in public.given)
+    X, y = (np.asarray(array(part)) for part in public.given)
     return {"X": X, "y": y, "model": _model_to(public.model)}
 
 
 def public_from(data: Mapping[str, Any] | None) -> PublicCurator | None:
     if data is None:
         return None
-    X, y = torch.from_numpy(data["X"]), torch.from_numpy(data["y"])
-    return PublicCurator(X, y, model=_model_from(data["model"]))
+    return PublicCurator(data["X"], data["y"], model=_model_from(data["model"]))
 
 
 def _model_to(model: Model) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
+
+from ..asking import Wrapping
 from ..budget import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..budget.account import Account
 from ..budget.purse import Part, Purse
 from ..budget.store import Claimed
-from ..curator import Answer, Asking, Curator, Facts
+from ..curator import Answer, Curator
 from ..trusted.events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
-from ..trusted.features.features import Features
-from ..trusted.late import Tensor, torch
 from ..trusted.question import checked_noise, rebuilt
 from ..trusted.questions.moments import Count
 from ..trusted.trace import LOST, Released
@@ -26,59 +27,28 @@ from .folder import Forfeited, Journal, Kept
 WHAT, AT_ONCE = "training", "training in one go"
 
 
-class Journalled(Asking):
+class Journalled(Wrapping):
     """A curator whose answers are written down before they are used, and come from the journal where they are there."""
 
     def __init__(self, curator: Curator, journal: Journal) -> None:
-        self.__curator, self.__journal = curator, journal
+        super().__init__(curator)
+        self.__journal = journal
         self.__lock = threading.RLock()  # a charge and its answer are two lines: one question at a time
         self.__pass_over_lost()
-
-    @property
-    def facts(self) -> Facts:
-        return self.__curator.facts
-
-    @property
-    def meter(self) -> MeterView:
-        return self.__curator.meter
-
-    @property
-    def trace(self) -> tuple[Released, ...]:
-        return self.__curator.trace
-
-    @property
-    def simulation(self) -> bool:
-        return self.__curator.simulation
-
-    @property
-    def features(self) -> Features | None:
-        return self.__curator.features
-
-    def change_basis(self, matrix: Tensor) -> None:
-        self.__curator.change_basis(matrix)
-
-    def prepare(self, features: Features) -> None:
-        self.__curator.prepare(features)
-
-    def centre(self, centre: Tensor, scale: float) -> None:
-        self.__curator.centre(centre, scale)
-
-    def in_first_basis(self, theta: Tensor) -> Tensor:
-        return self.__curator.in_first_basis(theta)
 
     def ask(self, question: Any, *, noise: float, sampling: Sampling = FULL) -> Answer:
         asked, plainly, multiplier = rebuilt(question), plain_sampling(sampling), checked_noise(noise)
         # what is written down is what is charged: plain numbers, once
         event = sampled(plainly, asked.event(multiplier))
         return self.__answer(
-            asked.name, event, asked, lambda: self.__curator.ask(asked, noise=multiplier, sampling=plainly)
+            asked.name, event, asked, lambda: self._asked.ask(asked, noise=multiplier, sampling=plainly)
         )
 
     def last_iterate(self, walk: Any) -> Answer:
-        return self.__whole(walk, self.__curator.last_iterate)
+        return self.__whole(walk, self._asked.last_iterate)
 
     def minimise(self, objective: Any) -> Answer:
-        return self.__whole(objective, self.__curator.minimise)
+        return self.__whole(objective, self._asked.minimise)
 
     def __whole(self, asked: Any, ask: Callable[[Any], Answer]) -> Answer:
         own = rebuilt_walk(asked, self.facts.dimension)
@@ -88,8 +58,8 @@ class Journalled(Asking):
         """Buy the number of records, or take it from the journal."""
 
         def bought() -> Answer:
-            size = self.__curator.release_size(noise_multiplier=noise_multiplier)
-            return Answer(torch.tensor(size, dtype=torch.float64), self.__curator.trace[-1].noise_std)
+            size = self._asked.release_size(noise_multiplier=noise_multiplier)
+            return Answer(np.array(size, np.float64), self._asked.trace[-1].noise_std)
 
         self.__answer(Count.name, Gaussian(noise_multiplier), None, bought)
 
@@ -110,7 +80,7 @@ class Journalled(Asking):
         except BudgetExhausted:
             self.__journal.refused()
             raise
-        line = self.__curator.trace[-1]
+        line = self._asked.trace[-1]
         self.__journal.answered(answer, {"clip": line.clip, "noise_std": line.noise_std, "norm": line.norm})
         return answer
 
@@ -120,7 +90,7 @@ class Journalled(Asking):
         if not isinstance(kept, Kept) or not same or kept.answer is None or kept.line is None:
             raise ValueError("the checkpoint's answers are to other questions than this run asks; pass another folder")
         line = Released(name, event, spent=0.0, **kept.line)
-        self.__curator.take_up(line, asked, float(kept.answer.value) if asked is None else None)
+        self._asked.take_up(line, asked, kept.answer.value.item() if asked is None else None)
         self.__journal.past.popleft()
         self.__pass_over_lost()
         return kept.answer
@@ -132,9 +102,9 @@ class Journalled(Asking):
             first = past[0]
             if isinstance(first, Forfeited):
                 if not first.known or used(self.meter) < first.share:
-                    self.__curator.forfeit(first.share)
+                    self._asked.forfeit(first.share)
             elif first.answer is None:
-                self.__curator.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
+                self._asked.take_up(Released(LOST, first.event, None, 0.0, None, 0.0))
             else:
                 return
             past.popleft()

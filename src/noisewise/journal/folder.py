@@ -22,7 +22,6 @@ from ..budget.store import BLOCK as BLOCK
 from ..budget.store import UNUSED, Closed
 from ..curator import Answer
 from ..trusted.events import Event, from_dict, to_dict
-from ..trusted.late import torch
 from ..trusted.process import this_process
 from .chain import LINES, Chain
 
@@ -199,8 +198,9 @@ class Journal:
         if len(found) != size or zlib.crc32(found) != line["crc"]:
             raise ValueError("an answer is missing")
         value, below = np.frombuffer(found, dtype=kind), line["below"]
-        shaped = torch.from_numpy(value.reshape(line["shape"]).copy())
-        return Answer(shaped, float(line["noise_std"]), None if below is None else float(below))
+        return Answer(
+            value.reshape(line["shape"]).copy(), float(line["noise_std"]), None if below is None else float(below)
+        )
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Journal:
         self._append({"refused": True})
 
     def answered(self, answer: Answer, line: Mapping[str, Any]) -> None:
-        value = np.ascontiguousarray(answer.value.numpy())
+        value = np.asarray(answer.value, order="C")
         content = value.tobytes()
         self._append(
             {

@@ -14,15 +14,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ..protect.learned.parts import Design, LearnedSchedule, Weights, protector
+from ..protect.learned.parts import LearnedSchedule, protector
+from ..protect.learned.weights import Design, Weights, zero_weights
 from ..protect.learned.zoo import Learned
 from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
 from ..trusted import validate
+from ..trusted.torch_extra import Tensor, torch
+from .differentiable import starts
 from .tasks import Tasks, TaskSource
 from .unroll import PublicTask, advance, start
 
@@ -73,7 +74,7 @@ def ended(part: Protector, task: PublicTask, seed: int) -> Ended:
         if isinstance(part.schedule, LearnedSchedule) and part.schedule.design.form == "open":
             free, _ = advance(part, task, start(part, task), task.horizon, torch.Generator().manual_seed(seed))
             wanted = 1 - free.signal.remaining
-        return Ended(thetas, task.curator.mean_losses(thetas), spent, wanted, steps)
+        return Ended(thetas, task.rows.mean_losses(thetas), spent, wanted, steps)
 
 
 def held_out_task(
@@ -97,7 +98,7 @@ def designed(task: PublicTask) -> Protector:
     Noise then moves theta by about kappa, a typical ||theta|| at the end. In units of the clip norm C; at most 4 C, and
     at most 2 C / M for the curvature M of a smooth loss on unit rows.
     """
-    model = task.curator.model
+    model = task.rows.model
     clip = model.loss.typical_clip
     ratio = task.size * float(task.mu.mean()) / math.sqrt(model.dimension)
     curvature = model.loss.smoothness
@@ -107,15 +108,12 @@ def designed(task: PublicTask) -> Protector:
 
 def accuracy(task: PublicTask, thetas: Tensor) -> float:
     """Share of the task's rows that are classified rightly, over all copies; NaN for regression."""
-    model, batch = task.curator.model, task.curator.batch
-    if model.loss.task == "regression":
+    loss, y = task.rows.model.loss, task.rows.y
+    if loss.task == "regression":
         return math.nan
-    right = []
-    for theta in thetas:
-        scores = model.scores(theta, batch.X)
-        said = scores.argmax(1) == batch.y if model.loss.task == "classes" else (scores > 0) == (batch.y > 0)
-        right.append(float(said.double().mean()))
-    return float(np.mean(right))
+    scores = task.rows.scores(thetas)
+    right = scores.argmax(2) == y if loss.task == "classes" else (scores > 0) == (y > 0)
+    return float(right.double().mean())
 
 
 def default_epsilons(tasks: Tasks) -> tuple[float, ...]:
@@ -146,7 +144,8 @@ def evaluate_protector(
     for epsilon in epsilons:
         validate.positive(epsilons=epsilon)
     rows: Rows = []
-    without = _without(learned) if parts else {}
+    weights, design = learned.weights, learned.design
+    untrained, without = protector(zero_weights(design), design), _without(learned) if parts else {}
     names = ("learned", "zero-weight", "momentum", *without)
     done, total = 0, len(names) * many * len(epsilons)
     for epsilon in epsilons:
@@ -155,7 +154,7 @@ def evaluate_protector(
             task = held_out_task(
                 tasks, number, many, epsilon=epsilon, horizon=horizon or learned.horizon, copies=copies
             )
-            tried = (learned.protector(), learned.untrained(), designed(task), *without.values())
+            tried = (protector(weights, design), untrained, designed(task), *without.values())
             for name, part in zip(measured, tried, strict=True):
                 end = ended(part, task, seed=number)
                 means = [float(part.mean()) for part in (end.losses, end.spent, end.wanted, end.steps)]
@@ -231,7 +230,7 @@ def best_horizon(
                 tasks, number, many, epsilon=float(epsilon), horizon=horizon, copies=copies, seed=SELECTION
             )
             with torch.no_grad():
-                first = float(task.curator.mean_losses(task.curator.model.start()[None]))
+                first = float(task.rows.mean_losses(starts(task.rows.model)))
             relative.append(float((ended(part, task, seed=number).losses / first).clamp(max=WORST).mean()))
             if report:
                 report(index * many + number + 1, len(horizons) * many)

@@ -30,12 +30,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ..protect.learned.parts import Design, Weights, new_weights, protector, weights_from
+from ..protect.learned.parts import new_weights, protector
+from ..protect.learned.weights import Design, Weights, weights_from
 from ..protect.protector import Run, with_scores_scaled
 from ..trusted import validate
+from ..trusted.torch_extra import Tensor, torch
+from .differentiable import starts
 from .tasks import Tasks
 from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start
 
@@ -190,7 +191,7 @@ class Training:
             run, after = advance(part, task, run, more, self.generator, constants=recipe.constants)
             track = Track(*(torch.cat(both) for both in zip(track, after, strict=True)))
         spent = track.spent.sum(0)
-        first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
+        first = task.rows.mean_losses(starts(task.rows.model)).detach()
         if longer:
             loss = (tent_average(track, task.horizon) / first).mean()
             spent = spent.clamp(max=1.0)
@@ -209,13 +210,13 @@ class Training:
     def _objective(self, task: PublicTask, run: Run, track: Track) -> Tensor:
         """F of each copy. For classifiers f_T is taken at the best scale of the scores, as accuracy would, and
         the scale of the released theta learns from the plain loss, which leaves the path alone."""
-        recipe, final, model = self.recipe, track.losses[-1], task.curator.model
+        recipe, final, model = self.recipe, track.losses[-1], task.rows.model
         scale = protector(self.weights, self.design).scale
         if recipe.calibrated and model.loss.task != "regression":
             final = calibrated_losses(task, run.thetas)
         if scale is not None:
             ended = with_scores_scaled(run.thetas.detach(), scale(run.signal, run.clip_memory), model.groups)
-            final = (final + task.curator.mean_losses(ended)) / 2
+            final = (final + task.rows.mean_losses(ended)) / 2
         return recipe.final_weight * final + (1 - recipe.final_weight) * track.losses.mean(0)
 
     def _batches(self, task: PublicTask, turn: str) -> tuple[float, float]:
@@ -223,7 +224,7 @@ class Training:
         recipe, means, spents = self.recipe, [], []
         part = protector(self.weights, self.design)
         run = start(part, task)
-        first = task.curator.mean_losses(task.curator.model.start()[None]).detach()
+        first = task.rows.mean_losses(starts(task.rows.model)).detach()
         for b in range(len(self.multipliers.z)):
             steps = min(recipe.batch, task.horizon - b * recipe.batch)
             run, track = advance(part, task, detached(run), steps, self.generator, constants=recipe.constants)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from ..protect.learned.parts import base_step
+from ..protect.learned.formulas import base_step
+from ..protect.learned.parts import protector
+from ..protect.learned.weights import zero_weights
 from ..protect.learned.zoo import Learned
 from ..protect.protector import Protector
 from ..show.figures import BLUE, GREEN, GREY, ORANGE, band, label_axes, legend_below, panels, save_figure
+from ..trusted.torch_extra import torch
 from .evaluate import NOTHING_LEFT, held_out_task
 from .meta import Epoch
 from .tasks import Tasks, TaskSource
@@ -71,11 +73,11 @@ def shown_task(learned: Learned, epsilon: float, copies: int) -> PublicTask:
 
 def behaviour(learned: Learned, epsilons: tuple[float, ...] = SHOWN_EPSILONS, copies: int = 24) -> list[Shown]:
     """What is drawn by :func:`plot_behaviour`."""
-    done = []
-    for epsilon in epsilons:
-        task = shown_task(learned, epsilon, copies)
-        done.append(Shown(epsilon, watched(learned.protector(), task), watched(learned.untrained(), task)))
-    return done
+    parts = [protector(weights, learned.design) for weights in (learned.weights, zero_weights(learned.design))]
+    tasks = [shown_task(learned, epsilon, copies) for epsilon in epsilons]
+    return [
+        Shown(epsilon, *(watched(part, task) for part in parts)) for epsilon, task in zip(epsilons, tasks, strict=True)
+    ]
 
 
 def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Shown]:
@@ -105,9 +107,9 @@ def plot_behaviour(learned: Learned, path: Path, *, copies: int = 24) -> list[Sh
     rate.set_ylim(0, 1.1 * max(top, 1.0))
     noise.plot([], [], color=GREY, linestyle="--", linewidth=1, label="zero-weight protector")
     legend_below(figure, noise)
-    kind = "a perceptron" if len(task.curator.model.groups) > 1 else "logistic regression"
+    kind = "a perceptron" if len(task.rows.model.groups) > 1 else "logistic regression"
     figure.suptitle(
-        f"Protector {learned.name}: {kind} on a generated table, n = {SHOWN_SIZE:,}, d = {task.curator.model.dimension}, "
+        f"Protector {learned.name}: {kind} on a generated table, n = {SHOWN_SIZE:,}, d = {task.rows.model.dimension}, "
         f"T = {learned.horizon}\nmedians; bands: 10 to 90 % of {copies} runs",
         fontsize=10,
     )

@@ -33,11 +33,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from ..atomic import is_there
-from ..curator import PublicCurator
 from ..data.generated import census, digits
 from ..data.schema_text import one_line
 from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
@@ -45,6 +43,8 @@ from ..trusted import validate
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.losses import USUAL, loss_named, loss_names
 from ..trusted.models import MLP, Linear, Model
+from ..trusted.torch_extra import torch
+from .differentiable import TaskRows
 from .unroll import PublicTask
 
 Floats = NDArray[np.float64]
@@ -172,8 +172,8 @@ class Tasks:
         mu = torch.from_numpy(worth * rng.uniform(1 / spread, spread, self.copies)).float()
         steps = horizon or round(math.exp(rng.uniform(*np.log(self.horizon))))
         model, labels = _model(source, loss_name, X.shape[1], y)
-        curator = PublicCurator(torch.from_numpy(X), torch.from_numpy(labels), model=model, seed=0)
-        return PublicTask(f"{source.name} {loss_name} d={model.dimension}", curator, size, mu, steps)
+        rows = TaskRows.of(model, X, labels)
+        return PublicTask(f"{source.name} {loss_name} d={model.dimension}", rows, size, mu, steps)
 
     def _size_and_worth(self, rng: np.random.Generator, dimension: int) -> tuple[float, float]:
         """How many records the rows stand for, and what the budget is worth in Gaussian DP.
@@ -243,7 +243,7 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
 def _rows(
     source: TaskSource, folder: Path, rng: np.random.Generator, rows: int, held_out: bool
 ) -> tuple[Floats, NDArray[Any]]:
-    """Rows of norm 1 with an intercept, and labels -1/+1 or real ones."""
+    """TaskRows of norm 1 with an intercept, and labels -1/+1 or real ones."""
     if source.data in ("gaussian", "quadratic"):
         X, y = _gaussian(rng, rows, source.columns or (5, 200), regression=source.data == "quadratic")
     else:
@@ -271,7 +271,7 @@ def _rows(
 
 
 def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
-    """Rows in some of the leading principal components of the source, as public features would be made."""
+    """TaskRows in some of the leading principal components of the source, as public features would be made."""
     where = tuple(source.where.items())
     mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
     assert source.components is not None

@@ -18,16 +18,14 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
-from torch import Tensor
 
 from .._version import __version__
 from ..atomic import write_atomically
-from ..protect.learned.parts import Design
+from ..protect.learned.weights import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
 from ..trusted.accountants.gdp import epsilon_of
+from ..trusted.torch_extra import Tensor, torch
 from .evaluate import Rows, best_horizon, evaluate_protector, on_one_thread
 from .meta import PAPER_DESIGN, PAPER_HORIZON, PAPER_RECIPE, Epoch, Recipe, Training
 from .plots import plot_curves
@@ -116,7 +114,7 @@ class WatchedTraining(Training):
     def draw(self) -> PublicTask:
         task = super().draw()
         self._widen("size", task.size)
-        self._widen("dimension", task.curator.model.dimension)
+        self._widen("dimension", task.rows.model.dimension)
         self._widen("horizon", task.horizon)
         self._widen("mu", float(task.mu.min()), float(task.mu.max()))
         return task
@@ -165,6 +163,8 @@ def curves_of(out: Path) -> tuple[Path, Path]:
 
 def write_checkpoint(path: Path, terms: dict[str, Any], state: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
     """Write where training has come; the file appears whole or not at all."""
+    from safetensors.torch import save as to_bytes  # imports torch itself: not before torch_extra has
+
     tensors, plain = state
     document = {"terms": terms, "plain": plain, "sha256": digest(_weights(tensors))}
     write_atomically(path, to_bytes(tensors, {"noisewise": json.dumps(document)}))
@@ -199,11 +199,8 @@ def _difference(kept: Any, wanted: Any) -> str:
     if isinstance(kept, dict) and isinstance(wanted, dict):
         for key in wanted:
             if kept.get(key) != wanted[key]:
-                return (
-                    f" ({key} was {kept.get(key)!r}, now {wanted[key]!r})"
-                    if not isinstance(wanted[key], list)
-                    else f" ({key})"
-                )
+                changed = "" if isinstance(wanted[key], list) else f" was {kept.get(key)!r}, now {wanted[key]!r}"
+                return f" ({key}{changed})"
     return ""
 
 

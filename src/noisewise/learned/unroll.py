@@ -10,21 +10,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from ..curator import PublicCurator
 from ..protect.clips import longest_step
 from ..protect.learned.parts import LearnedSchedule
 from ..protect.protector import Protector, Run, begin, step, with_scores_scaled
 from ..protect.signal import first_signal
+from ..trusted.torch_extra import Tensor, torch
+from .differentiable import TaskRows, starts
 
 
 class PublicTask(NamedTuple):
     """Public rows, how many private records they stand for, and the budgets (mu of Gaussian DP) of the copies."""
 
     name: str
-    curator: PublicCurator
+    rows: TaskRows
     size: float
     mu: Tensor
     horizon: int
@@ -44,7 +42,7 @@ class Track(NamedTuple):
 
 def start(protector: Protector, task: PublicTask) -> Run:
     """A run of each copy, at the model's public starting point."""
-    model = task.curator.model
+    model = task.rows.model
     clip = model.loss.typical_clip
     signal = first_signal(
         task.copies,
@@ -55,7 +53,7 @@ def start(protector: Protector, task: PublicTask) -> Run:
         longest_step=longest_step(model.loss.lipschitz, clip, len(model.groups)),
         groups=model.groups,
     )
-    return begin(protector, model.start().repeat(task.copies, 1), signal)
+    return begin(protector, starts(model, task.copies), signal)
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Simulated:
         spend = share * run.signal.remaining.clamp(min=0)
         std = self._std(spend)
         with torch.no_grad():
-            mean = task.curator.clipped_means(run.thetas.detach(), clip) / clip[:, None]
+            mean = task.rows.clipped_means(run.thetas.detach(), clip) / clip[:, None]
             norm, noise = torch.linalg.vector_norm(mean, dim=1), torch.randn(len(mean), generator=self.generator)
             if self.protector.squared_norm:
                 released = (norm.square() + 2 * std * noise).clamp(min=0).sqrt()
@@ -96,7 +94,7 @@ class Simulated:
         self.clips.append(clip)
         noise_std = self._std(spend)
         at = run.thetas.detach() if self.constants else run.thetas
-        mean = self.task.curator.clipped_means(at, clip) / clip[:, None]
+        mean = self.task.rows.clipped_means(at, clip) / clip[:, None]
         noise = torch.randn(mean.shape, generator=self.generator)
         return mean + noise_std[:, None] * noise, noise_std, clip, run.signal.remaining - spend
 
@@ -118,7 +116,7 @@ def advance(
     answers, losses = Simulated(protector, task, generator, constants, limited), []
     for _ in range(steps):
         run = step(protector, run, answers)
-        losses.append(task.curator.mean_losses(run.thetas))
+        losses.append(task.rows.mean_losses(run.thetas))
     return run, Track(torch.stack(losses), torch.stack(answers.spent), torch.stack(answers.clips))
 
 
@@ -142,11 +140,10 @@ def calibrated_losses(task: PublicTask, thetas: Tensor) -> Tensor:
 
     The factor is a minimiser, so by the envelope theorem the gradient may treat it as a constant.
     """
-    factors, groups = torch.logspace(-2, 1.5, 29), task.curator.model.groups
+    factors, groups = torch.logspace(-2, 1.5, 29), task.rows.model.groups
     with torch.no_grad():
         tried = [
-            task.curator.mean_losses(with_scores_scaled(thetas, factor.expand(len(thetas)), groups))
-            for factor in factors
+            task.rows.mean_losses(with_scores_scaled(thetas, factor.expand(len(thetas)), groups)) for factor in factors
         ]
         best = factors[torch.stack(tried).argmin(0)]
-    return task.curator.mean_losses(with_scores_scaled(thetas, best, groups))
+    return task.rows.mean_losses(with_scores_scaled(thetas, best, groups))

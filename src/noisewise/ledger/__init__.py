@@ -14,6 +14,11 @@ Account('patients': 0 of (3, 1e-05) add_remove taken by 0 runs)
 >>> folder.cleanup()
 """
 
+try:
+    import sqlalchemy as _sqlalchemy  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError('a ledger needs SQLAlchemy, which is not installed: pip install "noisewise[ledger]"') from error
+
 from ..trusted.accountants.terms import Budget
 from .database import LedgerBusy, LedgerUnreachable
 from .ledger import Ledger, account_in

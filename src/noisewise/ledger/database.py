@@ -100,15 +100,11 @@ class Database:
                 yield connection
                 connection.exec_driver_sql("COMMIT")
             except BaseException:
-                self._undo(connection)
+                try:
+                    connection.exec_driver_sql("ROLLBACK")
+                except DBAPIError:
+                    connection.invalidate()  # the server is gone, and the transaction with it
                 raise
-
-    @staticmethod
-    def _undo(connection: Connection) -> None:
-        try:
-            connection.exec_driver_sql("ROLLBACK")
-        except DBAPIError:
-            connection.invalidate()  # the server is gone, and the transaction with it
 
     def _opened(self) -> Any:
         if self._engine is None or self._process != this_process():

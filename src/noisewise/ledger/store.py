@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, select, text, update
 
 from ..budget.account import UNITS
-from ..budget.store import TAKEN_UP, UNUSED, Amount, Claimed, Closed, Entries, Entry, check_terms
+from ..budget.store import TAKEN_UP, UNUSED, Amount, Claimed, Entries, Entry, check_terms
 from ..trusted.accountants.base import currencies
 from ..trusted.accountants.terms import Budget
 from ..trusted.counts import BudgetExhausted, up
@@ -70,10 +70,8 @@ class DatasetStore:
         key, described = f"{self.run}{secrets.token_hex(4)}", canonical(dict(entry.terms))
         with self._database.writing() as connection:
             account = self._account(connection, terms)
-            cost, delta = (
-                in_units(entry.reserved.cost, account.unit_cost),
-                in_units(entry.reserved.delta, account.unit_delta),
-            )
+            cost = in_units(entry.reserved.cost, account.unit_cost)
+            delta = in_units(entry.reserved.delta, account.unit_delta)
             if self._database.server:
                 query = text("SELECT noisewise_reserve(:account, :key, :terms, :cost, :delta)").bindparams(
                     account=self.name, key=key, terms=described, cost=cost, delta=delta
@@ -108,18 +106,12 @@ class DatasetStore:
                 raise ValueError(f"run {number} is not reserved as it should be; it may have been settled before")
             if there.claimed != settled.claimed:
                 raise Claimed(TAKEN_UP)
-            cost, delta = (
-                in_units(settled.spent.cost, account.unit_cost),
-                in_units(settled.spent.delta, account.unit_delta),
-            )
-            given: dict[str, Any] = {
-                "account": self.name,
-                "number": number,
-                "spent": cost,
-                "delta": delta,
-                "state": settled.state,
-            }
-            journal = None if settled.journal is None else journal_to_dict(settled.journal)
+            cost = in_units(settled.spent.cost, account.unit_cost)
+            delta = in_units(settled.spent.delta, account.unit_delta)
+            given: dict[str, Any] = {"account": self.name, "number": number, "spent": cost, "delta": delta}
+            given["state"], journal = settled.state, None
+            if settled.journal is not None:
+                journal = {"head": settled.journal.head, "charged": settled.journal.events.total()}
             most = most_claimed(connection, self.name, number)
             if most > UNUSED and (journal is None or not self._keeps_journals(connection)):
                 given |= {"spent": max(cost, least_units(there.reserved, most)), "delta": there.reserved_delta}
@@ -190,11 +182,6 @@ def entry_of(row: Any, account: Any) -> Entry:
 def canonical(data: Any) -> str:
     """Plain data as one line of text, always the same."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def journal_to_dict(journal: Closed) -> dict[str, Any]:
-    """The end of a journal as the history has it."""
-    return {"head": journal.head, "charged": journal.events.total()}
 
 
 def least_units(reserved: int, claimed: float) -> int:

@@ -27,12 +27,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants.joint import joint_noise, split_noise
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..trusted.late import Tensor, torch
+from .base import Array
 from .walk import Walk, WalkingMethod
 
 FORMS = ("quantile", "adaclip")
@@ -45,9 +47,9 @@ class State(NamedTuple):
     walk: Walk
     clip: float
     noise: tuple[float, float]
-    scale: Tensor | None
-    mean: Tensor
-    variance: Tensor
+    scale: Array | None
+    mean: Array
+    variance: Array
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,10 @@ class AdaptiveClip(WalkingMethod):
         step = sampled(self.sampling, Gaussian(joint_noise(*self.noise(facts))))
         return self.plan_of(facts, Repeated(step, self.steps))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         walk = self.set_out(theta, facts, public)
-        scale = torch.ones_like(theta) if self.form == "adaclip" else None
-        zero = torch.zeros_like(theta)
+        scale = np.ones_like(theta) if self.form == "adaclip" else None
+        zero = np.zeros_like(theta)
         return State(walk, float(self.max_grad_norm), self.noise(facts), scale, zero, zero)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -116,10 +118,11 @@ class AdaptiveClip(WalkingMethod):
 def rescaled(state: State, answer: Answer) -> State:
     """The scale of the next step, from the mean and spread of released gradients less their known noise."""
     assert state.scale is not None
-    noise = (answer.noise_std * state.scale).square()
-    seen = (answer.value - state.mean).square().sub(noise).clamp(min=0.0)
-    variance = torch.lerp(seen, state.variance, BETA_2)
-    spread = variance.sqrt()
-    spread = spread + FLOOR * spread.mean() + torch.finfo(torch.float32).tiny
-    scale = (spread / spread.mean()).sqrt().clamp(1e-3, 1e3)
-    return state._replace(scale=scale, mean=torch.lerp(answer.value, state.mean, BETA_1), variance=variance)
+    noise = (answer.noise_std * state.scale) ** 2
+    seen = np.maximum((answer.value - state.mean) ** 2 - noise, 0.0)
+    variance = BETA_2 * state.variance + (1 - BETA_2) * seen
+    spread = np.sqrt(variance)
+    spread = spread + FLOOR * spread.mean() + np.finfo(np.float32).tiny
+    scale = np.sqrt(spread / spread.mean()).clip(1e-3, 1e3)
+    mean = BETA_1 * state.mean + (1 - BETA_1) * answer.value
+    return state._replace(scale=scale, mean=mean, variance=variance)

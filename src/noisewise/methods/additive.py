@@ -42,11 +42,10 @@ from ..trusted.accountants.choose import choose_terms
 from ..trusted.features.columns import TableColumn
 from ..trusted.features.features import Block, Features, even
 from ..trusted.features.scale import Floats
-from ..trusted.late import Tensor, torch
 from ..trusted.questions.levels import ColumnLevels
 from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 
 BETA = 0.9
@@ -83,8 +82,8 @@ class State(NamedTuple):
     velocity: Floats
     tail_sum: Floats
     variance: Floats
-    released: Tensor
-    noise: Tensor
+    released: Array
+    noise: Array
     smooth: bool = False
 
 
@@ -121,12 +120,12 @@ class AdditiveDescent(Method):
     def terms(self, facts: Facts) -> Terms:
         return choose_terms(facts.budget, adaptive=True)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         if not facts.table:
             raise ValueError(
                 "additive needs a table with declared columns; pass schema= or bounds=, or method='descent'"
             )
-        none, nothing = np.zeros((facts.outputs, 1)), torch.zeros(facts.outputs)
+        none, nothing = np.zeros((facts.outputs, 1)), np.zeros(facts.outputs, np.float32)
         return State(facts, None, 0, none, none, none, none, nothing, nothing)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -151,14 +150,14 @@ class AdditiveDescent(Method):
             return False
         return state.smooth or not self._choice(state.facts)
 
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: State, public: PublicCurator | None) -> Array:
         return state.released
 
-    def spread(self, state: State) -> Tensor | None:
+    def spread(self, state: State) -> Array | None:
         return state.noise
 
-    def shares(self, state: State) -> Tensor | None:
-        return None if state.stage is None else torch.from_numpy(state.stage.placed.shares.round(6))
+    def shares(self, state: State) -> Array | None:
+        return None if state.stage is None else state.stage.placed.shares.round(6)
 
     def total_steps(self) -> int | None:
         return None
@@ -197,8 +196,8 @@ class AdditiveDescent(Method):
         )
         theta = np.zeros((facts.outputs, stage.features.width))
         if public is not None:
-            seen = public.prepared(stage.features, torch.from_numpy(stage.placed.centre), stage.placed.scale)
-            theta = warm_start(torch.zeros(theta.size), seen, WARM_START_L2).double().numpy().reshape(theta.shape)
+            seen = public.prepared(stage.features, stage.placed.centre, stage.placed.scale)
+            theta = warm_start(_single(theta), seen, WARM_START_L2).reshape(theta.shape).astype(np.float64)
         return _set_out(facts, stage, theta)
 
     def _ranks(self, private: Curator, public: PublicCurator | None) -> Ranks:
@@ -213,7 +212,7 @@ class AdditiveDescent(Method):
         question = ColumnLevels(tuple((float(i), *scales[i]) for i in asked), float(choices.LEVELS))
         answer = private.statistic(question, noise_multiplier=private.meter.noise_for(share))
         ends = np.cumsum([2**level for level in range(1, choices.LEVELS)])
-        rows = zip(asked, answer.value.numpy().reshape(len(asked), -1), strict=True)
+        rows = zip(asked, answer.value.reshape(len(asked), -1), strict=True)
         return ranks_from({i: np.split(row, ends) for i, row in rows}, scales, answer.noise_std)
 
     def _frequencies(self, private: Curator, blocks: tuple[Block, ...], share: float) -> Frequencies:
@@ -222,7 +221,7 @@ class AdditiveDescent(Method):
         private.prepare(features)
         answer = private.statistic(FirstMoment(), noise_multiplier=private.meter.noise_for(share * MOMENT_SHARE))
         per_record = features.gains[:-1] * (private.facts.size or 1.0)
-        shares = np.clip(answer.value.double().numpy()[:-1] / per_record, 0.0, 1.0)
+        shares = np.clip(answer.value[:-1] / per_record, 0.0, 1.0)
         return Frequencies(blocks, shares, answer.noise_std / per_record)
 
     def _stage(
@@ -237,7 +236,7 @@ class AdditiveDescent(Method):
         """Lay out balanced features; the steps on them take ``share`` of the budget, as far as it is left."""
         features, placed = balanced(parts, weights)
         private.prepare(features)
-        private.centre(torch.from_numpy(placed.centre), placed.scale)
+        private.centre(placed.centre, placed.scale)
         facts = private.facts
         left = share * (1 - MOMENT_SHARE) / (1 - share * MOMENT_SHARE) if number == 1 else 1.0
         if number == 2 or share == 1:
@@ -280,15 +279,15 @@ class AdditiveDescent(Method):
         left = 1 - private.meter.spent_fraction
         epsilon = choice_epsilon(left * (1 - 1e-9) * currency(state.facts.budget, "gdp").cap, "gdp")
         bound = LOSS_BOUND * state.facts.effect_clip
-        chosen = private.choose([_tensor(each) for each in thetas], loss_bound=bound, epsilon=epsilon)
+        chosen = private.choose([_single(each) for each in thetas], loss_bound=bound, epsilon=epsilon)
         variance = np.concatenate([ways[chosen][1] / unit**2, state.variance[:, -1:]], 1)
         return self._showing(state._replace(smooth=True, variance=variance), stage, thetas[chosen])
 
     def _onward(self, state: State, stage: Stage, private: Curator) -> State:
         """One step of heavy ball, and what would be released now."""
-        theta = torch.from_numpy(state.theta.ravel().astype(np.float32))
+        theta = _single(state.theta)
         answer = private.gradient(theta, clip=self._clip(state.facts), noise_multiplier=stage.noise_multiplier)
-        velocity = BETA * state.velocity + answer.value.double().numpy().reshape(state.theta.shape)
+        velocity = BETA * state.velocity + answer.value.reshape(state.theta.shape)
         now, step = state.theta - stage.rate * velocity, state.step + 1
         tail_sum = state.tail_sum + now if step > stage.steps // 2 else state.tail_sum
         variance = stage.variance + _variance(stage, answer.noise_std, step)
@@ -303,7 +302,7 @@ class AdditiveDescent(Method):
             [effects / stage.features.gains[:-1], (intercept / stage.features.gains[-1])[:, None]], 1
         )
         noise = np.sqrt(state.variance) * stage.placed.scale
-        return state._replace(released=_tensor(released), noise=_tensor(noise))
+        return state._replace(released=_single(released), noise=_single(noise))
 
     def _clip(self, facts: Facts) -> float:
         return self.max_grad_norm or self._usual_clip(facts)
@@ -324,7 +323,7 @@ def _clarity(facts: Facts) -> float:
 
 
 def _set_out(facts: Facts, stage: Stage, theta: Floats) -> State:
-    none, nothing = np.zeros_like(theta), torch.zeros(theta.size)
+    none, nothing = np.zeros_like(theta), np.zeros(theta.size, np.float32)
     return State(facts, stage, 0, theta, none, none, stage.variance, nothing, nothing)
 
 
@@ -355,5 +354,5 @@ def _variance(stage: Stage, noise_std: float, step: int) -> float:
     return float((stage.rate * noise_std) ** 2 * (moved**2).sum())
 
 
-def _tensor(numbers: Floats) -> Tensor:
-    return torch.from_numpy(numbers.ravel().astype(np.float32))
+def _single(numbers: Floats) -> Array:
+    return numbers.ravel().astype(np.float32)

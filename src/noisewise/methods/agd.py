@@ -23,18 +23,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms, currency
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants import special
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     cost: float  # of a gradient, as a share of the whole budget
     choice_epsilon: float
     gradient: Answer | None  # what is known of the gradient at theta
@@ -78,7 +79,7 @@ class Agd(Method):
     def terms(self, facts: Facts) -> Terms:
         return Terms.adaptive(self._currency)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         theta = warm_start(theta, public)
         cap = currency(facts.budget, self._currency).cap
         epsilon = choice_epsilon(self.choice_share / self.steps * cap * (1 - 1e-9), self._currency)
@@ -91,7 +92,7 @@ class Agd(Method):
             return state._replace(spent=True)
         cost = state.cost if left >= 2 * need else left - choice  # the last gradient takes what would be left over
         known = state.gradient or self._ask(state.theta, cost / left, private)
-        direction = known.value / torch.linalg.vector_norm(known.value).clamp(min=1e-12)
+        direction = known.value / max(float(np.linalg.norm(known.value)), 1e-12)
         lengths = [state.reach * j / (self.candidates - 1) for j in range(self.candidates)]
         thetas = [state.theta - length * direction for length in lengths]
         winner = private.choose(thetas, loss_bound=self.loss_bound, epsilon=state.choice_epsilon)
@@ -113,7 +114,7 @@ class Agd(Method):
     def done(self, state: State) -> bool:
         return state.spent
 
-    def _ask(self, theta: Tensor, share: float, private: Curator) -> Answer:
+    def _ask(self, theta: Array, share: float, private: Curator) -> Answer:
         """A noisy gradient for a share of what is left."""
         sigma = private.meter.noise_for(share)
         return private.gradient(theta, clip=self.max_grad_norm, noise_multiplier=sigma)
@@ -122,8 +123,8 @@ class Agd(Method):
 def by_precision(first: Answer, second: Answer) -> Answer:
     """The average of two answers to one question with the least noise: weights 1/std^2.
 
-    >>> by_precision(Answer(torch.tensor([0.0]), 1.0), Answer(torch.tensor([3.0]), 2.0)).value
-    tensor([0.6000])
+    >>> by_precision(Answer(np.array([0.0]), 1.0), Answer(np.array([3.0]), 2.0)).value
+    array([0.6])
     """
     p, q = first.noise_std**-2, second.noise_std**-2
     return Answer((p * first.value + q * second.value) / (p + q), (p + q) ** -0.5)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..curator import Facts, PublicCurator
-from ..trusted.late import Tensor
 from .agd import Agd, State
+from .base import Array
 from .nonprivate import minimise
 from .only_public import OnlyPublic, required
 
@@ -32,11 +32,11 @@ class AgdAvg(Agd):
     paper: ClassVar[str] = "baseline of Wang & Zhou 2020"
     needs_public: ClassVar[bool] = True
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         required(public, self.name)
         return super().init(theta, facts, None)
 
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: State, public: PublicCurator | None) -> Array:
         rows = required(public, self.name)
         alone = minimise(rows, rows.model.start(), l2=self.public_l2, steps=OnlyPublic.steps)
         return (state.theta + alone) / 2

@@ -9,14 +9,17 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from numpy.typing import NDArray
+
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
-from ..trusted.late import Tensor
 from ..trusted.losses import loss_names
 from ..trusted.walks.oneshot import Whole
 
 if TYPE_CHECKING:
     from ..protect.learned.zoo import Learned
+
+Array = NDArray[Any]
 
 
 class _EveryLoss:
@@ -59,7 +62,7 @@ class Method(ABC):
         """On what terms the budget is spent, named before any record is touched; a paid size is part of a plan."""
 
     @abstractmethod
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Any:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> Any:
         """The first state, from a public starting point and public rows if there are any."""
 
     @abstractmethod
@@ -70,16 +73,16 @@ class Method(ABC):
         """Whether the loop ends here, decided from released facts; by default after :meth:`total_steps`."""
         return bool(state.step >= (self.total_steps() or 1))
 
-    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: Any, public: PublicCurator | None) -> Array:
         """The released parameters; by default where the last step led."""
-        theta: Tensor = state.theta
+        theta: Array = state.theta
         return theta
 
-    def spread(self, state: Any) -> Tensor | None:
+    def spread(self, state: Any) -> Array | None:
         """The deviation of the privacy noise on each released parameter, if the method knows it by itself."""
         return None
 
-    def shares(self, state: Any) -> Tensor | None:
+    def shares(self, state: Any) -> Array | None:
         """The share of records that has each coordinate of its features, where the method has bought that."""
         return None
 

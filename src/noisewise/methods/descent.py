@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -54,9 +54,8 @@ from ..protect.calibration import Calibration
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.late import Tensor, torch
 from ..trusted.losses import LOSSES
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 
 BETA = 0.9
@@ -72,18 +71,50 @@ USUAL_CAP, LONGEST, LONGEST_CLEAR = 4.0, 300, 1000  # step size and steps, and s
 class State(NamedTuple):
     step: int
     steps: int
-    theta: Tensor
-    velocity: Tensor
-    tail_sum: Tensor
+    theta: Array
+    velocity: Array
+    tail_sum: Array
     learning_rate: float
     clip: float
     noise_multiplier: float
-    released: Tensor
+    released: Array
     calibration: Calibration | None = None  # of a model with layers, whose probabilities it mends
 
 
+class HeavyBall(Method):
+    """Full batches, heavy ball in a bought basis, and the mean of its tail; a subclass declares the settings."""
+
+    steps: int | None
+    learning_rate: float | None
+    max_grad_norm: float | None
+    l2: float
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            validate.whole(steps=self.steps)
+        validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
+        validate.not_negative(l2=self.l2)
+
+    def terms(self, facts: Facts) -> Terms:
+        return choose_terms(facts.budget, adaptive=True)
+
+    def onward(self, state: Any, private: Curator, gradient: Array) -> Any:
+        """One step, and the mean of the tail in the first basis."""
+        velocity = BETA * state.velocity + gradient
+        theta = state.theta - state.learning_rate * velocity
+        step, before_tail = state.step + 1, state.steps // 2
+        tail_sum = state.tail_sum + theta if step > before_tail else state.tail_sum
+        mean = tail_sum / (step - before_tail) if step > before_tail else theta
+        released = private.in_first_basis(mean)
+        return state._replace(step=step, theta=theta, velocity=velocity, tail_sum=tail_sum, released=released)
+
+    def finish(self, state: Any, public: PublicCurator | None) -> Array:
+        released: Array = state.released
+        return released
+
+
 @dataclass(frozen=True)
-class DeflatedDescent(Method):
+class DeflatedDescent(HeavyBall):
     """Heavy ball on full batches in a bought basis; settings left at None follow from public or released facts."""
 
     steps: int | None = None
@@ -97,21 +128,12 @@ class DeflatedDescent(Method):
     paper: ClassVar[str] = "noisewise"
     adaptive: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        if self.steps is not None:
-            validate.whole(steps=self.steps)
-        validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
-        validate.not_negative(l2=self.l2)
-
-    def terms(self, facts: Facts) -> Terms:
-        return choose_terms(facts.budget, adaptive=True)
-
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
         steps = self.steps or usual_steps(ratio)
         clip = self.max_grad_norm or facts.typical_clip
         rate = self.learning_rate or default_step_size(facts, ratio, steps, clip)
-        zero = torch.zeros_like(theta)
+        zero = np.zeros_like(theta)
         mends = calibration.start(facts.outputs) if needs_calibration(facts) else None
         return State(0, steps, theta, zero, zero, rate, clip, 0.0, theta, mends)
 
@@ -122,13 +144,8 @@ class DeflatedDescent(Method):
             return self._calibrated(state, private)
         answer = private.gradient(state.theta, clip=state.clip, noise_multiplier=state.noise_multiplier)
         gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
-        velocity = BETA * state.velocity + gradient
-        theta = state.theta - state.learning_rate * velocity
-        step, before_tail = state.step + 1, state.steps // 2
-        tail_sum = state.tail_sum + theta if step > before_tail else state.tail_sum
-        mean = tail_sum / (step - before_tail) if step > before_tail else theta
-        released = private.in_first_basis(mean)
-        return state._replace(step=step, theta=theta, velocity=velocity, tail_sum=tail_sum, released=released)
+        onward: State = self.onward(state, private, gradient)
+        return onward
 
     def _begun(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         """Buy the basis, move there, and start from public rows if there are any."""
@@ -137,8 +154,8 @@ class DeflatedDescent(Method):
             if self.learning_rate is None and moment_pays(private.facts, state):
                 basis = flattened(private, basis)
                 state = self._long_steps(state, private.facts, basis.largest)
-            private.change_basis(torch.from_numpy(basis.matrix))
-            public = public and public.in_basis(torch.from_numpy(basis.matrix))
+            private.change_basis(basis.matrix)
+            public = public and public.in_basis(basis.matrix)
         start = warm_start(state.theta, public, WARM_START_L2)
         share = 1.0 if state.calibration is None else 1 - calibration.SHARE
         return state._replace(theta=start, noise_multiplier=private.meter.noise_for(share / state.steps))
@@ -170,9 +187,6 @@ class DeflatedDescent(Method):
 
     def done(self, state: State) -> bool:
         return state.step >= state.steps + (0 if state.calibration is None else calibration.STEPS)
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.released
 
 
 def needs_calibration(facts: Facts) -> bool:
@@ -239,7 +253,7 @@ def flattened(private: Curator, basis: Basis) -> Basis:
     moment = private.statistic(SecondMoment(), noise_multiplier=private.meter.noise_for(MOMENT_SHARE))
     change = basis.matrix
     noise = moment.noise_std / size * float(np.linalg.norm(change, 2)) ** 2
-    seen = change.T @ (moment.value.double().numpy() / size) @ change
+    seen = change.T @ (moment.value / size) @ change
     return basis.then(*flattening(seen, noise))
 
 
@@ -257,7 +271,7 @@ def bought_basis(private: Curator) -> Basis | None:
     squared_length = min(max(float(length.value) / size, 0.01), 1.0)
     row = mean.value / size
     noise = facts.features * (mean.noise_std / size) ** 2  # what noise adds to ||row||^2 on average
-    return Basis(deflating(row.double().numpy(), squared_length, noise))
+    return Basis(deflating(row, squared_length, noise))
 
 
 def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
@@ -265,5 +279,5 @@ def public_basis(public: PublicCurator | None, facts: Facts) -> Basis | None:
     if public is None or facts.tensors or public.size < max(BASIS_SHARE * signal_to_noise(facts) ** 2, LEAST_ROWS):
         return None
     rows = public.model.rows(public.batch)[public.batch.valid]
-    squared_length = float(rows.square().sum(1).mean()) if len(rows) else 0.0
-    return None if squared_length < 0.01 else Basis(deflating(rows.mean(0).numpy(), squared_length))
+    squared_length = float((rows**2).sum(1).mean()) if len(rows) else 0.0
+    return None if squared_length < 0.01 else Basis(deflating(rows.mean(0), squared_length))

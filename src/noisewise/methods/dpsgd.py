@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..trusted.events import FULL, Sampling
-from ..trusted.late import Tensor
+from .base import Array
 from .walk import Walk, WalkingMethod
 
 
@@ -59,7 +59,7 @@ class DpSgd(WalkingMethod):
             )
         return super().terms(facts)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(self.set_out(theta, facts, public), self.noise_multiplier(facts))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

@@ -22,6 +22,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..protect import schedules
@@ -29,8 +31,7 @@ from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from ..trusted import validate
 from ..trusted.accountants.calibrate import Floats, calibrate
 from ..trusted.events import FULL, Gaussian, Sampling, sampled
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 from .size import size_noise
 from .walk import default_learning_rate
@@ -42,7 +43,7 @@ LARGEST_HESSIAN = 2000
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     noise_multipliers: Floats
     projector: DebiasedMomentum
     memory: GradientMoments
@@ -88,7 +89,7 @@ class Dynamic(Method):
         steps = (sampled(self.sampling, Gaussian(sigma)) for sigma in noise.tolist())
         return Terms.plan((*size_noise(facts), *steps))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         theta = warm_start(theta, public)
         noise = self.noise_multipliers(facts, public if self.sampling[0] == "full" else None)
         projector = DebiasedMomentum(self._rate(facts), self.momentum)
@@ -116,12 +117,12 @@ class Dynamic(Method):
         return min(max(1 - self._rate(facts) * (least_curvature(public, at) + self.l2), 0.9), 1.0)
 
 
-def least_curvature(public: PublicCurator, theta: Tensor) -> float:
+def least_curvature(public: PublicCurator, theta: Array) -> float:
     """The smallest eigenvalue of the Hessian of the mean public loss at theta, never below 0.
 
     Column j is (grad(theta + h e_j) - grad(theta - h e_j)) / (2 h), which also smooths kinks over a distance h.
     """
-    steps = REACH * torch.eye(len(theta))
+    steps = REACH * np.eye(len(theta), dtype=theta.dtype)
     columns = [public.gradient(theta + step).value - public.gradient(theta - step).value for step in steps]
-    hessian = torch.stack(columns).double() / (2 * REACH)
-    return max(float(torch.linalg.eigvalsh((hessian + hessian.T) / 2)[0]), 0.0)
+    hessian = np.array(columns, np.float64) / (2 * REACH)
+    return max(float(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0]), 0.0)

@@ -26,7 +26,7 @@ from ..curator import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants.calibrate import least_noise
 from ..trusted.events import Event, Gaussian, Poisson, Repeated
-from ..trusted.late import Tensor
+from .base import Array
 from .size import size_noise
 from .walk import Walk, WalkingMethod
 
@@ -83,7 +83,7 @@ class GrowingBatch(WalkingMethod):
     def terms(self, facts: Facts) -> Terms:
         return self.plan_of(facts, *(Repeated(step, count) for step, count in Counter(self.plan(facts)).items()))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(self.set_out(theta, facts, public), self.plan(facts))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

@@ -24,13 +24,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
+from ..protect.arrays import Array
 from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step
-from ..protect.learned.fast import fast
 from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
 from ..protect.learned.private import finished as meta_trained
 from ..protect.learned.zoo import LONGEST, Learned, named, names, pick_for, warn_outside
@@ -38,7 +41,6 @@ from ..protect.protector import Protector, Run, begin, finished, step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.late import Tensor, torch
 from ..trusted.question import CLIPS
 from .base import Method
 from .descent import bought_basis, public_basis
@@ -57,7 +59,7 @@ class State(NamedTuple):
     protector: Protector
     horizon: int
     run: Run | None
-    theta: Tensor
+    theta: Array
     before: float  # the share of the whole budget that was spent before the first step
     brake: Brake = Brake()
     meta: MetaRun | None = None  # of a protector that is trained on private records
@@ -142,14 +144,14 @@ class L2P(Method):
             refuse_design(learned)
         return choose_terms(facts.budget, adaptive=True)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         learned = self.learned(facts)
         horizon = self.steps or learned.horizon
         warn_outside(
             learned, size=facts.size or 1.0, dimension=facts.dimension, epsilon=facts.budget.epsilon, horizon=horizon
         )
         meta = begun(learned, facts, self.protector_share, self.protector_weights) if self.trains else None
-        return State(fast(learned.protector()), horizon, None, theta, 0.0, meta=meta)
+        return State(learned.protector(), horizon, None, theta, 0.0, meta=meta)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.meta is not None and not state.meta.done:
@@ -179,7 +181,7 @@ class L2P(Method):
         if not meta.done:
             return state._replace(meta=meta)
         made = meta_trained(meta, self.learned(facts), facts, self.protector_share)
-        return state._replace(meta=meta, made=made, protector=fast(made.protector()))
+        return state._replace(meta=meta, made=made, protector=made.protector())
 
     def made(self, state: State) -> Learned | None:
         return state.made
@@ -189,7 +191,7 @@ class L2P(Method):
             free = public_basis(public, private.facts)
             basis = bought_basis(private) if free is None else free
             if basis is not None:
-                private.change_basis(torch.from_numpy(basis.matrix))
+                private.change_basis(basis.matrix)
 
     def _begin(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         if state.meta is None:
@@ -214,9 +216,10 @@ class L2P(Method):
 
 
 def refuse_training(facts: Facts) -> None:
-    """Refuse, from public facts, what cannot be asked of shards."""
+    """Refuse, from public facts, what cannot be asked of shards, and without torch all of it: MissingTorch."""
     if not facts.linear or facts.unit.persons:
         raise ValueError("protector is 'private', which needs a linear model and records, not persons; pass 'auto'")
+    import_module("noisewise.trusted.torch_extra")
 
 
 class Paid(NamedTuple):
@@ -226,33 +229,33 @@ class Paid(NamedTuple):
     before: float
     squared: bool
 
-    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+    def norm(self, run: Run, share: float) -> tuple[Array, Array]:
         clip, sigma = _allowed(run.signal.clip), self.private.meter.noise_for(share)
         answer = self.private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=self.squared)
         value = max(float(answer.value), 0.0)
         return one(math.sqrt(value) / clip if self.squared else value / clip), self._left()
 
-    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gradient(self, run: Run, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
         limit, sigma = _allowed(clip), self.private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         answer = self.private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
         return answer.value[None] / limit, one(answer.noise_std / limit), one(limit), self._left()
 
-    def _left(self) -> Tensor:
+    def _left(self) -> Array:
         """The share of the training budget that is left."""
         return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
 
 
-def _braked(state: State, run: Run, before: Tensor) -> tuple[State, Run]:
+def _braked(state: State, run: Run, before: Array) -> tuple[State, Run]:
     """The run with its last step, from ``before``, no longer than released gradients show that it may be."""
-    signal, theta = run.signal, before[0].double().numpy()
+    signal, theta = run.signal, before[0].astype(np.float64)
     clip = signal.clip.item()
-    asked = Asked(signal.gradient[0].double().numpy() * clip, signal.noise_std.item() * clip, theta)
+    asked = Asked(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)
     brake = state.brake.seen(asked)
     if brake.held:
-        moved = theta + brake.braked(asked, run.thetas[0].double().numpy() - theta)
-        run = run._replace(thetas=torch.from_numpy(moved).float()[None])
+        moved = theta + brake.braked(asked, run.thetas[0] - theta)
+        run = run._replace(thetas=moved.astype(np.float32)[None])
     return state._replace(brake=brake), run
 
 
-def _allowed(clip: Tensor) -> float:
+def _allowed(clip: Array) -> float:
     return min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)

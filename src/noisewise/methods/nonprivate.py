@@ -1,6 +1,6 @@
 """Plain full-batch training without privacy: the reference point that private methods are measured against.
 
-L-BFGS with a strong Wolfe line search on the mean loss plus l2/2 ||theta||^2, on exact gradients.
+L-BFGS on the mean loss plus l2/2 ||theta||^2, on exact gradients.
 
 *Guarantee*: none. The records are handed over as if they were public, and the statement says so.
 """
@@ -8,18 +8,20 @@ L-BFGS with a strong Wolfe line search on the mean loss plus l2/2 ||theta||^2, o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
+
+import numpy as np
 
 from ..curator import Curator, Facts, PublicCurator
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 
 WARM_START_L2 = 0.01
+MEMORY = 100  # steps from which curvature is told
 
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class NonPrivate(Method):
     def terms(self, facts: Facts) -> NoReturn:
         raise TypeError("nonprivate makes no promise and has no terms")
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, theta)
 
     def step(self, state: State, private: Curator | None, public: PublicCurator | None) -> State:
@@ -49,23 +51,23 @@ class NonPrivate(Method):
         return 1
 
 
-def minimise(public: PublicCurator, theta: Tensor, *, l2: float, steps: int, anchor: Tensor | None = None) -> Tensor:
+def minimise(public: PublicCurator, theta: Array, *, l2: float, steps: int, anchor: Array | None = None) -> Array:
     """argmin over theta of mean public loss + l2/2 ||theta - anchor||^2, by L-BFGS from ``theta``."""
-    centre = torch.zeros_like(theta) if anchor is None else anchor
-    point = theta.clone().requires_grad_(True)
-    optimizer = torch.optim.LBFGS([point], max_iter=steps, line_search_fn="strong_wolfe", tolerance_grad=1e-7)
+    from scipy.optimize import minimize  # needed only here
 
-    def closure() -> Any:
-        at = point.detach()
-        point.grad = public.gradient(at).value + l2 * (at - centre)
-        return torch.tensor(public.loss(at) + l2 / 2 * float((at - centre).square().sum()))
+    centre = np.zeros_like(theta) if anchor is None else anchor
 
-    optimizer.step(closure)
-    minimiser = point.detach()
-    return minimiser if bool(torch.isfinite(minimiser).all()) else theta
+    def objective(point: Array) -> tuple[float, Array]:
+        at, away = point.astype(theta.dtype), point - centre
+        return public.loss(at) + l2 / 2 * float(away @ away), public.gradient(at).value + l2 * away
+
+    options = {"maxiter": steps, "maxcor": MEMORY, "gtol": 1e-7, "ftol": 1e-14}
+    found = minimize(objective, theta.astype(np.float64), jac=True, method="L-BFGS-B", options=options)
+    minimiser: Array = found.x.astype(theta.dtype)
+    return minimiser if bool(np.isfinite(minimiser).all()) else theta
 
 
-def warm_start(theta: Tensor, public: PublicCurator | None, l2: float = WARM_START_L2) -> Tensor:
+def warm_start(theta: Array, public: PublicCurator | None, l2: float = WARM_START_L2) -> Array:
     """The minimum of the public loss if there are public rows, else theta; l2 keeps few rows from running away, to zero or,
     where the weights of a torch module mean something, to what they were."""
     if public is None:

@@ -24,10 +24,9 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.events import ApproximateDP
-from ..trusted.late import Tensor
 from ..trusted.walks.objective import terms_of
 from ..trusted.walks.oneshot import Whole
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 from .size import size_noise
 
@@ -35,7 +34,7 @@ MOST = 50.0  # epsilon; more buys nothing
 
 
 class State(NamedTuple):
-    theta: Tensor
+    theta: Array
     event: ApproximateDP
     facts: Facts
     step: int
@@ -73,7 +72,7 @@ class ObjectivePerturbation(Method):
         terms_of(event, facts, 1.0)  # refuses the unproved
         return Terms.plan((*size_noise(facts), event))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(warm_start(theta, public), self.event(facts), facts, 0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

@@ -38,17 +38,16 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..budget import Terms
+import numpy as np
+
 from ..curator import Answer, Curator, Facts, NormAtMost, PublicCurator
 from ..protect.brake import Asked, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
-from ..trusted.accountants.choose import choose_terms
 from ..trusted.accountants.joint import split_noise
-from ..trusted.late import Tensor, torch
 from ..trusted.question import CLIPS
-from .base import Method
-from .descent import BETA, WARM_START_L2, bought_basis, default_step_size, usual_steps, wanted_step_size
+from .base import Array
+from .descent import WARM_START_L2, HeavyBall, bought_basis, default_step_size, usual_steps, wanted_step_size
 from .nonprivate import warm_start
 
 GROW, SHRINK = 1.5, 0.5
@@ -64,20 +63,20 @@ REACH = CLIPS[0], 1e6  # of clip norms
 class State(NamedTuple):
     step: int
     steps: int
-    theta: Tensor
-    velocity: Tensor
-    tail_sum: Tensor
+    theta: Array
+    velocity: Array
+    tail_sum: Array
     learning_rate: float
     clip: float
     clips: tuple[float, float]  # from, to
     noise: tuple[float, float]
-    released: Tensor
+    released: Array
     last: Asked | None = None
     average: Asked | None = None
 
 
 @dataclass(frozen=True)
-class OnlineDescent(Method):
+class OnlineDescent(HeavyBall):
     """``learning_rate`` and ``max_grad_norm`` are where they start; they are found from there."""
 
     steps: int | None = None
@@ -94,21 +93,15 @@ class OnlineDescent(Method):
     adaptive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.steps is not None:
-            validate.whole(steps=self.steps)
-        validate.positive_or_none(learning_rate=self.learning_rate, max_grad_norm=self.max_grad_norm)
+        super().__post_init__()
         validate.open_unit(target_quantile=self.target_quantile, count_share=self.count_share)
-        validate.not_negative(l2=self.l2)
 
-    def terms(self, facts: Facts) -> Terms:
-        return choose_terms(facts.budget, adaptive=True)
-
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         ratio = signal_to_noise(facts)
         steps = self.steps or usual_steps(ratio)
         clip = within(self.max_grad_norm or facts.typical_clip, REACH)
         rate = self.learning_rate or default_step_size(facts, ratio, steps, facts.typical_clip)
-        zero = torch.zeros_like(theta)
+        zero = np.zeros_like(theta)
         return State(0, steps, theta, zero, zero, rate, clip, REACH, (0.0, 0.0), theta)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -116,16 +109,12 @@ class OnlineDescent(Method):
             state = self._begun(state, private, public)
         sigma, tau = state.noise
         answer = private.gradient(
-            state.theta,
-            clip=state.clip,
-            noise_multiplier=sigma,
-            quantile_at=state.clip,
-            count_noise_multiplier=tau,
+            state.theta, clip=state.clip, noise_multiplier=sigma, quantile_at=state.clip, count_noise_multiplier=tau
         )
         gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
-        now = Asked(gradient.double().numpy(), answer.noise_std, state.theta.double().numpy())
+        now = Asked(gradient.astype(np.float64), answer.noise_std, state.theta.astype(np.float64))
         rate = min(moved_rate(state, now), allowed_rate(private.facts, state))
-        state = self._onward(state._replace(learning_rate=rate), private, gradient)
+        state = self.onward(state._replace(learning_rate=rate), private, gradient)
         clip = self._next_clip(state, answer, private.facts)
         return state._replace(clip=clip, last=now, average=blended(state.average, now))
 
@@ -133,24 +122,14 @@ class OnlineDescent(Method):
         """Buy the basis, move there, start from public rows if there are any, and find the clip norm."""
         basis = bought_basis(private) if self.deflate else None
         if basis is not None:
-            private.change_basis(torch.from_numpy(basis.matrix))
-            public = public and public.in_basis(torch.from_numpy(basis.matrix))
+            private.change_basis(basis.matrix)
+            public = public and public.in_basis(basis.matrix)
         start = warm_start(state.theta, public, WARM_START_L2)
         clip = found_clip(private, start, state.clip, self.target_quantile)
         lower = 1.0 if math.isfinite(private.facts.lipschitz) else DOWN
         clips = within(lower * clip, REACH), within(UP * clip, REACH)
         noise = split_noise(private.meter.noise_for(1 / state.steps), self.count_share)
         return state._replace(theta=start, clip=clip, clips=clips, noise=noise)
-
-    def _onward(self, state: State, private: Curator, gradient: Tensor) -> State:
-        """One step of heavy ball, and the mean of the tail in the first basis."""
-        velocity = BETA * state.velocity + gradient
-        theta = state.theta - state.learning_rate * velocity
-        step, before_tail = state.step + 1, state.steps // 2
-        tail_sum = state.tail_sum + theta if step > before_tail else state.tail_sum
-        mean = tail_sum / (step - before_tail) if step > before_tail else theta
-        released = private.in_first_basis(mean)
-        return state._replace(step=step, theta=theta, velocity=velocity, tail_sum=tail_sum, released=released)
 
     def _next_clip(self, state: State, answer: Answer, facts: Facts) -> float:
         share = within(answer.below or 0.0, (0.0, 1.0))  # noise may take it outside
@@ -160,9 +139,6 @@ class OnlineDescent(Method):
 
     def done(self, state: State) -> bool:
         return state.step >= state.steps
-
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
-        return state.released
 
 
 def within(value: float, limits: tuple[float, float]) -> float:
@@ -193,7 +169,7 @@ def blended(average: Asked | None, now: Asked) -> Asked:
     return Asked(gradient, math.hypot(MEMORY * average.noise, (1 - MEMORY) * now.noise), now.theta)
 
 
-def found_clip(private: Curator, theta: Tensor, start: float, target: float) -> float:
+def found_clip(private: Curator, theta: Array, start: float, target: float) -> float:
     """A norm that about the target's share of gradients at theta stays below, from paid counts.
 
     By leaps until the target lies between two norms, then halving their distance on a logarithmic scale.
@@ -221,7 +197,7 @@ def between(low: float, high: float) -> float:
     return low * LEAP if math.isinf(high) else math.sqrt(low * high)
 
 
-def short_share(private: Curator, theta: Tensor, norm: float, share: float) -> float:
+def short_share(private: Curator, theta: Array, norm: float, share: float) -> float:
     """The released share of records whose gradient at theta is shorter, for this share of what is left.
 
     Where a person has k rows, the rows of a clip norm C are cut at C / k.

@@ -14,15 +14,14 @@ from typing import ClassVar, NamedTuple
 from ..budget import Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..trusted import validate
-from ..trusted.late import Tensor
-from .base import Method
+from .base import Array, Method
 from .nonprivate import minimise
 from .size import size_noise
 
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class OnlyPublic(Method):
     def terms(self, facts: Facts) -> Terms:
         return Terms.plan(size_noise(facts))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, minimise(required(public, self.name), theta, l2=self.l2, steps=self.steps))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

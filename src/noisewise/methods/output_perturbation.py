@@ -25,9 +25,8 @@ from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian
-from ..trusted.late import Tensor
 from ..trusted.walks.oneshot import Whole, loss_constants
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 from .size import size_noise
 
@@ -35,7 +34,7 @@ STEP_SHARE = 0.5  # of the longest step allowed: the shorter, the less the weigh
 
 
 class State(NamedTuple):
-    theta: Tensor
+    theta: Array
     noise_multiplier: float
     facts: Facts
     step: int
@@ -67,7 +66,7 @@ class OutputPerturbation(Method):
         loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan((*size_noise(facts), Gaussian(self.noise_multiplier(facts))))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(warm_start(theta, public), self.noise_multiplier(facts), facts, 0)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:

@@ -24,9 +24,8 @@ from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian
-from ..trusted.late import Tensor
 from ..trusted.walks.oneshot import Whole, loss_constants
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 from .output_perturbation import State, ball
 
@@ -65,7 +64,7 @@ class Pnsgd(Method):
         loss_constants(facts, ball(self.radius, facts))  # refuses what the proof does not cover
         return Terms.plan(Gaussian(self.noise_multiplier(facts)))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         if public is None:
             raise ValueError("public is missing; pnsgd needs public rows to walk over after the private ones")
         return State(warm_start(theta, public), self.noise_multiplier(facts), facts, 0)

@@ -25,6 +25,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms
 from ..curator import Answer, Curator, Facts, PublicCurator
 from ..protect.optimizers import OPTIMIZERS, Optimizer
@@ -33,8 +35,7 @@ from ..trusted import validate
 from ..trusted.accountants import tcdp
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.events import FULL, Sampling
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 from .nonprivate import minimise
 from .only_public import required
 from .walk import default_learning_rate
@@ -45,14 +46,14 @@ LEAST_CLIP = 1e-3  # rounding of scores does not shrink with the clip
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     cost: float  # of the next step, as a share of the whole budget: rho_t / rho_total
     ceiling: float  # the cost that no step may exceed
     noise_multiplier: float | None  # of the last step, while the cost stays the same
     clip: float
     projector: Optimizer[Any]
     memory: Any
-    tail_sum: Tensor
+    tail_sum: Array
     tail_weight: float
     spent: bool
 
@@ -116,14 +117,14 @@ class PpSgd(Method):
             )
         return Terms.adaptive("tcdp")
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         required(public, self.name)
         projector: Optimizer[Any] = OPTIMIZERS[self.optimizer](
             self.learning_rate or default_rate(self.optimizer, facts)
         )
         clip = self.max_grad_norm or default_clip(facts)
         ceiling = paper_ceiling(facts, self.sampling[1]) if self.accounting == "paper" else 1.0  # type: ignore[misc]
-        memory, nothing = projector.init(len(theta)), torch.zeros_like(theta)
+        memory, nothing = projector.init(len(theta)), np.zeros_like(theta)
         return State(0, theta, 1 / self.steps, ceiling, None, clip, projector, memory, nothing, 0.0, False)
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -137,7 +138,7 @@ class PpSgd(Method):
         theta, memory = state.projector(regularised, state.theta, state.memory)
 
         rows = required(public, self.name)
-        public_norm = float(torch.linalg.vector_norm(rows.gradient(theta).value))
+        public_norm = float(np.linalg.norm(rows.gradient(theta).value))
         noise_norm = math.sqrt(len(theta)) * answer.noise_std
         grows = self.phi * public_norm < noise_norm
         grown = min((1 + self.alpha) * state.cost, state.ceiling) if grows else state.cost
@@ -160,7 +161,7 @@ class PpSgd(Method):
     def done(self, state: State) -> bool:
         return state.spent
 
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: State, public: PublicCurator | None) -> Array:
         theta = state.tail_sum / state.tail_weight if state.tail_weight else state.theta
         return reuse(theta, required(public, self.name), self.reuse)
 
@@ -192,7 +193,7 @@ def as_published(rate: float, steps: int, **settings: Any) -> PpSgd:
     return PpSgd(sampling=("fixed", rate), steps=steps, **{**defaults, **settings})
 
 
-def reuse(theta: Tensor, public: PublicCurator, lam: float) -> Tensor:
+def reuse(theta: Array, public: PublicCurator, lam: float) -> Array:
     """Line 25: argmin of mean public loss + lam ||w - theta||^2. Uses no private record: run it again on more rows."""
     return minimise(public, theta, l2=2 * lam, steps=REUSE_STEPS, anchor=theta)
 

@@ -19,15 +19,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Budget, Terms
 from ..curator import Curator, Facts, PublicCurator
 from ..protect.sets import ConvexSet, set_named
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
-from ..trusted.late import Tensor, torch
 from ..trusted.stores.totals import expected_size
-from .base import Method
+from .base import Array, Method
 from .size import size_noise
 
 RELEASES = ("mean", "last")
@@ -35,12 +36,12 @@ RELEASES = ("mean", "last")
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     noise_multiplier: float
     sampling: Sampling
     inside: ConvexSet
     rate: float  # D / G
-    total: Tensor
+    total: Array
 
 
 class ProjectedMethod(Method):
@@ -70,17 +71,14 @@ class ProjectedMethod(Method):
         step = sampled(self.sampling_of(facts), Gaussian(self.noise_multiplier(facts)))
         return Terms.plan((*size_noise(facts), Repeated(step, self.steps)))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         """The first point, in the set, and the step size D / G from public or released facts."""
         sampling, inside = self.sampling_of(facts), set_named(self.constraint, self.radius)
-        sigma, clip, batch = (
-            self.noise_multiplier(facts),
-            self.max_grad_norm,
-            expected_size(sampling, facts.size or 1.0),
-        )
+        sigma, clip = self.noise_multiplier(facts), self.max_grad_norm
+        batch = expected_size(sampling, facts.size or 1.0)
         second_moment = clip**2 * (1 + (1 / batch if sampling[0] == "poisson" else 0.0))
         rate = inside.diameter(len(theta)) / math.sqrt(second_moment + len(theta) * (sigma * clip / batch) ** 2)
-        return State(0, inside.project(theta), sigma, sampling, inside, rate, torch.zeros_like(theta))
+        return State(0, inside.project(theta), sigma, sampling, inside, rate, np.zeros_like(theta))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
         answer = private.gradient(
@@ -90,7 +88,7 @@ class ProjectedMethod(Method):
         theta = state.inside.project(state.theta - eta * answer.value)
         return state._replace(step=state.step + 1, theta=theta, total=state.total + theta)
 
-    def finish(self, state: State, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: State, public: PublicCurator | None) -> Array:
         return state.total / state.step if self.release == "mean" else state.theta
 
 

@@ -22,14 +22,14 @@ from typing import ClassVar, NamedTuple
 from ..curator import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
-from ..trusted.late import Tensor
+from .base import Array
 from .walk import Walk, WalkingMethod
 
 
 class State(NamedTuple):
     walk: Walk
     noise_multiplier: float
-    basis: Tensor | None
+    basis: Array | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PublicSubspace(WalkingMethod):
         super().__post_init__()
         validate.whole(rank=self.rank, refresh=self.refresh)
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         if public is None or public.size == 0:
             raise ValueError("public_subspace needs public rows; pass public=(X, y) or another method")
         walk = self.set_out(theta, facts, public)

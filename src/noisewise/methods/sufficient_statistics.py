@@ -21,19 +21,20 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms
 from ..curator import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian, Repeated
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 from .size import size_noise
 
 
 class State(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     noise_multiplier: float
 
 
@@ -61,7 +62,7 @@ class SufficientStatistics(Method):
         third = Gaussian(self.noise_multiplier(facts))
         return Terms.plan((*size_noise(facts), Repeated(third, 3)))
 
-    def init(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> State:
+    def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:
         return State(0, theta, self.noise_multiplier(facts))
 
     def step(self, state: State, private: Curator, public: PublicCurator | None) -> State:
@@ -71,10 +72,10 @@ class SufficientStatistics(Method):
         cross = private.statistic(CrossMoment(1.0), noise_multiplier=sigma)
         bound = max(float(smallest.value) - math.sqrt(2 * math.log(2 / rho)) * smallest.noise_std, 0.0)
         ridge = max(math.sqrt(d * math.log(2 * d**2 / rho)) * moment.noise_std - bound, 0.0)
-        return State(1, solved(moment.value, cross.value, ridge, least=moment.noise_std).float(), sigma)
+        return State(1, solved(moment.value, cross.value, ridge, least=moment.noise_std).astype(np.float32), sigma)
 
 
-def solved(moment: Tensor, cross: Tensor, ridge: float, *, least: float) -> Tensor:
+def solved(moment: Array, cross: Array, ridge: float, *, least: float) -> Array:
     """(moment + ridge I)^-1 cross, eigenvalues of the matrix raised to at least ``least``."""
-    values, vectors = torch.linalg.eigh(moment)
-    return vectors @ ((vectors.T @ cross) / (values + ridge).clamp(min=least))
+    values, vectors = np.linalg.eigh(moment)
+    return vectors @ ((vectors.T @ cross) / np.maximum(values + ridge, least))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from ..budget import Terms
 from ..curator import Answer, Facts, PublicCurator
 from ..protect.optimizers import OPTIMIZERS, Optimizer
@@ -12,8 +14,7 @@ from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Event, Gaussian, Repeated, Sampling, sampled
-from ..trusted.late import Tensor, torch
-from .base import Method
+from .base import Array, Method
 from .nonprivate import warm_start
 from .size import size_noise
 
@@ -22,10 +23,10 @@ MODULE_RATES = {"sgd": 0.5, "momentum": 0.1, "debiased_momentum": 0.5, "adagrad"
 
 class Walk(NamedTuple):
     step: int
-    theta: Tensor
+    theta: Array
     optimizer: Optimizer[Any]
     memory: Any
-    tail_sum: Tensor
+    tail_sum: Array
 
 
 class WalkingMethod(Method):
@@ -68,12 +69,12 @@ class WalkingMethod(Method):
         """A plan of these events and the bought size."""
         return Terms.plan((*size_noise(facts), *events), self.accountant)
 
-    def set_out(self, theta: Tensor, facts: Facts, public: PublicCurator | None) -> Walk:
+    def set_out(self, theta: Array, facts: Facts, public: PublicCurator | None) -> Walk:
         """At the public start, or at the minimum of the public loss if there are public rows."""
         theta = warm_start(theta, public)
         rate = self.learning_rate or default_learning_rate(self.optimizer, facts)
         optimizer: Optimizer[Any] = OPTIMIZERS[self.optimizer](rate)
-        return Walk(0, theta, optimizer, optimizer.init(len(theta)), torch.zeros_like(theta))
+        return Walk(0, theta, optimizer, optimizer.init(len(theta)), np.zeros_like(theta))
 
     def onward(self, walk: Walk, answer: Answer) -> Walk:
         """One step along a released gradient; l2 is added after the noise and costs nothing."""
@@ -91,7 +92,7 @@ class WalkingMethod(Method):
     def done(self, state: Any) -> bool:
         return bool(state.walk.step >= self.steps)
 
-    def finish(self, state: Any, public: PublicCurator | None) -> Tensor:
+    def finish(self, state: Any, public: PublicCurator | None) -> Array:
         walk: Walk = state.walk
         summed = walk.step - (self.steps - self.tail_steps)  # fewer where an answer was lost, and its step with it
         return walk.tail_sum / summed if summed > 0 else walk.theta

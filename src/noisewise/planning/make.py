@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,13 +64,32 @@ def plan(
     table = _table_of(columns, schema)
     unit = table.unit if rows_per_unit is None else Unit(rows_per_unit)
     budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=unit.persons)
-    return _made(
-        budget,
-        table if table.classes is not None else replace(table, classes=classes or 0),
+    rows = plan_rows(budget, size=size, features=table.features, unit=unit, steps=steps, rates=rates, clip=clip)
+    words = f"{in_words(rows)}\n{persons_in_words(rows, unit)}" if unit.persons else in_words(rows)
+    choice = choice_for(table.columns, budget, size, unit=unit)
+    classes = (classes if table.classes is None else table.classes) or None
+    clarity, width = size * choice.mu / unit.most, len(table.columns)
+    simulated = choice.method == TABLES
+    ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
+    kept = expected(clarity, width, classes) if simulated else None
+    return Plan(
+        budget=budget,
         size=size,
+        columns=width,
+        parameters=table.features + 1,
+        classes=classes,
+        clip=clip,
         unit=unit,
-        candidates=candidates,
-        noise={"steps": steps, "rates": rates, "clip": clip},
+        clarity=clarity,
+        method=choice.method,
+        features=_features(choice, table, budget, unit),
+        why=why(choice),
+        rows=tuple(rows),
+        words=words,
+        records_needed=tuple(records_needed(rows, size=size)),
+        expected=kept,
+        tuning=ways,
+        recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
     )
 
 
@@ -84,35 +103,6 @@ class _Table:
     unit: Unit = RECORD
     classes: int | None = None
     declared: bool = False
-
-
-def _made(budget: Budget, table: _Table, *, size: int, unit: Unit, candidates: Sequence[int], noise: Any) -> Plan:
-    rows = plan_rows(budget, size=size, features=table.features, unit=unit, **noise)
-    words = f"{in_words(rows)}\n{persons_in_words(rows, unit)}" if unit.persons else in_words(rows)
-    choice = choice_for(table.columns, budget, size, unit=unit)
-    clarity, classes, width = size * choice.mu / unit.most, table.classes or None, len(table.columns)
-    simulated = choice.method == TABLES
-    ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
-    kept = expected(clarity, width, classes) if simulated else None
-    return Plan(
-        budget=budget,
-        size=size,
-        columns=width,
-        parameters=table.features + 1,
-        classes=classes,
-        clip=noise["clip"],
-        unit=unit,
-        clarity=clarity,
-        method=choice.method,
-        features=_features(choice, table, budget, unit),
-        why=why(choice),
-        rows=tuple(rows),
-        words=words,
-        records_needed=tuple(records_needed(rows, size=size)),
-        expected=kept,
-        tuning=ways,
-        recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
-    )
 
 
 def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:

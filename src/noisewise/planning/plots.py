@@ -16,12 +16,7 @@ LOOKS = {SELECTION: (BLUE, "-", "o"), EXPONENTIAL: (ORANGE, "--", "s"), PUBLIC: 
 
 
 def plot_plan(
-    rows: Sequence[PlanRow],
-    path: Path,
-    *,
-    title: str,
-    tuning: Sequence[Tuning] = (),
-    expected: Expected | None = None,
+    rows: Sequence[PlanRow], path: Path, *, title: str, tuning: Sequence[Tuning] = (), expected: Expected | None = None
 ) -> None:
     """Noise over clip norm (above): of one step and of a run's average; with tuning, its noise and what is kept (below)."""
     counts = sorted({way.candidates for way in tuning})

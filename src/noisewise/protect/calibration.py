@@ -14,9 +14,12 @@ the curvature of a typical model, kept short, and the mean of the last steps is 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from ..trusted.late import Tensor, torch
+import numpy as np
+
+from .arrays import Array
 
 SHARE, STEPS, SETTLED = 0.02, 8, 4  # of the budget; gradients; of which the last thetas are averaged
 CLIP_FACTOR = 8.0  # times the typical clip norm of training
@@ -28,40 +31,36 @@ class Calibration(NamedTuple):
     """Logarithm of the factor on scores, what is added to them (outputs,), and the sums over the settled steps."""
 
     log_scale: float
-    shift: Tensor
+    shift: Array
     step: int = 0
     log_scale_sum: float = 0.0
-    shift_sum: Tensor | None = None
+    shift_sum: Array = 0.0
 
-    def settled(self) -> tuple[float, Tensor]:
+    def settled(self) -> tuple[float, Array]:
         """The mean over the last steps, or where it stands."""
-        if self.shift_sum is None:
-            return self.log_scale, self.shift
         count = self.step - (STEPS - SETTLED)
-        return self.log_scale_sum / count, self.shift_sum / count
+        return (self.log_scale_sum / count, self.shift_sum / count) if count > 0 else (self.log_scale, self.shift)
 
 
 def start(outputs: int) -> Calibration:
-    return Calibration(0.0, torch.zeros(outputs))
+    return Calibration(0.0, np.zeros(outputs, np.float32))
 
 
-def changed(theta: Tensor, last: int, log_scale: float, shift: Tensor) -> Tensor:
+def changed(theta: Array, last: int, log_scale: float, shift: Array) -> Array:
     """The theta whose scores are e^log_scale z + shift; ``last`` is the size of the last layer, bias at its end."""
-    layer = theta[-last:] * float(torch.exp(torch.tensor(log_scale)))
-    layer = torch.cat([layer[: -len(shift)], layer[-len(shift) :] + shift])
-    return torch.cat([theta[:-last], layer])
+    new = theta.copy()
+    new[-last:] *= math.exp(log_scale)
+    new[-len(shift) :] += shift
+    return new
 
 
-def moved(now: Calibration, theta: Tensor, last: int, gradient: Tensor) -> Calibration:
+def moved(now: Calibration, theta: Array, last: int, gradient: Array) -> Calibration:
     """One step on, with the gradient that was released at the changed ``theta``."""
-    layer = changed(theta, last, now.log_scale, torch.zeros_like(now.shift))[
-        -last:
-    ]  # what log a moves, without the shift
+    layer = changed(theta, last, now.log_scale, 0 * now.shift)[-last:]  # what log a moves, without the shift
     slope, bias = float(gradient[-last:] @ layer), gradient[-len(now.shift) :]
     log_scale = now.log_scale - min(max(slope / CURVATURES[0], -LONGEST[0]), LONGEST[0])
-    shift = now.shift - (bias / CURVATURES[1]).clamp(-LONGEST[1], LONGEST[1])
+    shift = now.shift - (bias / CURVATURES[1]).clip(-LONGEST[1], LONGEST[1])
     step = now.step + 1
     if step <= STEPS - SETTLED:
         return Calibration(log_scale, shift, step)
-    before = torch.zeros_like(shift) if now.shift_sum is None else now.shift_sum
-    return Calibration(log_scale, shift, step, now.log_scale_sum + log_scale, before + shift)
+    return Calibration(log_scale, shift, step, now.log_scale_sum + log_scale, now.shift_sum + shift)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..trusted.late import Tensor, torch
+from .arrays import Array, filled
 from .signal import Signal
 
 
@@ -14,7 +14,7 @@ class Clip(Protocol):
     """Clip norms (R,) for the next question."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class FixedClip:
     def init(self, copies: int, dimension: int) -> None:
         return None
 
-    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), self.factor * signal.typical_clip, dtype=torch.float32), None
+    def __call__(self, signal: Signal, memory: None) -> tuple[Array, None]:
+        return filled(signal.gradient, (signal.copies,), self.factor * signal.typical_clip), None
 
 
 def longest_step(lipschitz: float, clip: float, layers: int = 1) -> float:

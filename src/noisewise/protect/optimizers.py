@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from ..curator import Answer
-from ..trusted.late import Tensor, torch
+from .arrays import Array
 
 S = TypeVar("S")
 
 
 class Optimizer(Protocol[S]):
     def init(self, dimension: int) -> S: ...
-    def __call__(self, answer: Answer, theta: Tensor, state: S) -> tuple[Tensor, S]: ...
+    def __call__(self, answer: Answer, theta: Array, state: S) -> tuple[Array, S]: ...
 
 
 class GradientMoments(NamedTuple):
     """What an optimizer remembers of earlier gradients."""
 
     step: int
-    first: Tensor
-    second: Tensor
+    first: Array
+    second: Array
 
 
 class _OfMoments:
     def init(self, dimension: int) -> GradientMoments:
-        return GradientMoments(0, torch.zeros(dimension), torch.zeros(dimension))
+        return GradientMoments(0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Sgd:
     def init(self, dimension: int) -> None:
         return None
 
-    def __call__(self, answer: Answer, theta: Tensor, state: None) -> tuple[Tensor, None]:
-        return torch.add(theta, answer.value, alpha=-self.learning_rate), None
+    def __call__(self, answer: Answer, theta: Array, state: None) -> tuple[Array, None]:
+        return theta - self.learning_rate * answer.value, None
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Momentum:
     learning_rate: float
     beta: float = 0.9
 
-    def init(self, dimension: int) -> Tensor:
-        return torch.zeros(dimension)
+    def init(self, dimension: int) -> Array:
+        return 0.0
 
-    def __call__(self, answer: Answer, theta: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        velocity = torch.add(answer.value, state, alpha=self.beta)
-        return torch.add(theta, velocity, alpha=-self.learning_rate), velocity
+    def __call__(self, answer: Answer, theta: Array, state: Array) -> tuple[Array, Array]:
+        velocity = answer.value + self.beta * state
+        return theta - self.learning_rate * velocity, velocity
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class DebiasedMomentum(_OfMoments):
     learning_rate: float
     beta: float = 0.9
 
-    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
+    def __call__(self, answer: Answer, theta: Array, state: GradientMoments) -> tuple[Array, GradientMoments]:
         step = state.step + 1
-        first = torch.lerp(answer.value, state.first, self.beta)
+        first = self.beta * state.first + (1 - self.beta) * answer.value
         rate = self.learning_rate / (1 - self.beta**step)
-        return torch.add(theta, first, alpha=-rate), GradientMoments(step, first, state.second)
+        return theta - rate * first, GradientMoments(step, first, state.second)
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class AdaGrad(_OfMoments):
     learning_rate: float
     floor: float = 1e-8
 
-    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
-        second = torch.addcmul(state.second, answer.value, answer.value)
-        moved = torch.addcdiv(theta, answer.value, second.sqrt().add_(self.floor), value=-self.learning_rate)
+    def __call__(self, answer: Answer, theta: Array, state: GradientMoments) -> tuple[Array, GradientMoments]:
+        second = state.second + answer.value**2
+        moved = theta - self.learning_rate * answer.value / (second**0.5 + self.floor)
         return moved, GradientMoments(state.step + 1, state.first, second)
 
 
@@ -96,21 +96,21 @@ class Adam(_OfMoments):
     beta_squared: float = 0.999
     floor: float = 1e-8
 
-    def __call__(self, answer: Answer, theta: Tensor, state: GradientMoments) -> tuple[Tensor, GradientMoments]:
+    def __call__(self, answer: Answer, theta: Array, state: GradientMoments) -> tuple[Array, GradientMoments]:
         step = state.step + 1
-        first = torch.lerp(answer.value, state.first, self.beta)
-        second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
-        spread = torch.sqrt(second / (1 - self.beta_squared**step)).add_(self.floor)
+        first = self.beta * state.first + (1 - self.beta) * answer.value
+        second = self.beta_squared * state.second + (1 - self.beta_squared) * answer.value**2
+        spread = (second / (1 - self.beta_squared**step)) ** 0.5 + self.floor
         rate = self.learning_rate / (1 - self.beta**step)
-        return torch.addcdiv(theta, first, spread, value=-rate), GradientMoments(step, first, second)
+        return theta - rate * first / spread, GradientMoments(step, first, second)
 
 
 class NoisyMoments(NamedTuple):
     """What an optimizer remembers of earlier gradients, and how much of their squares is noise."""
 
     step: int
-    first: Tensor
-    second: Tensor
+    first: Array
+    second: Array
     noise: float
 
 
@@ -130,17 +130,17 @@ class AdamBC:
     share: float = 0.05
 
     def init(self, dimension: int) -> NoisyMoments:
-        return NoisyMoments(0, torch.zeros(dimension), torch.zeros(dimension), 0.0)
+        return NoisyMoments(0, 0.0, 0.0, 0.0)
 
-    def __call__(self, answer: Answer, theta: Tensor, state: NoisyMoments) -> tuple[Tensor, NoisyMoments]:
+    def __call__(self, answer: Answer, theta: Array, state: NoisyMoments) -> tuple[Array, NoisyMoments]:
         step = state.step + 1
-        first = torch.lerp(answer.value, state.first, self.beta)
-        second = torch.lerp(answer.value.square(), state.second, self.beta_squared)
+        first = self.beta * state.first + (1 - self.beta) * answer.value
+        second = self.beta_squared * state.second + (1 - self.beta_squared) * answer.value**2
         noise = self.beta_squared * state.noise + (1 - self.beta_squared) * answer.noise_std**2
         whole = 1 - self.beta_squared**step
-        signal = torch.clamp((second - noise) / whole, min=self.share * noise / whole)
+        signal = ((second - noise) / whole).clip(self.share * noise / whole, None)
         rate = self.learning_rate / (1 - self.beta**step)
-        moved = torch.addcdiv(theta, first, signal.sqrt_().add_(self.floor), value=-rate)
+        moved = theta - rate * first / (signal**0.5 + self.floor)
         return moved, NoisyMoments(step, first, second, noise)
 
 

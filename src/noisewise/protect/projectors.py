@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..curator import Answer
-from ..trusted.late import Tensor
+from .arrays import Array
 from .optimizers import Optimizer
 from .signal import Signal
 
@@ -15,7 +15,7 @@ class Projector(Protocol):
     """The next thetas (R, dimension), from the answer in the signal."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]: ...
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,5 @@ class Stepped:
     def init(self, copies: int, dimension: int) -> Any:
         return self.rule.init(dimension)
 
-    def __call__(self, signal: Signal, thetas: Tensor, memory: Any) -> tuple[Tensor, Any]:
+    def __call__(self, signal: Signal, thetas: Array, memory: Any) -> tuple[Array, Any]:
         return self.rule(Answer(signal.gradient, 0.0), thetas, memory)

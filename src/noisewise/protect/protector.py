@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..trusted.late import Tensor, torch
+from .arrays import Array, filled
 from .clips import Clip, FixedClip
 from .optimizers import Optimizer
 from .projectors import Projector, Stepped
@@ -26,13 +26,13 @@ class Together(Protocol):
     """Clip norms (R,) and shares (R,) of the next question, at once."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Tensor, Any]: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Array, Any]: ...
 
 
 class Scale(Protocol):
     """Factors (R,) for the last thetas, from the last signal and what the clip remembers."""
 
-    def __call__(self, signal: Signal, memory: Any) -> Tensor: ...
+    def __call__(self, signal: Signal, memory: Any) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Run(NamedTuple):
     """Where R runs side by side have come: what they know, where they are, and what each part remembers."""
 
     signal: Signal
-    thetas: Tensor
+    thetas: Array
     clip_memory: Any
     schedule_memory: Any
     projector_memory: Any
 
 
-def begin(protector: Protector, thetas: Tensor, signal: Signal) -> Run:
+def begin(protector: Protector, thetas: Array, signal: Signal) -> Run:
     """Before the first question."""
     shape, together = thetas.shape, protector.together
     projector_memory = protector.projector.init(*shape)
@@ -74,7 +74,7 @@ def begin(protector: Protector, thetas: Tensor, signal: Signal) -> Run:
     return Run(signal, thetas, protector.clip.init(*shape), protector.schedule.init(*shape), projector_memory)
 
 
-def next_question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
+def next_question(protector: Protector, run: Run) -> tuple[Array, Array, Run]:
     """The clip norms (R,) and shares of what is left (R,) of the next question."""
     if protector.together is not None:
         clip, share, memory = protector.together(run.signal, run.clip_memory)
@@ -84,9 +84,7 @@ def next_question(protector: Protector, run: Run) -> tuple[Tensor, Tensor, Run]:
     return clip, share, run._replace(clip_memory=clip_memory, schedule_memory=schedule_memory)
 
 
-def answered(
-    protector: Protector, run: Run, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor
-) -> Run:
+def answered(protector: Protector, run: Run, gradient: Array, noise_std: Array, clip: Array, remaining: Array) -> Run:
     """One step on: a released gradient (in units of ``clip``, as its noise) joins the signal, and the projector moves."""
     signal = with_answer(run.signal, gradient, noise_std, clip, remaining)
     thetas, memory = protector.projector(signal, run.thetas, run.projector_memory)
@@ -96,10 +94,10 @@ def answered(
 class Answers(Protocol):
     """Where the answers of a step come from: a curator, or public rows that stand for private ones."""
 
-    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+    def norm(self, run: Run, share: float) -> tuple[Array, Array]:
         """A gradient norm in units of the clip norm for a share of what is left, and what is left then."""
 
-    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gradient(self, run: Run, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
         """A gradient, its noise (both in units of the clip norm), the clip norm, and what is left then."""
 
 
@@ -112,7 +110,7 @@ def step(protector: Protector, run: Run, answers: Answers) -> Run:
     return answered(protector, asked, *answers.gradient(run, clip, share))
 
 
-def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Tensor:
+def finished(protector: Protector, run: Run, before: Array | None = None) -> Array:
     """The thetas (R, dimension) to release; ``before`` are those before the last step."""
     thetas, groups = run.thetas, run.signal.groups
     if protector.settle and before is not None and len(groups) > 1:
@@ -122,10 +120,11 @@ def finished(protector: Protector, run: Run, before: Tensor | None = None) -> Te
     return with_scores_scaled(thetas, protector.scale(run.signal, run.clip_memory), groups)
 
 
-def with_scores_scaled(thetas: Tensor, factors: Tensor, groups: tuple[int, ...]) -> Tensor:
+def with_scores_scaled(thetas: Array, factors: Array, groups: tuple[int, ...]) -> Array:
     """The thetas whose scores are ``factors`` (R,) times as large: of a perceptron, only the last layer changes."""
-    before = sum(groups[:-1])
-    return torch.cat([thetas[:, :before], thetas[:, before:] * factors[:, None]], 1)
+    each = filled(thetas, thetas.shape, 1.0)
+    each[:, sum(groups[:-1]) :] = factors[:, None]
+    return thetas * each
 
 
 def by_hand(rule: Optimizer[Any], *, clip_factor: float = 1.0) -> Protector:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trusted import validate
-from ..trusted.late import Tensor, torch
+from .arrays import Array, filled
 from .signal import Signal
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ class Schedule(Protocol):
     """Shares (R,) in (0, 1] of what is left, for the next question."""
 
     def init(self, copies: int, dimension: int) -> Any: ...
-    def __call__(self, signal: Signal, memory: Any) -> tuple[Tensor, Any]: ...
+    def __call__(self, signal: Signal, memory: Any) -> tuple[Array, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Uniform:
     def init(self, copies: int, dimension: int) -> None:
         return None
 
-    def __call__(self, signal: Signal, memory: None) -> tuple[Tensor, None]:
-        return torch.full((signal.copies,), 1 / max(signal.horizon - signal.step, 1), dtype=torch.float32), None
+    def __call__(self, signal: Signal, memory: None) -> tuple[Array, None]:
+        return filled(signal.gradient, (signal.copies,), 1 / max(signal.horizon - signal.step, 1)), None
 
 
 def noise_shape(influence: Sequence[float] | Floats) -> Floats:

@@ -11,12 +11,16 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from ..trusted import validate
-from ..trusted.late import Tensor, torch
+from .arrays import Array
 
 
 class ConvexSet(Protocol):
-    def project(self, theta: Tensor) -> Tensor: ...
+    """Where theta has to stay; a stack of thetas is projected one by one."""
+
+    def project(self, theta: Array) -> Array: ...
     def diameter(self, dimension: int) -> float: ...
 
 
@@ -26,10 +30,10 @@ class Ball:
 
     radius: float
 
-    def project(self, theta: Tensor) -> Tensor:
+    def project(self, theta: Array) -> Array:
         """theta min(1, radius / ||theta||)."""
-        length = float(torch.linalg.vector_norm(theta.double()))
-        return theta if length <= self.radius else theta * (self.radius / length)
+        lengths = np.linalg.norm(np.asarray(theta, np.float64), axis=-1, keepdims=True)
+        return (theta * (self.radius / np.maximum(lengths, self.radius))).astype(theta.dtype)
 
     def diameter(self, dimension: int) -> float:
         return 2 * self.radius
@@ -41,9 +45,9 @@ class Box:
 
     radius: float
 
-    def project(self, theta: Tensor) -> Tensor:
+    def project(self, theta: Array) -> Array:
         """Each coordinate by itself."""
-        return theta.clamp(-self.radius, self.radius)
+        return theta.clip(-self.radius, self.radius)
 
     def diameter(self, dimension: int) -> float:
         return 2 * self.radius * math.sqrt(dimension)
@@ -53,19 +57,20 @@ class Box:
 class Simplex:
     """theta_j >= 0 and sum of theta_j = radius.
 
-    >>> Simplex(1.0).project(torch.tensor([0.5, 1.0, -3.0]))
-    tensor([0.2500, 0.7500, 0.0000])
+    >>> Simplex(1.0).project(np.array([0.5, 1.0, -3.0]))
+    array([0.25, 0.75, 0.  ])
     """
 
     radius: float
 
-    def project(self, theta: Tensor) -> Tensor:
+    def project(self, theta: Array) -> Array:
         """max(theta - tau, 0) with the tau that makes the sum right, found by sorting (Held, Wolfe & Crowder 1974)."""
-        descending = theta.double().sort(descending=True).values
-        surplus = descending.cumsum(0) - self.radius
-        taus = surplus / torch.arange(1, len(theta) + 1, dtype=torch.float64)
-        support = int((descending > taus).nonzero()[-1]) if bool((descending > taus).any()) else 0
-        return (theta.double() - taus[support]).clamp_(min=0).to(theta.dtype)
+        descending = np.sort(np.asarray(theta, np.float64))[..., ::-1]
+        taus = (descending.cumsum(-1) - self.radius) / np.arange(1, theta.shape[-1] + 1)
+        last = np.maximum(
+            (descending > taus).sum(-1, keepdims=True) - 1, 0
+        )  # they are larger up to one place, then never
+        return (theta - np.take_along_axis(taus, last, -1)).clip(0, None).astype(theta.dtype)
 
     def diameter(self, dimension: int) -> float:
         return math.sqrt(2) * self.radius if dimension > 1 else 0.0

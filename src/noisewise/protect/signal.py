@@ -1,6 +1,6 @@
 """The signal: everything a protector may look at. Public facts and released answers, nothing else.
 
-Runs go side by side: every tensor has a leading dimension R, which is 1 in a private run and the number of copies when
+Runs go side by side: every array has a leading dimension R, which is 1 in a private run and the number of copies when
 a protector is tried or trained on public tasks. Gradients are in units of their clip norm, so that a protector does not
 depend on the scale of the loss.
 """
@@ -11,11 +11,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..budget import Budget
 from ..curator import Facts
 from ..trusted.accountants.gdp import mu_of
-from ..trusted.late import Tensor, torch
+from .arrays import Array, filled
 
 BETA = 0.9  # memory of the running average of released gradients
 
@@ -32,19 +33,19 @@ class Signal(NamedTuple):
 
     step: int
     horizon: int
-    ratio: Tensor
-    remaining: Tensor
+    ratio: Array
+    remaining: Array
     typical_clip: float
     longest_step: float
     groups: tuple[int, ...]
-    clip: Tensor
-    gradient: Tensor
-    noise_std: Tensor
-    average: Tensor
-    average_std: Tensor
-    norm: Tensor
+    clip: Array
+    gradient: Array
+    noise_std: Array
+    average: Array
+    average_std: Array
+    norm: Array
     sum_weight: float = 0.0
-    paid_norm: Tensor | None = None
+    paid_norm: Array | None = None
 
     @property
     def copies(self) -> int:
@@ -60,14 +61,13 @@ def first_signal(
     dimension: int,
     *,
     horizon: int,
-    ratio: Tensor,
+    ratio: Array,
     typical_clip: float,
     longest_step: float = math.inf,
     groups: tuple[int, ...] = (),
 ) -> Signal:
     """What is known before anything is asked."""
-    one, zero = torch.ones(copies, dtype=torch.float32), torch.zeros(copies, dtype=torch.float32)
-    none = torch.zeros(copies, dimension, dtype=torch.float32)
+    one, none = filled(ratio, (copies,), 1.0), filled(ratio, (copies, dimension), 0.0)
     return Signal(
         step=0,
         horizon=horizon,
@@ -78,33 +78,32 @@ def first_signal(
         groups=groups or (dimension,),
         clip=typical_clip * one,
         gradient=none,
-        noise_std=zero,
+        noise_std=0 * one,
         average=none,
         average_std=one,
         norm=one,
     )
 
 
-def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tensor, remaining: Tensor) -> Signal:
+def with_answer(signal: Signal, gradient: Array, noise_std: Array, clip: Array, remaining: Array) -> Signal:
     """The signal with one more released gradient (in units of ``clip``, as its noise).
 
     The average is m = sum_i w_i g_i / sum_i w_i, w_i = (1-b) b^(t-i), so its noise variance is sum_i w_i^2 s_i^2 over
     the squared sum of weights; ||m||^2 minus d times that is an unbiased estimate of the true squared norm.
     """
     weight = BETA * signal.sum_weight + (1 - BETA)
-    learning = gradient.requires_grad or noise_std.requires_grad or signal.average.requires_grad
-    if gradient.shape[0] == 1 and not learning:  # there tensor bookkeeping costs more than arithmetic
+    if signal.copies == 1 and isinstance(gradient, np.ndarray):  # there plain numbers take half the time
         old, new = BETA * signal.sum_weight / weight, (1 - BETA) / weight
-        mean = np.float32(old) * signal.average.numpy()
-        mean += np.float32(new) * gradient.numpy()
+        average = old * signal.average
+        average += new * gradient
         variance = (old * signal.average_std.item()) ** 2 + (new * noise_std.item()) ** 2
-        squared = float(np.vdot(mean, mean)) - signal.dimension * variance
-        average, average_std, norm = torch.from_numpy(mean), one(math.sqrt(variance)), one(max(squared, 1e-6) ** 0.5)
+        squared = float(np.vdot(average, average)) - signal.dimension * variance
+        average_std, norm = one(math.sqrt(variance)), one(max(squared, 1e-6) ** 0.5)
     else:
         average = (BETA * signal.sum_weight * signal.average + (1 - BETA) * gradient) / weight
         variances = ((BETA * signal.sum_weight * signal.average_std) ** 2 + ((1 - BETA) * noise_std) ** 2) / weight**2
-        average_std = variances.sqrt()
-        norm = (average.square().sum(1) - signal.dimension * variances).clamp(min=1e-6).sqrt()
+        average_std = variances**0.5
+        norm = ((average * average).sum(1) - signal.dimension * variances).clip(1e-6, None) ** 0.5
     return signal._replace(
         clip=clip,
         gradient=gradient,
@@ -117,9 +116,9 @@ def with_answer(signal: Signal, gradient: Tensor, noise_std: Tensor, clip: Tenso
     )
 
 
-def one(number: float) -> Tensor:
-    """The number as a tensor for one run; by way of an array, which takes half the time."""
-    return torch.from_numpy(np.array([number], np.float32))
+def one(number: float) -> NDArray[np.float32]:
+    """The number as an array for one run."""
+    return np.array([number], np.float32)
 
 
 def next_step(signal: Signal) -> Signal:

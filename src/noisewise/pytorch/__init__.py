@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..trusted import torch_extra as _torch_extra  # noqa: F401  first: it says what to install where torch is missing
+
 if TYPE_CHECKING:
     from .dplstm import DPGRU, DPLSTM, DPRNN
     from .fitted import FittedModule, load_module
@@ -15,14 +17,7 @@ if TYPE_CHECKING:
     from .memory import BatchMemoryManager, wrap_data_loader
     from .optimizer import DPOptimizer
     from .privacy_engine import PrivacyEngine
-    from .schedulers import (
-        ExponentialGradClip,
-        ExponentialNoise,
-        LambdaGradClip,
-        LambdaNoise,
-        StepGradClip,
-        StepNoise,
-    )
+    from .schedulers import ExponentialGradClip, ExponentialNoise, LambdaGradClip, LambdaNoise, StepGradClip, StepNoise
     from .validator import ModuleValidator, UnsupportedModuleError
 
 __all__ = [

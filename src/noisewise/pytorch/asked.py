@@ -14,14 +14,8 @@ from ..methods.l2p import L2P
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
 
-METHODS = (
-    "adaptive_clip",
-    "descent",
-    "dpsgd",
-    "dynamic",
-    "l2p",
-    "ppsgd",
-)  # of the library's, that ask for gradients alone
+# of the library's, that ask for gradients alone
+METHODS = ("adaptive_clip", "descent", "dpsgd", "dynamic", "l2p", "ppsgd")
 USUAL_BATCH = 256
 MODULE_TAIL = 0.1  # share of the last steps, or of the budget, whose iterates are averaged: networks keep moving
 CLIPPINGS = ("flat", "per_layer")
@@ -121,7 +115,7 @@ def chunk_for(method: Method, size: Size, most: int, *, padded: bool) -> int:
 
 def digest_of(theta: Any) -> str:
     """SHA-256 of starting weights."""
-    return hashlib.sha256(theta.numpy().tobytes()).hexdigest()
+    return hashlib.sha256(theta.tobytes()).hexdigest()
 
 
 def _settings(method: Method) -> set[str]:

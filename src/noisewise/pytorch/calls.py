@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from ..trusted.engine import Layout, Refused, Tape
 from ..trusted.engine.alone import one_each, opened, outputs_of
 from ..trusted.engine.tape import map_tensors
-from ..trusted.late import Tensor, torch
+from ..trusted.torch_extra import Tensor, torch
 from .handed_out import unmarked
 from .rehearsals import Rehearsals
 from .run import OTHER_ROWS, Run

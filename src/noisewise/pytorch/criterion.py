@@ -10,7 +10,7 @@ from torch import nn
 from ..trusted.engine import Refused, Tape
 from ..trusted.engine.alone import LossOfOne, one_each, opened
 from ..trusted.engine.tape import map_tensors
-from ..trusted.late import Tensor, torch
+from ..trusted.torch_extra import Tensor, torch
 from .calls import ROWS, STALE
 from .handed_out import Handed, unmarked
 from .run import Run

@@ -28,9 +28,8 @@ from ..tape import Trained
 from ..torchrun import started_by_torchrun
 from ..train import Progress, Records, train
 from ..trusted import validate
-from ..trusted.late import Tensor
 from ..trusted.models.module import CHUNK, ModuleModel, TensorRows
-from ..trusted.question import bare
+from ..trusted.torch_extra import Tensor
 from .asked import ARITHMETICS, Size, chosen, chunk_for, digest_of, size_of, with_batches, with_clip
 from .fitted import FittedModule
 from .handed_over import handed_over, refuse_ranges, specs_of
@@ -174,7 +173,7 @@ def fit(
                     "public has records of other shapes or types than dataset; pass records of the same kind"
                 )
             refuse_ranges(model, shown, "public")
-            known = PublicCurator(shown.inputs, shown.targets, model=model)  # type: ignore[arg-type]
+            known = PublicCurator(shown.inputs, shown.targets, model=model)
         with (
             _journal(checkpoint, {**said, "settings": plain_values(how.settings())}, model) as journal,
             _shown(progress) as report,
@@ -192,7 +191,7 @@ def fit(
                 journal=journal,
             )
         statement = _stated(done, how, model, size, known, account)
-        return fitted_module(ready, module, bare(done.theta), statement, done.trace, done.steps, done.facts.size)
+        return fitted_module(ready, module, done.theta, statement, done.trace, done.steps, done.facts.size)
 
     if started_by_torchrun():
         paid_where = account_of(purse) if purse is None else purse
@@ -303,12 +302,7 @@ def _stated(
         method=method.name,
         settings=plain_values(method.settings()),
         run=run,
-        model={
-            "kind": model.path,
-            "shape": [*model.shape],
-            "loss": str(model.loss),
-            "parameters": model.dimension,
-        },
+        model={"kind": model.path, "shape": [*model.shape], "loss": str(model.loss), "parameters": model.dimension},
         assumed=assumed,
         arithmetic=run.arithmetic,
         account=None if account is None else account.describe(),

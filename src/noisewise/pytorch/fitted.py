@@ -14,7 +14,7 @@ from ..runs import checked_contents, new_folder, put_json, readable, reseal
 from ..runs.seal import FORMAT, TRACE_FORMAT
 from ..statement import Statement
 from ..trusted.events import to_dict
-from ..trusted.late import Tensor, torch
+from ..trusted.torch_extra import Tensor, torch
 from ..trusted.trace import Released
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from torch.overrides import get_default_nowrap_functions
 
 from ..trusted.engine.tape import map_tensors, tensors_in
-from ..trusted.late import Tensor, torch
+from ..trusted.torch_extra import Tensor, torch
 
 MIXED = object()  # the mark of what is made of rows of several pieces
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..data.refusal import Refusal, our_words
 from ..trusted.engine import Spec
-from ..trusted.late import Tensor, torch
 from ..trusted.models.module import ModuleModel, TensorRows, own_settings
+from ..trusted.torch_extra import Tensor, torch
 
 PASS = "pass a TensorDataset, a tuple of tensors (inputs..., target), or a map-style data set of such tuples"
 
@@ -43,10 +43,10 @@ def refuse_ranges(model: ModuleModel, rows: TensorRows, name: str = "dataset") -
     """
     if len(rows) == 0 or not any(not part.is_floating_point() for part in (*rows.inputs, *rows.targets)):
         return
-    ends, wrong = (
-        rows._each(_ends),
+    ends = rows._each(_ends)
+    wrong = (
         f"{name} has whole numbers that the module or the loss cannot take; number classes from 0 to one less than the "
-        "module has outputs, and words below the size of the embedding",
+        "module has outputs, and words below the size of the embedding"
     )
     with our_words(wrong), own_settings():
         if not deepcopy(model).takes(ends):  # a module may keep what it was given

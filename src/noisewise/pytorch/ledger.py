@@ -25,18 +25,7 @@ from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.choose import choose_terms
 from ..trusted.accountants.rdp import ORDERS
 from ..trusted.accountants.terms import Budget, Terms
-from ..trusted.events import (
-    FULL,
-    Adjacency,
-    Gaussian,
-    Leaf,
-    Repeated,
-    Sampling,
-    from_dict,
-    leaves,
-    sampled,
-    to_dict,
-)
+from ..trusted.events import FULL, Adjacency, Gaussian, Leaf, Repeated, Sampling, from_dict, leaves, sampled, to_dict
 from ..trusted.gate import Gate
 from ..trusted.loops import Tally, Ticket
 
@@ -75,7 +64,9 @@ class Ledger:
         self.kind: Kind = "counter"
         self._meter(Tally())
         if noise == 0:
-            self._no_noise()
+            if budget is not None:
+                raise ValueError("noise_multiplier is 0, which keeps no budget; pass a positive one, or no budget")
+            self.kind, self.gate = "nothing", Gate(None)
         elif steps is not None:
             self._open_plan(noise, steps)
         elif budget is not None:
@@ -85,11 +76,6 @@ class Ledger:
                 f"make_private has no cap, so it cannot be paid for by the account {self.account.dataset!r}; pass epochs= or "
                 "budget="
             )
-
-    def _no_noise(self) -> None:
-        if self.budget is not None:
-            raise ValueError("noise_multiplier is 0, which keeps no budget; pass a positive one, or no budget")
-        self.kind, self.gate = "nothing", Gate(None)
 
     def _open_plan(self, noise: float, steps: int) -> None:
         event = Repeated(self.leaf(noise), steps)

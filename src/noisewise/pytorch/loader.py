@@ -28,8 +28,8 @@ from torch.utils.data import (
 
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
-from ..trusted.late import Tensor, torch
 from ..trusted.process import hide_memory
+from ..trusted.torch_extra import Tensor, torch
 from .handed_out import unmarked, with_mark
 from .run import Run
 

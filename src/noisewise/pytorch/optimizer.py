@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ..trusted.late import Tensor, torch
+from ..trusted.torch_extra import Tensor, torch
 from .run import Clip, Run
 
 OWN = "noisewise"  # the field of a state_dict that holds noise and clip

@@ -26,9 +26,9 @@ from ..trusted.accountants.calibrate import calibrate
 from ..trusted.accountants.terms import Budget
 from ..trusted.engine import layout_of
 from ..trusted.events import ADJACENCIES, Adjacency
-from ..trusted.late import torch
 from ..trusted.models.module import uncompiled
 from ..trusted.stores.totals import expected_size
+from ..trusted.torch_extra import torch
 from .calls import Forward, take_off
 from .criterion import Criterion
 from .ledger import Ledger, Spent
@@ -181,6 +181,8 @@ class PrivacyEngine:
         parameters = layout.parameters(module)
         clip = checked_clip(max_grad_norm, len(parameters), clipping == "per_layer")
         noise = float(noise_multiplier)
+        if self._account is not None and purse is not None:
+            raise ValueError("purse and the engine's ledger both say where the budget comes from; pass one of them")
         ledger = Ledger(
             draws.sampling,
             adjacency,
@@ -188,21 +190,13 @@ class PrivacyEngine:
             steps=None if epochs is None else _whole(epochs) * draws.batches,
             budget=budget,
             accountant=self._accountant,
-            purse=self._paid_by(purse),
+            purse=purse if self._account is None else self._account,
         )
         self._warn(ledger)
         if criterion is None:
             warnings.warn(OWN_LOSS, stacklevel=2)
         expected = expected_size(draws.sampling, draws.size)
-        run = Run(
-            ledger,
-            layout,
-            parameters,
-            noise=noise,
-            clip=clip,
-            expected=expected,
-            mean=loss_reduction == "mean",
-        )
+        run = Run(ledger, layout, parameters, noise=noise, clip=clip, expected=expected, mean=loss_reduction == "mean")
         self._run, self._own_loss = run, criterion is None
         self._words = _words(module, criterion, run, declared=public_size is not None)
         Forward(module, run, rehearsals, attached=criterion is None)
@@ -248,11 +242,6 @@ class PrivacyEngine:
             public_size=public_size,
             **kwargs,
         )
-
-    def _paid_by(self, purse: Purse | Account | None) -> Purse | Account | None:
-        if self._account is not None and purse is not None:
-            raise ValueError("purse and the engine's ledger both say where the budget comes from; pass one of them")
-        return purse if self._account is None else self._account
 
     def _warn(self, ledger: Ledger) -> None:
         if ledger.kind == "counter":

@@ -15,17 +15,18 @@ import numpy as np
 
 from ..data.refusal import Refusal, our_words
 from ..methods import Method
+from ..remote.gloo import common_line
 from ..remote.holder import Holder, Holding, serve
-from ..remote.line import RankLost, common_line
+from ..remote.line import RankLost
 from ..remote.ranks import Lead, cut, spread_tensors
 from ..statement import Statement
+from ..tensors import entries
 from ..torchrun import restarts
 from ..trusted.engine import Refused
 from ..trusted.events import from_dict, to_dict
-from ..trusted.late import Tensor, torch
 from ..trusted.models.module import ModuleModel, TensorRows
-from ..trusted.question import bare
 from ..trusted.stores.modules import MOST
+from ..trusted.torch_extra import Tensor, torch
 from ..trusted.trace import Released
 from .asked import Size
 from .fitted import FittedModule
@@ -50,7 +51,7 @@ def fitted_module(
     ready: Ready, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
 ) -> FittedModule:
     """What a fit leaves, from what was released."""
-    trained = ready.model.trained(torch.from_numpy(theta).float())
+    trained = ready.model.trained(theta)
     if ready.model.double:
         trained = trained.to(next(module.parameters()).dtype)
     return FittedModule(trained, statement, tuple(trace), steps, size, ready.said, ready.model.path)
@@ -86,7 +87,11 @@ def among_ranks(
         return fitted_module(made[-1], module, *_heard(*released))
     lead = Lead(line, holder)
     try:
-        _refuse_restart(may_restart)
+        if (count := restarts()) and not may_restart:
+            raise RuntimeError(
+                f"torchrun has started this script anew (restart {count}), and what the attempt before it spent is written "
+                "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
+            )
         pieces = -(-_count(dataset) // PIECE)
         rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MOST)
         fitted = run(made[-1], rows, targets)
@@ -96,20 +101,12 @@ def among_ranks(
         lead.stop()
 
 
-def _refuse_restart(may_restart: bool) -> None:
-    if (count := restarts()) and not may_restart:
-        raise RuntimeError(
-            f"torchrun has started this script anew (restart {count}), and what the attempt before it spent is written down "
-            "nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
-        )
-
-
 def _released(fitted: FittedModule, model: ModuleModel) -> tuple[Any, ...]:
     """What a fit leaves, as plain data: the weights, statement and trace that were released, the last two as JSON."""
     known = dict(fitted.module.named_parameters())
     theta = torch.cat([known[name].detach().reshape(-1).float().cpu() for name in model.layout.names])
     trace = json.dumps([{**line._asdict(), "event": to_dict(line.event)} for line in fitted.trace])
-    return bare(theta), fitted.statement.to_json(), trace, fitted.steps, fitted.size
+    return entries(theta), fitted.statement.to_json(), trace, fitted.steps, fitted.size
 
 
 def _heard(theta: Any, statement: str, trace: str, steps: int, size: float | None) -> tuple[Any, ...]:
@@ -158,5 +155,5 @@ def _stamp(model: ModuleModel, records: int, rows: TensorRows) -> str:
         if isinstance(part, torch.nn.Module):
             for name, tensor in part.state_dict().items():
                 if part is not model.module or name not in layout.names:
-                    made.update(name.encode() + bare(tensor).tobytes())
+                    made.update(name.encode() + entries(tensor).tobytes())
     return made.hexdigest()

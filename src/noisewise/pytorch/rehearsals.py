@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..trusted.engine import Layout, Refused, Spec, rehearsed
-from ..trusted.late import Tensor
+from ..trusted.torch_extra import Tensor
 
 Look = tuple[Any, ...]
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from ..trusted.counts import NotCopied
 from ..trusted.engine import Layout, Refused, Tape, clip_factors, in_units
-from ..trusted.late import Tensor, torch
 from ..trusted.loops import Ticket
 from ..trusted.process import hide_memory
 from ..trusted.stores.modules import ONES, margin
 from ..trusted.stores.totals import IntegerTotal
+from ..trusted.torch_extra import Tensor, torch
 from .ledger import Ledger
 
 MOST = float(1 << 61)

@@ -159,7 +159,7 @@ class Holder:
     def _rows(self, version: int) -> tuple[Any, Any]:
         with own_settings():
             rows, labels = self._held[version].float_rows()
-            return rows.numpy(), labels.numpy()
+            return rows, labels
 
     def _forget(self, versions: tuple[int, ...]) -> None:
         for version in versions:

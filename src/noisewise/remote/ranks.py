@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted.arithmetic import Arithmetic
-from ..trusted.late import torch
 from ..trusted.models import Model
 from ..trusted.stores import Coins
 from ..trusted.stores.grid import MOST_ROWS, Store, in_memory
@@ -292,7 +291,7 @@ class RankRecords(HeldRecords):
         """All rows and labels, here: walks and minimisers go over them one by one."""
         parts = self._lead.everyone("rows", self._version, dealt=self._places.dealt)
         rows, labels = (self._places.in_order([part[i] for part in parts]) for i in (0, 1))
-        return FloatRows(torch.from_numpy(rows), torch.from_numpy(labels))
+        return FloatRows(rows, labels)
 
     def in_basis(self, matrix: Floats, store: Store = in_memory) -> RankRecords:
         return self._changed("in_basis", matrix)

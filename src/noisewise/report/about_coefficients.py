@@ -112,17 +112,12 @@ def _what(folder: RunFolder, outputs: Sequence[str | None], natural: bool) -> Ma
     if folder.run["classes"] is None:
         return join("By how much the prediction of ", name_of(target), " changes, in its unit, when one column goes from the "
                     "lower to the upper bound that was declared and the others stay as they are.")  # fmt: skip
-    of = (
-        join("the score for ", name_of(f"{target} = {outputs[0]}"))
-        if len(outputs) == 1
-        else join("the score of each class of ", name_of(target))
-    )
-    scaled = folder.run["preprocessing"].get("unit_rows")
-    rest = (
-        " Rows are scaled to length one, so these compare columns with each other; they are no log-odds."
-        if scaled
-        else ""
-    )
+    of = join("the score of each class of ", name_of(target))
+    if len(outputs) == 1:
+        of = join("the score for ", name_of(f"{target} = {outputs[0]}"))
+    rest = ""
+    if folder.run["preprocessing"].get("unit_rows"):
+        rest = " Rows are scaled to length one, so these compare columns with each other; they are no log-odds."
     return join("By how much ", of, " changes when one column goes from the lower to the upper bound that was declared and "
                 f"the others stay as they are.{rest}")  # fmt: skip
 
@@ -144,21 +139,17 @@ def _pictures(
     """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
-        title = (
-            f"{SHOWN} of {len(found):,}, the clear ones first"
-            if len(found) > SHOWN
-            else "Each column, the clear ones first"
-        )
+        shown = f"{SHOWN} of {len(found):,}" if len(found) > SHOWN else "Each column"
+        title = f"{shown}, the clear ones first"
         return [charts(_picture("coefficients", title, found[:SHOWN], label, "each"))]
     cards = [
         _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
         for k, output in enumerate(outputs[:CLASSES])
         if (own := [one for one in found if one.output == output])
     ]
-    each = f"The {EACH} strongest columns of each class" + (
-        f", of the first {CLASSES}" if len(outputs) > CLASSES else ""
-    )
-    return [tag("p", f"{each}."), charts(*cards, kind="pictures")]
+    first = f", of the first {CLASSES}" if len(outputs) > CLASSES else ""
+    told = tag("p", f"The {EACH} strongest columns of each class{first}.")
+    return [told, charts(*cards, kind="pictures")]
 
 
 def _picture(key: str, title: Any, found: Sequence[Effect], label: str, card: str | None = None) -> Markup | None:
@@ -187,25 +178,16 @@ def _limits(found: Sequence[Effect]) -> tuple[float, float] | None:
 
 def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> Part:
     several = len(outputs) > 1
-    lines = [
-        (
-            *((name_of(row["output"]),) if several else ()),
-            name_of(row["feature"]),
-            number(row["value"]),
-            number(_error(row)),
-            " to ".join(number(end, 3) for end in _ends(row)) or "-",
-            "yes" if _spans_zero(row) else "no" if _error(row) else "not known",
-        )
-        for row in rows
-    ]
-    heads = (
-        *(("class",) if several else ()),
-        "scaled feature",
-        "coefficient",
-        "standard error",
-        "95 % range",
-        "spans zero",
-    )
+    lines = []
+    for row in rows:
+        ends = _ends(row)
+        between = " to ".join(number(end, 3) for end in ends) or "-"
+        spans = "not known" if not ends else "yes" if ends[0] <= 0 <= ends[1] else "no"
+        cells = [name_of(row["feature"]), number(row["value"]), number(_error(row)), between, spans]
+        lines.append([name_of(row["output"]), *cells] if several else cells)
+    heads = ["scaled feature", "coefficient", "standard error", "95 % range", "spans zero"]
+    if several:
+        heads.insert(0, "class")
     first = len(heads) - 4
     body = table(heads, lines, numeric=(first, first + 1, first + 2), wide=True)
     return Part("all-coefficients", f"All {len(rows):,} coefficients", body, folded=True, printed=False)
@@ -219,8 +201,3 @@ def _error(row: Mapping[str, Any]) -> float | None:
 def _ends(row: Mapping[str, Any]) -> tuple[float, ...]:
     error = _error(row)
     return () if error is None else (row["value"] - Z * error, row["value"] + Z * error)
-
-
-def _spans_zero(row: Mapping[str, Any]) -> bool:
-    ends = _ends(row)
-    return bool(ends) and ends[0] <= 0 <= ends[1]

@@ -37,13 +37,10 @@ def found(folder: RunFolder) -> Section:
 
 def _hidden(folder: RunFolder) -> str:
     """Why there is nothing to draw."""
-    if folder.run["model"]["kind"] == "Linear":
+    kind = folder.run["model"]["kind"]
+    if kind == "Linear":
         return "The coefficients of this model are not in its folder."
-    what = (
-        "a perceptron"
-        if folder.run["model"]["kind"] == "MLP"
-        else f"a model of this kind ({folder.run['model']['kind']})"
-    )
+    what = "a perceptron" if kind == "MLP" else f"a model of this kind ({kind})"
     return (
         f"The parameters of {what} do not say by themselves what each column does. The model that a table gets by default "
         "does: train without naming a model to see effects."
@@ -63,16 +60,12 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
         tag("p", "The model makes no difference by ", *_names(still), ".") if still else None,
         charts(_overview(moving), _pairs(found.pairs, fitted)),
     )
-    each = (
-        Part("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
-        if drawn
-        else None
-    )
-    rest = None
+    each = rest = None
+    if drawn:
+        each = Part("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
     if more:
-        rest = Part(
-            "weaker", f"{len(more):,} weaker columns", join(charts(*more, kind="pictures")), folded=True, printed=False
-        )
+        shown = join(charts(*more, kind="pictures"))
+        rest = Part("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
     return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 
@@ -85,18 +78,9 @@ def _names(names: Sequence[str]) -> list[Any]:
 
 def _overview(ranked: Sequence[Effect]) -> Markup | None:
     """How strong each column is, in one picture."""
-    rows = [
-        Interval(column.feature, column.strength, text=number(column.strength, 2), solid=True)
-        for column in ranked[:SHOWN]
-    ]
-    chart = interval_chart(
-        "strength",
-        rows,
-        title="How strong each column is",
-        description="; ".join(f"{row.name}: {row.text}" for row in rows),
-        x_label="typical effect",
-        zero=True,
-    )
+    first = ranked[:SHOWN]
+    rows = [Interval(one.feature, one.strength, text=number(one.strength, 2), solid=True) for one in first]
+    chart = interval_chart("strength", rows, title=CARDS["strong"], x_label="typical effect", zero=True)
     some = f"The {SHOWN} strongest of {len(ranked):,}. " if len(ranked) > SHOWN else ""
     told = f"{some}Typical effect: its standard deviation over the records."
     return figure(CARDS["strong"], chart, told, key="strong")
@@ -106,20 +90,14 @@ def _words(fitted: Fitted) -> list[Markup]:
     """What is drawn, and how it is to be read."""
     what = "the prediction" if fitted.classes is None else "the score"
     averages = "the released frequencies" if fitted.shares is not None else "its knots"
-    lines: list[Any] = [
-        join(
-            f"How {what} changes with one column while the others stay as they are; 0 is the mean over {averages}. ",
-            _unit(fitted),
-        ),
-        join(
-            "Bands, and bars of categories, are 95 % of the privacy noise; where they reach zero (hollow) there need not be an "
-            "effect. The chance in who happened to be in the data is not part of them. Lines are averages over neighbouring "
-            "values: ",
-            tag("code", "noisewise effects RUN --out effects.csv"),
-            " writes every one.",
-        ),
-    ]
-    return [tag("p", line) for line in lines]
+    how = f"How {what} changes with one column while the others stay as they are; 0 is the mean over {averages}. "
+    bands = (
+        "Bands, and bars of categories, are 95 % of the privacy noise; where they reach zero (hollow) there need not be an "
+        "effect. The chance in who happened to be in the data is not part of them. Lines are averages over neighbouring "
+        "values: "
+    )
+    every = tag("code", "noisewise effects RUN --out effects.csv")
+    return [tag("p", how, _unit(fitted)), tag("p", bands, every, " writes every one.")]
 
 
 def _unit(fitted: Fitted) -> Markup:

@@ -26,36 +26,19 @@ def comparison(folder: RunFolder) -> Part | None:
     done.sort(key=lambda row: row["mean"] if lower else -row["mean"])
     own = folder.statement["method"]["name"]
     shown = [_row(row, own, metric) for row in done] + _constant(document, metric)
-    label = f"{metric} ({'lower' if lower else 'higher'} is better)"
-    chart = interval_chart(
-        "comparison",
-        shown,
-        title=f"{metric} of each method",
-        description="; ".join(f"{one.name}: {one.text}" for one in shown),
-        x_label=label,
-        show=partial(measured, metric),
-    )
+    label, title = f"{metric} ({'lower' if lower else 'higher'} is better)", f"{metric} of each method"
+    chart = interval_chart("comparison", shown, title=title, x_label=label, show=partial(measured, metric))
     size = "" if document["size"] is None else f", {number(document['size'])} private records"
-    refused = [row for row in document["rows"] if row["refused"]]
+    refused = [(name_of(row["method"]), row["refused"]) for row in document["rows"] if row["refused"]]
     note = document["note"] if isinstance(document.get("note"), str) else "No private record was used for it."
-    body = join(
-        tag(
-            "p",
-            f"Simulated on public data, {number(document['repeats'])} runs of each method at epsilon "
-            f"{number(document['epsilon'])}, delta {number(document['delta'])}, {document['adjacency']}{size}. {note}",
-        ),
-        charts(
-            figure(
-                f"{metric[:1].upper()}{metric[1:]} of each method, best first",
-                chart,
-                "Bars are 95 % ranges of the mean over runs; hollow ones have no privacy or no model.",
-            )
-        ),
-        table(("did not run", "because"), [(name_of(row["method"]), row["refused"]) for row in refused])
-        if refused
-        else None,
-        _others(done, metric),
+    told = (
+        f"Simulated on public data, {number(document['repeats'])} runs of each method at epsilon "
+        f"{number(document['epsilon'])}, delta {number(document['delta'])}, {document['adjacency']}{size}. {note}"
     )
+    title = f"{metric[:1].upper()}{metric[1:]} of each method, best first"
+    caption = "Bars are 95 % ranges of the mean over runs; hollow ones have no privacy or no model."
+    without = table(("did not run", "because"), refused) if refused else None
+    body = join(tag("p", told), charts(figure(title, chart, caption)), without, _others(done, metric))
     return Part("methods", "Compared with other methods", body)
 
 

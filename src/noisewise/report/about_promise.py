@@ -9,7 +9,7 @@ from typing import Any
 from ..statement import account_text
 from ..trusted.arithmetic import sentence
 from . import words
-from .charts import Interval, Series, interval_chart, line_chart
+from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
 from .markup import Markup, Part, Section, charts, figure, join, latest_first, listed, section, tag
 from .run_folder import RunFolder
 from .words import number, percent
@@ -53,27 +53,23 @@ def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
     adding = promise["adjacency"] == "add_remove"
     who = promise["unit"].split(",")[0].removeprefix("one ")  # record or person
     secret = f"whether the {who} is in the data at all" if adding else f"which of two values the {who} has"
+    simulated = tag("p", "A private run would promise this; this one was a simulation and promises nothing.")
+    attack = (
+        f"Think of any one {who}, and of an attacker who sees everything that was released, knows all other {who}s and has "
+        f"unlimited computing power. Guessing {secret} on a coin flip, they are right "
+    )
+    right = tag("strong", words.limited(words.guess(epsilon, delta)))
+    change = "being there or not" if adding else "having another value"
+    limit = (
+        f"This is the limit that counts: that of epsilon = {words.budget(epsilon)} and delta = {words.budget(delta)}, "
+        f"{_counted(folder)} Odds change by a factor of at most e^epsilon = {words.factor(epsilon)}, up or down; delta "
+        f"({words.chance(delta)}) is the allowance on top, the share by which this may be missed. The unit is {promise['unit']}; "
+        f"neighbouring data sets differ in one {who} {change} ({promise['adjacency']})."
+    )
     return join(
-        tag("p", "A private run would promise this; this one was a simulation and promises nothing.")
-        if folder.simulation
-        else None,
-        tag(
-            "p",
-            f"Think of any one {who}, and of an attacker who sees everything that was released, knows all other {who}s and has "
-            f"unlimited computing power. Guessing {secret} on a coin flip, they are right ",
-            tag("strong", words.limited(words.guess(epsilon, delta))),
-            " of the time; blind guessing is right half of the time.",
-            class_="lead",
-        ),
-        tag(
-            "p",
-            f"This is the limit that counts: that of epsilon = {words.budget(epsilon)} and delta = {words.budget(delta)}, "
-            f"{_counted(folder)} Odds change by a factor of at most e^epsilon = {words.factor(epsilon)}, up or down; delta "
-            f"({words.chance(delta)}) is the allowance on top, the share by which this may be missed. The unit is {promise['unit']}; "
-            f"neighbouring data sets differ in one {who} "
-            + ("being there or not" if adding else "having another value")
-            + f" ({promise['adjacency']}).",
-        ),
+        simulated if folder.simulation else None,
+        tag("p", attack, right, " of the time; blind guessing is right half of the time.", class_="lead"),
+        tag("p", limit),
         charts(_beliefs(epsilon), _trade_off(epsilon, delta)),
     )
 
@@ -93,16 +89,9 @@ def _beliefs(epsilon: float) -> Markup | None:
         Interval(f"{percent(prior)} before", most, (prior, most), text=words.limited(most))
         for prior, most in after.items()
     ]
-    chart = interval_chart(
-        "beliefs",
-        rows,
-        title="What an attacker may come to believe",
-        description="; ".join(f"{row.name}: {row.text}" for row in rows),
-        x_label="belief",
-        limits=(0.0, 1.0),
-        show=percent,
-    )
-    return figure("What an attacker may come to believe", chart, "About one record, whatever else they know.")
+    title = "What an attacker may come to believe"
+    chart = interval_chart("beliefs", rows, title=title, x_label="belief", limits=(0.0, 1.0), show=percent)
+    return figure(title, chart, "About one record, whatever else they know.")
 
 
 def _trade_off(epsilon: float, delta: float) -> Markup | None:
@@ -116,8 +105,7 @@ def _trade_off(epsilon: float, delta: float) -> Markup | None:
     text = f"With 10 % of wrong suspicions, {words.limited(words.hits(0.1, epsilon, delta))} of the right ones."
     chart = line_chart(
         "trade-off", lines, title="The same limit for suspicions", description=text, x_label="wrongly suspected",
-        y_label="rightly suspected, at most",
-        x_limits=(0.0, 1.0), y_limits=(0.0, 1.0), show=percent, show_x=percent, height=LOW,
+        y_label="rightly suspected, at most", height=LOW, **SHARES_ALONG,
     )  # fmt: skip
     return figure("The same limit for suspicions", chart, text)
 
@@ -158,27 +146,15 @@ def _audits(folder: RunFolder) -> Part | None:
     """Attacks that tried to find out more than was promised."""
     if not folder.audits:
         return None
-    lines = [
-        (
-            join(
-                row["kind"].replace("_", " "),
-                tag("div", words.when(row["when"]), class_="soft small"),
-                tag("div", row["unit"], class_="soft small") if row.get("unit") else None,
-            ),
-            number(row["lower_bound"]),
-            number(row["claimed"]),
-            "-" if row["confidence"] is None else percent(row["confidence"]),
-            number(row["runs"]),
-            row["verdict"],
-        )
-        for row in folder.audits
-    ]
-    body = join(
-        tag(
-            "p",
-            "An audit attacks the training itself and measures how much leaks. It can refute a promise, never prove one: "
-            "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it.",
-        ),
-        latest_first(("audit", "at least", "claimed", "confidence", "runs", "verdict"), lines, (1, 2, 3, 4), "audits"),
+    lines = []
+    for row in folder.audits:
+        small = [tag("div", text, class_="soft small") for text in (words.when(row["when"]), row.get("unit")) if text]
+        bound, claimed, runs = (number(row[name]) for name in ("lower_bound", "claimed", "runs"))
+        sure = "-" if row["confidence"] is None else percent(row["confidence"])
+        lines.append((join(row["kind"].replace("_", " "), *small), bound, claimed, sure, runs, row["verdict"]))
+    told = (
+        "An audit attacks the training itself and measures how much leaks. It can refute a promise, never prove one: "
+        "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it."
     )
-    return Part("audits", "Audits", body)
+    heads = ("audit", "at least", "claimed", "confidence", "runs", "verdict")
+    return Part("audits", "Audits", join(tag("p", told), latest_first(heads, lines, (1, 2, 3, 4), "audits")))

@@ -10,7 +10,7 @@ from typing import Any
 from ..metrics import SHARES, WORDS
 from . import words
 from .about_methods import comparison, measured
-from .charts import Interval, Series, interval_chart, line_chart
+from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
 from .markup import Markup, Part, Section, charts, figure, join, latest_first, name_of, section, table, tag
 from .run_folder import RunFolder
 from .words import number, percent
@@ -141,10 +141,8 @@ def _off(row: Mapping[str, Any]) -> list[Any]:
     told: list[Any] = ["its predictions are off by ", tag("strong", number(error["value"], 3)), " (root mean square"]
     told.append(f"{_range('rmse', error['interval']).replace(' (', '; ')}. " if error["interval"] else "). ")
     if base is not None and explained is not None:
-        told.append(
-            f"The mean for all is off by {number(base, 3)}, so the model explains {percent(max(explained, 0.0))} "
-        )
-        told.append("of the variance.")
+        told.append(f"The mean for all is off by {number(base, 3)}, ")
+        told.append(f"so the model explains {percent(max(explained, 0.0))} of the variance.")
     return told
 
 
@@ -206,14 +204,8 @@ def _errors(place: int, row: Mapping[str, Any]) -> Card | None:
         Interval("this model", error, text=_shown("rmse", error), solid=True),
         Interval("the mean for all", base, text=_shown("rmse", base), solid=True, faint=True),
     ]
-    chart = interval_chart(
-        f"errors-{place}",
-        rows,
-        title="Root mean squared error",
-        description="; ".join(f"{one.name}: {one.text}" for one in rows),
-        x_label="root mean squared error, in the unit of the target",
-        zero=True,
-    )
+    label = "root mean squared error, in the unit of the target"
+    chart = interval_chart(f"errors-{place}", rows, title="Root mean squared error", x_label=label, zero=True)
     return "How far off it is", chart, "Lower is better; the mean is the best single answer for all."
 
 
@@ -248,21 +240,16 @@ def _calibration(
     if not points:
         return None
     curve = [(point["predicted"], point["observed"]) for point in points]
+    ideal = Series("as it should be", [(0.0, 0.0), (1.0, 1.0)], "dashed", 3)
     chart = line_chart(
         f"calibration-{place}",
-        [
-            Series("as it should be", [(0.0, 0.0), (1.0, 1.0)], "dashed", 3),
-            Series("this model", curve, "line", 1),
-        ],
+        [ideal, Series("this model", curve, "line", 1)],
         title="Predicted and observed shares",
         description="; ".join(f"predicted {percent(x)}, observed {percent(y)}" for x, y in curve),
         x_label="predicted probability",
         y_label="observed share",
-        x_limits=(0.0, 1.0),
-        y_limits=(0.0, 1.0),
-        show=percent,
-        show_x=percent,
         height=SQUARE,
+        **SHARES_ALONG,
     )
     classes = [] if confusion is None else confusion["classes"]
     which = name_of(classes[1]) if len(classes) == 2 else "the most likely class"
@@ -298,30 +285,19 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
     rows = folder.evaluations
     if len(rows) < 2:
         return None
-    lines = [
-        (
-            name_of(row["file"]),
-            join(measured(row["metric"], row["value"]), tag("div", row["metric"], class_="soft small")),
-            "-" if row["interval"] is None else _between(row["metric"], row["interval"]),
-            "public, free" if row["rows"] == "public" else _cost(row),
-            words.when(row["when"]),
-        )
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        value = join(measured(row["metric"], row["value"]), tag("div", row["metric"], class_="soft small"))
+        span = "-" if row["interval"] is None else _between(row["metric"], row["interval"])
+        price = "public, free" if row["rows"] == "public" else _cost(row)
+        lines.append((name_of(row["file"]), value, span, price, words.when(row["when"])))
     earlier = [(i, row) for i, row in enumerate(rows) if row.get("metrics") is not None and row is not shown]
-    body = join(
-        latest_first(("rows", "value", "95 % range", "price", "when"), lines, (1, 2), "evaluations"),
-        *(
-            tag(
-                "details",
-                tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}"),
-                _figures(place, row),
-                class_="unprinted",
-            )
-            for place, row in earlier[: -EARLIER - 1 : -1]
-        ),
-    )
-    return Part("evaluations", "All evaluations", body)
+    older = []
+    for place, row in earlier[: -EARLIER - 1 : -1]:
+        said = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
+        older.append(tag("details", said, _figures(place, row), class_="unprinted"))
+    heads = ("rows", "value", "95 % range", "price", "when")
+    return Part("evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older))
 
 
 def _cost(row: Mapping[str, Any]) -> str:

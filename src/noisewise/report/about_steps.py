@@ -34,12 +34,8 @@ def noise_and_clip(folder: RunFolder) -> Part | None:
     cards.append(_gradient_norm(folder))
     if not told and not any(cards):
         return None
-    return Part(
-        "noise",
-        "Noise, clip and gradients at each step",
-        join(*(tag("p", one) for one in told), charts(*cards)),
-        folded=True,
-    )
+    body = join(*(tag("p", one) for one in told), charts(*cards))
+    return Part("noise", "Noise, clip and gradients at each step", body, folded=True)
 
 
 def _levels(points: Sequence[Point]) -> str | None:

@@ -36,6 +36,8 @@ def done(folder: RunFolder) -> Section:
         f" recomputes its price. When this page was made: {'yes' if folder.verdict.holds else 'no'}, {folder.verdict.reason}.",
     )
     choice = choice_of_run(folder.run, folder.statement, folder.trace)
+    in_words = tag("pre", statement_text(folder.statement))
+    as_json = tag("pre", json.dumps(folder.statement, indent=1, ensure_ascii=False))
     return section(
         "how",
         "How it was done",
@@ -46,29 +48,22 @@ def done(folder: RunFolder) -> Section:
         _prepared(folder),
         _spent(folder),
         noise_and_clip(folder),
-        Part(
-            "words", "The statement in words", tag("pre", statement_text(folder.statement)), folded=True, printed=False
-        ),
-        Part(
-            "json",
-            "The statement as JSON",
-            tag("pre", json.dumps(folder.statement, indent=1, ensure_ascii=False)),
-            folded=True,
-            printed=False,
-        ),
+        Part("words", "The statement in words", in_words, folded=True, printed=False),
+        Part("json", "The statement as JSON", as_json, folded=True, printed=False),
     )
 
 
 def _settings(folder: RunFolder) -> Markup:
     """What was used, each thing once; what the statement takes for granted beside it."""
-    run, statement = folder.run, folder.statement
+    run, statement, model = folder.run, folder.statement, folder.run["model"]
+    kind = words.MODELS.get(model["kind"], model["kind"])
     facts = [
-        ("data", _data(run)),
+        ("data", join(*_together(run["data"])) if run.get("data") else None),
         ("records", _size(folder)),
         ("target", name_of(run["target"])),
         ("classes", None if run["classes"] is None else join(*_together(run["classes"]))),
         ("columns", _features(folder)),
-        ("model", _model(run["model"])),
+        ("model", f"{kind}, {model['parameters']:,} parameters, {model['loss']} loss"),
         ("method", statement["method"]["name"]),
         ("steps", _steps(folder)),
         ("clip norm", _clip(folder)),
@@ -89,15 +84,6 @@ def _settings(folder: RunFolder) -> Markup:
     )
     pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in lines)
     return join(tag("dl", *pairs, class_="facts"), beside)
-
-
-def _model(model: Mapping[str, Any]) -> str:
-    kind = words.MODELS.get(model["kind"], model["kind"])
-    return f"{kind}, {model['parameters']:,} parameters, {model['loss']} loss"
-
-
-def _data(run: Mapping[str, Any]) -> Markup | None:
-    return join(*_together(run["data"])) if run.get("data") else None
 
 
 def records(folder: RunFolder) -> str | None:
@@ -187,9 +173,8 @@ def _columns(folder: RunFolder) -> Part | None:
     else:
         return None
     more = f"{len(lines) - COLUMNS:,} more are in run.json of the folder." if len(lines) > COLUMNS else None
-    body = join(
-        table(("column", "kind", "declared"), lines[:COLUMNS]), None if more is None else tag("p", more, class_="soft")
-    )
+    rest = None if more is None else tag("p", more, class_="soft")
+    body = join(table(("column", "kind", "declared"), lines[:COLUMNS]), rest)
     return Part("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
@@ -216,14 +201,11 @@ def _prepared(folder: RunFolder) -> Part | None:
         return None
     before = folder.statement["preparation"]
     lines = [(part["part"], part["words"], _cost(part, before)) for part in parts]
-    body = join(
-        tag(
-            "p",
-            "Before and while training, these made rows of the columns. Each was free, because it follows from what is "
-            "declared, public or already released, or was paid for by questions that the promise covers.",
-        ),
-        table(("part", "what", "cost"), lines, wide=True),
+    told = (
+        "Before and while training, these made rows of the columns. Each was free, because it follows from what is "
+        "declared, public or already released, or was paid for by questions that the promise covers."
     )
+    body = join(tag("p", told), table(("part", "what", "cost"), lines, wide=True))
     return Part("prepared", "What was prepared", body, folded=True, printed=False)
 
 
@@ -238,20 +220,17 @@ def _spent(folder: RunFolder) -> Part | None:
     rows = folder.trace
     if not rows:
         return None
-    plan = (folder.statement["meter"] or {}).get("meter") == "plan"
     points = [(0.0, 0.0), *((float(i), row["spent"]) for i, row in enumerate(rows, 1))]
     bent = max(abs(share - i / len(rows)) for i, share in points)
     half = next((i for i, share in points if share >= 0.5), None)
     text = f"{len(rows):,} questions; {_share(points[1][1])} of the budget was spent after the first"
     text += f", half of it after {int(half):,}" if half is not None else ""
     text += f", {_share(points[-1][1])} at the end."
-    how = (
-        " The plan was fixed and priced before the first question, and all of it stays charged."
-        if plan
-        else f" Priced by {folder.statement['accounting']['type']}."
-        if folder.statement["accounting"]
-        else ""
-    )
+    how = ""
+    if (folder.statement["meter"] or {}).get("meter") == "plan":
+        how = " The plan was fixed and priced before the first question, and all of it stays charged."
+    elif folder.statement["accounting"]:
+        how = f" Priced by {folder.statement['accounting']['type']}."
     chart = None
     if bent > STRAIGHT:
         chart = line_chart(
@@ -281,14 +260,10 @@ def _questions(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
         group[0] += 1
         group[1] += row["spent"] - before
         before = row["spent"]
-    lines = [
-        (
-            join(words.question_text(name), tag("div", _protected(event, count), class_="soft small")),
-            f"{count:,}",
-            percent(share),
-        )
-        for name, (count, share, event) in groups.items()
-    ]
+    lines = []
+    for name, (count, share, event) in groups.items():
+        how = tag("div", _protected(event, count), class_="soft small")
+        lines.append((join(words.question_text(name), how), f"{count:,}", percent(share)))
     return figure("What was asked", table(("question", "times", "share"), lines, numeric=(1, 2)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import words
 from .axes import Axis, Point, around, drawable, finite, labels_along, thinned
@@ -20,6 +21,8 @@ TRACK = 22  # pixels of a row
 APART = 19.0  # pixels between labels of a vertical axis
 FEW = 12  # points that are drawn as such
 NAME = 60  # letters of a name
+UNIT = (0.0, 1.0)  # limits of an axis of shares
+SHARES_ALONG: dict[str, Any] = {"x_limits": UNIT, "y_limits": UNIT, "show": words.percent, "show_x": words.percent}
 
 
 @dataclass(frozen=True)
@@ -117,16 +120,18 @@ def interval_chart(
     rows: Sequence[Interval],
     *,
     title: str,
-    description: str,
     x_label: str,
+    description: str | None = None,
     zero: bool = False,
     limits: Point | None = None,
     show: Callable[[float], str] = _shown,
 ) -> Markup | None:
     """Values with their error bars, one row each, the name before its bar; None when no value can be drawn.
 
-    What leaves the ``limits`` is cut there.
+    What leaves the ``limits`` is cut there. The ``description`` is what stands in the rows, unless another is given.
     """
+    if description is None:
+        description = "; ".join(f"{row.name}: {row.text}" for row in rows)
     rows = [row for row in rows if drawable(row.value)]
     if not rows:
         return None
@@ -135,10 +140,7 @@ def interval_chart(
     room = 0.0 if all(row.solid for row in rows) else (high - low) * 0.03
     share = Axis(*(limits or (low - room, high + room)), 0, 1)
     labels = labels_along(share, show)
-    lines = [
-        *(_down(at, "grid") for at, _, _ in labels),
-        _down(share(0.0), "zero") if zero else None,
-    ]
+    lines = [*(_down(at, "grid") for at, _, _ in labels), _down(share(0.0), "zero") if zero else None]
     return _chart(
         key,
         title,

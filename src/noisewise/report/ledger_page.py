@@ -44,29 +44,20 @@ def _account(account: Account, several: bool) -> Markup:
 
 
 def _tiles(state: State) -> Markup:
-    fits, left = state.fits, _share(state, state.left)
+    left, fits = _share(state, state.left), ("nothing", "no further run")
+    if (most := state.fits) is not None:
+        at_most = join("at most, at δ = ", words.budget(float(most.delta)), ", for one run")
+        fits = join("ε = ", rounded_down(float(most.epsilon))), at_most
     granted = (words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta)))
+    not_settled = sum(entry.state == "reserved" for entry in state.entries)
     tiles = [
         ("Granted", join("ε = ", granted[0]), join("δ = ", granted[1], f", {state.budget.adjacency}")),
         ("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
-        (
-            "Fits",
-            "nothing" if fits is None else join("ε = ", rounded_down(float(fits.epsilon))),
-            "no further run"
-            if fits is None
-            else join("at most, at δ = ", words.budget(float(fits.delta)), ", for one run"),
-        ),
-        (
-            "Runs",
-            str(len(state.entries)),
-            f"{sum(entry.state == 'reserved' for entry in state.entries)} of them not settled",
-        ),
+        ("Fits", *fits),
+        ("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
     ]
-    return tag(
-        "div",
-        *(tag("div", tag("i", a), tag("b", b), tag("span", c), class_="tile") for a, b, c in tiles),
-        class_="tiles",
-    )
+    drawn = (tag("div", tag("i", a), tag("b", b), tag("span", c), class_="tile") for a, b, c in tiles)
+    return tag("div", *drawn, class_="tiles")
 
 
 def _promise(state: State) -> Markup:

@@ -75,14 +75,11 @@ def table(
     """A table; ``numeric`` columns go to the right, and one that is ``wide`` becomes a list of cards on a phone."""
 
     def cells(kind: str, row: Sequence[Any]) -> Markup:
-        places = ((cell, heads[i] if kind == "td" else None, i in numeric) for i, cell in enumerate(row))
-        return tag(
-            "tr",
-            *(
-                tag(kind, tag("div", cell), data_label=head, class_="number" if right else None)
-                for cell, head, right in places
-            ),
-        )
+        made = []
+        for i, cell in enumerate(row):
+            label, right = heads[i] if kind == "td" else None, "number" if i in numeric else None
+            made.append(tag(kind, tag("div", cell), data_label=label, class_=right))
+        return tag("tr", *made)
 
     body = tag("tbody", *(cells("td", row) for row in rows))
     inside = tag("table", tag("thead", cells("th", heads)), body, class_="wide" if wide else None)
@@ -92,12 +89,8 @@ def table(
 def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
     """A table of what came one after another, the latest first; all but the last few are folded."""
     recent, earlier = rows[: -ROWS - 1 : -1], rows[: max(len(rows) - ROWS, 0)][::-1]
-    older = tag(
-        "details",
-        tag("summary", f"{len(earlier):,} earlier {what}"),
-        table(heads, earlier, numeric, wide=True),
-        class_="unprinted",
-    )
+    summary = tag("summary", f"{len(earlier):,} earlier {what}")
+    older = tag("details", summary, table(heads, earlier, numeric, wide=True), class_="unprinted")
     return join(table(heads, recent, numeric, wide=True), older if earlier else None)
 
 
@@ -118,9 +111,8 @@ def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
     cards = tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
     if kind != "pictures" or len(shown) <= ON_PAPER:
         return cards
-    return join(
-        cards, tag("p", f"The first {ON_PAPER} of {len(shown)}; the others are on the screen.", class_="soft paper")
-    )
+    words = f"The first {ON_PAPER} of {len(shown)}; the others are on the screen."
+    return join(cards, tag("p", words, class_="soft paper"))
 
 
 def listed(title: str, items: Iterable[Any]) -> Markup:

@@ -41,14 +41,12 @@ def report_page(run: Path) -> str:
 
 def _page(folder: RunFolder) -> str:
     sections = [quality(folder), found(folder), promised(folder), done(folder)]
-    main = tag(
-        "main",
-        title.header(folder),
-        _warnings(folder),
-        contents(sections),
-        *(one.drawn() for one in sections),
-        _footer(folder),
-    )
+    said = [tag("li", warning) for warning in folder.run["warnings"]]
+    warnings = tag("div", tag("h2", "Warnings"), tag("ul", *said), class_="note") if said else None
+    version = folder.statement["software"]["noisewise"]
+    words = f"Written by noisewise {version} from released facts only. ", "This page fetches nothing."
+    drawn, footer = [one.drawn() for one in sections], tag("footer", join(*words))
+    main = tag("main", title.header(folder), warnings, contents(sections), *drawn, footer)
     return document(title.in_short(folder), *_banners(folder), main)
 
 
@@ -73,36 +71,16 @@ def _banners(folder: RunFolder) -> list[Markup]:
     """What must not be overlooked."""
     banners: list[tuple[str, str]] = []
     if folder.promise is None:
-        banners.append(
-            (
-                "NOT PRIVATE: trained without privacy",
-                "This model may reveal the records it was trained on. Do not release it.",
-            )
-        )
+        why = "This model may reveal the records it was trained on. Do not release it."
+        banners.append(("NOT PRIVATE: trained without privacy", why))
     elif folder.simulation:
-        banners.append(
-            (
-                "NOT PRIVATE: a seeded simulation",
-                "Its noise can be drawn again by anyone who knows the seed. Do not release this model. What is said below "
-                "holds for a run without a seed.",
-            )
+        why = (
+            "Its noise can be drawn again by anyone who knows the seed. Do not release this model. What is said below "
+            "holds for a run without a seed."
         )
+        banners.append(("NOT PRIVATE: a seeded simulation", why))
     if folder.promise is not None:
         said = concerns_of(folder.promise, folder.run["settings"])
         banners += [(LOUD[kind], f"{text[0].upper()}{text[1:]}.") for kind, text in said.items()]
     banners += [("AN AUDIT CONTRADICTS THE PROMISE", row["verdict"]) for row in folder.audits if refutes(row)]
     return [tag("div", tag("strong", loud), tag("p", why), class_="banner", role="alert") for loud, why in banners]
-
-
-def _warnings(folder: RunFolder) -> Markup | None:
-    warnings = folder.run["warnings"]
-    if not warnings:
-        return None
-    return tag("div", tag("h2", "Warnings"), tag("ul", *(tag("li", warning) for warning in warnings)), class_="note")
-
-
-def _footer(folder: RunFolder) -> Markup:
-    version = folder.statement["software"]["noisewise"]
-    return tag(
-        "footer", join(f"Written by noisewise {version} from released facts only. ", "This page fetches nothing.")
-    )

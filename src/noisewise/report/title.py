@@ -20,14 +20,10 @@ NAMED = 3  # columns of a tile
 def in_short(folder: RunFolder) -> str:
     """One line, for the tab of the browser and the name of a file."""
     good, counted = headline(folder), counting(folder)
-    return ", ".join(
-        [
-            f"{words.shorten(folder.run['target'], LETTERS)}{_source(folder, ' from ')}",
-            words.day(folder.run["created"]),
-            "quality not measured" if good is None else f"{good.name} {good.value}",
-            "no privacy" if counted is None else f"({words.budget(counted[0])}, {words.budget(counted[1])})-DP",
-        ]
-    )
+    what = f"{words.shorten(folder.run['target'], LETTERS)}{_source(folder, ' from ')}"
+    quality = "quality not measured" if good is None else f"{good.name} {good.value}"
+    price = "no privacy" if counted is None else f"({words.budget(counted[0])}, {words.budget(counted[1])})-DP"
+    return ", ".join([what, words.day(folder.run["created"]), quality, price])
 
 
 def header(folder: RunFolder) -> Markup:
@@ -105,9 +101,8 @@ def _budget(folder: RunFolder) -> Markup:
     relation = "added or removed" if promise["adjacency"] == "add_remove" else "replaced by another"
     added = sums(folder)
     small = f"delta = {words.budget(delta)}; {promise['unit']} {relation}{seeded}"
-    return _tile(
-        "Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small if added is None else f"{small}; {added}"
-    )
+    small = small if added is None else f"{small}; {added}"
+    return _tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small)
 
 
 def _limit(folder: RunFolder) -> Markup | None:

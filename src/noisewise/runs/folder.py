@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,7 @@ def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = (), data: Se
         **fitted.to_dict(),
         **({"data": list(data)} if data else {}),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "software": {name: version(name) for name in SOFTWARE},
+        "software": {name: version(name) for name in SOFTWARE if name != "torch" or name in sys.modules},
         "warnings": list(warnings),
     }
     rows = [{**row._asdict(), "event": to_dict(row.event)} for row in fitted.trace]
@@ -74,23 +75,19 @@ def load(folder: str | Path) -> Fitted:
 
 def fitted_in(place: Path, contents: Mapping[str, bytes]) -> Fitted:
     """What was fitted, from the files of a run folder whose seal holds."""
-    document, trace = (
-        formatted(place, contents, "run.json", FORMAT),
-        formatted(place, contents, "trace.json", TRACE_FORMAT),
-    )
+    document = formatted(place, contents, "run.json", FORMAT)
+    trace = formatted(place, contents, "trace.json", TRACE_FORMAT)
     statement = json_of(place, contents, "statement.json")
     with readable(place):
         check_shape(statement)
         theta = tensors_in(contents["model.safetensors"])["theta"]
         rows = tuple(Released(**{**row, "event": from_dict(row["event"])}) for row in trace["rows"])
         fitted = Fitted.from_dict(document, theta, Statement(statement), rows)
-        return fitted if PROTECTOR not in contents else replace(fitted, protector=_protector(contents[PROTECTOR]))
+        if PROTECTOR not in contents:
+            return fitted
+        from ..protect.learned.zoo import from_content
 
-
-def _protector(content: bytes) -> Any:
-    from ..protect.learned.zoo import from_content
-
-    return from_content(content)
+        return replace(fitted, protector=from_content(contents[PROTECTOR]))
 
 
 @contextmanager
@@ -99,7 +96,9 @@ def readable(folder: str | Path) -> Iterator[None]:
     try:
         yield
     except BAD as error:
-        raise ValueError(f"{Path(folder)}: not a run that this version can read ({_reason(error)})") from None
+        text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(text.split())[:200]
+        raise ValueError(f"{Path(folder)}: not a run that this version can read ({reason})") from None
 
 
 def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
@@ -181,8 +180,3 @@ def writable(folder: str | Path) -> None:
             pass
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written ({error.strerror}); pass another folder") from None
-
-
-def _reason(error: Exception) -> str:
-    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return " ".join(text.split())[:200]

@@ -71,7 +71,8 @@ def _odd_statement(data: Mapping[str, Any]) -> str | None:
     method = shipped().get(data["method"]["name"])
     whole = None if method is None else method.whole
     if whole is not None:
-        refuse(whole, _of_whole(data, whole), facts, data)
+        paid = _answers(traced(data)["events"])
+        refuse(whole, next((event for event in paid if whole.made(event)), paid[0]), facts, data)
     return odd_grade(data, () if whole is None else (whole,))
 
 
@@ -161,12 +162,6 @@ def _answers(events: Sequence[Mapping[str, Any]]) -> list[Leaf]:
     return [leaf for leaf in (*paid, *within) if not isinstance(leaf, Selection | AtOrder)]
 
 
-def _of_whole(data: Mapping[str, Any], whole: type[Whole]) -> Leaf:
-    """The event that paid for a whole run in the room."""
-    paid = _answers(traced(data)["events"])
-    return next((event for event in paid if whole.made(event)), paid[0])
-
-
 def odd_grade(data: Mapping[str, Any], kinds: Sequence[type[Proved]]) -> str | None:
     """What contradicts the grade of the arithmetic, by the model and by the questions; an older statement has none."""
     stated = data.get("arithmetic")
@@ -236,7 +231,8 @@ def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Li
     clip, std = line.clip, float(row["noise_std"])
     if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
         return False
-    if not (0 < clip < math.inf if _takes_clip(kind) else clip is None):  # type: ignore[operator]
+    takes_clip = hasattr(kind, "clip") or "clip" in kind.__annotations__
+    if not (0 < clip < math.inf if takes_clip else clip is None):  # type: ignore[operator]
         return False
     return kind.fits(std, _how_asked(kind, event, line, size), line)
 
@@ -247,11 +243,6 @@ def _how_asked(kind: type[Proved], event: Any, line: Line, size: float | None) -
     expected = expected_size(sampling, size) if kind.mean and size is not None else math.nan
     adjacency, persons = facts.budget.adjacency, facts.unit.most
     return HowAsked(adjacency, sampling, checked_noise(noise), expected, facts.features, persons)
-
-
-def _takes_clip(kind: type[Proved]) -> bool:
-    """Whether a line about such an answer has a clip."""
-    return hasattr(kind, "clip") or "clip" in kind.__annotations__
 
 
 def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: Line) -> float | None:

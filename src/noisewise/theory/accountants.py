@@ -52,17 +52,16 @@ def compare_accountants(
                 seconds = min(seconds, time.perf_counter() - started)
                 if seconds > 0.05:
                     break
-            rows.append(
-                {
-                    "sampling": sampling[0] if sampling[0] == "full" else f"{sampling[0]} {sampling[1]:g}",
-                    "noise_multiplier": noise_multiplier,
-                    "steps": int(count),
-                    "accountant": name,
-                    "epsilon": price,
-                    "seconds": seconds,
-                    "refused": reason,
-                }
-            )
+            row = {
+                "sampling": sampling[0] if sampling[0] == "full" else f"{sampling[0]} {sampling[1]:g}",
+                "noise_multiplier": noise_multiplier,
+                "steps": int(count),
+                "accountant": name,
+                "epsilon": price,
+                "seconds": seconds,
+                "refused": reason,
+            }
+            rows.append(row)
     return rows
 
 

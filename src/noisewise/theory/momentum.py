@@ -118,17 +118,16 @@ def noise_figure(steps: int, gamma: float, betas: tuple[float, ...]) -> list[dic
         uniform = float(exact.sum() / descent.sum())
         dynamic = float((np.sqrt(exact).sum() / np.sqrt(descent).sum()) ** 2)
         for t in range(steps):
-            rows.append(
-                {
-                    "beta": beta,
-                    "step": t + 1,
-                    "descent": float(descent[t]),
-                    "momentum": float(exact[t]),
-                    "printed": float(printed[t]),
-                    "uniform": uniform,
-                    "dynamic": dynamic,
-                }
-            )
+            row = {
+                "beta": beta,
+                "step": t + 1,
+                "descent": float(descent[t]),
+                "momentum": float(exact[t]),
+                "printed": float(printed[t]),
+                "uniform": uniform,
+                "dynamic": dynamic,
+            }
+            rows.append(row)
     return rows
 
 

@@ -129,16 +129,15 @@ def advantage(problem: Problem, kappas: Iterable[float]) -> list[dict[str, Any]]
         at = problem.with_kappa(float(kappa))
         steps = {name: best_steps(at, name) for name in SCHEDULES}
         bound = {name: schedule_bound(at, steps[name], name) for name in SCHEDULES}
-        rows.append(
-            {
-                "records": at.N,
-                "kappa": float(kappa),
-                "uniform_steps": steps["uniform"],
-                "dynamic_steps": steps["dynamic"],
-                "uniform_bound": bound["uniform"],
-                "dynamic_bound": bound["dynamic"],
-                "ratio": bound["uniform"] / bound["dynamic"],
-                "same_steps": schedule_bound(at, steps["dynamic"], "uniform") / bound["dynamic"],
-            }
-        )
+        row = {
+            "records": at.N,
+            "kappa": float(kappa),
+            "uniform_steps": steps["uniform"],
+            "dynamic_steps": steps["dynamic"],
+            "uniform_bound": bound["uniform"],
+            "dynamic_bound": bound["dynamic"],
+            "ratio": bound["uniform"] / bound["dynamic"],
+            "same_steps": schedule_bound(at, steps["dynamic"], "uniform") / bound["dynamic"],
+        }
+        rows.append(row)
     return rows

@@ -106,15 +106,14 @@ def measured_influence(
         losses, _ = walk(loss, std, eta=rate, beta=beta, draws=draws, seed=seed + t)
         decay = (1 - rate * loss.curvatures) ** (2 * (steps - t))
         exact = noise_std**2 * rate**2 / 2 * float(loss.curvatures @ decay)
-        rows.append(
-            {
-                "step": t,
-                "influence": float(q[t - 1]),
-                "measured": float(losses.mean() - quiet) / unit,
-                "standard_error": float(losses.std(ddof=1)) / math.sqrt(draws) / unit,
-                "exact": None if beta else exact / unit,
-            }
-        )
+        row = {
+            "step": t,
+            "influence": float(q[t - 1]),
+            "measured": float(losses.mean() - quiet) / unit,
+            "standard_error": float(losses.std(ddof=1)) / math.sqrt(draws) / unit,
+            "exact": None if beta else exact / unit,
+        }
+        rows.append(row)
     return rows
 
 

@@ -61,7 +61,7 @@ class ColumnCurator:
         facts = facts_of_columns(self.__desk.view.budget, self.__columns)
         how = HowAsked(adjacency, FULL, noise, math.nan, self.__columns, self.__rows)
         answer = self.__desk.release(asked, how, facts, self.__desk.records)
-        return answer.value.numpy(), answer.noise_std
+        return answer.value, answer.noise_std
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError("a curator holds private records and is never copied or saved")

@@ -15,12 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .asking import Asking
 from .events import FULL, Sampling, plain_sampling
 from .facts import Answer, Facts, Released, facts_of, resized, shown, shown_trace
 from .features.features import Features, even, features_anew
 from .gate import Desk, secret
-from .late import Tensor, torch
 from .meter import AdditiveMeter, PlanMeter
 from .models import Additive, Model
 from .opening import MeterView, checked_meter
@@ -30,13 +28,13 @@ from .questions.moments import Count
 from .stores import counted_of, records_of
 from .stores.grid import Store, in_memory
 from .stores.shards import Shards, Unroll
-from .stores.totals import expected_size
+from .stores.totals import Floats, expected_size
 from .units import Unit
 from .walks.objective import PerturbedObjective
 from .walks.oneshot import Descent, NoisyWalk, OnePass, rebuilt_walk
 
 
-class Curator(Asking):
+class Curator:
     """Holds the private records, the model and its loss; every answer is charged before it is computed.
 
     ``size``: the number of records when that is public (always so under replace_one); None when it is private, to be
@@ -53,8 +51,8 @@ class Curator(Asking):
 
     def __init__(
         self,
-        X: Tensor,
-        y: Tensor,
+        X: Any,
+        y: Any,
         *,
         model: Model,
         meter: AdditiveMeter | PlanMeter,
@@ -83,7 +81,7 @@ class Curator(Asking):
             self.__desk = Desk(meter, seed, records, counted_of(model, X, y))
         self.__model = model
         self.__shards = None if unroll is None else Shards(deepcopy(model), unroll, secret(seed, "shards"))
-        self.__basis: Tensor | None = None
+        self.__basis: Floats | None = None
         self.__features = even(()) if isinstance(model, Additive) else None  # as its records were laid out
         self.__facts = facts_of(model, meter.budget, size=size, row_bound=float(row_bound), unit=unit)
 
@@ -184,7 +182,7 @@ class Curator(Asking):
         """Give up the budget to this share: an earlier process of this run may have spent it on answers that are lost."""
         self.__desk.forfeit(share)
 
-    def change_basis(self, matrix: Tensor) -> None:
+    def change_basis(self, matrix: Floats) -> None:
         """From now on every row x is x @ matrix, a public square matrix; theta is asked about in the new basis.
 
         *Sensitivity*: nothing is released. The matrix is data that was public or released before, applied to each row
@@ -201,7 +199,7 @@ class Curator(Asking):
         step = entries.astype(np.float64)
         norm = float(np.linalg.norm(step, 2)) * (1 + 2.0**-20)
         with self.__desk:  # nothing that could fail comes after: rows, basis and bound change together
-            basis = torch.from_numpy(step) if self.__basis is None else self.__basis @ torch.from_numpy(step)
+            basis = step if self.__basis is None else self.__basis @ step
             records = self.__desk.records.in_basis(step, self.__store)
             self.__basis, self.__facts = basis, replace(self.__facts, row_bound=self.__facts.row_bound * norm)
             self.__desk.records = records  # last, as in `prepare`
@@ -227,7 +225,7 @@ class Curator(Asking):
             self.__facts = resized(self.__facts, model, row_bound=1.0)
             self.__desk.records = records
 
-    def centre(self, centre: Tensor, scale: float) -> None:
+    def centre(self, centre: Floats, scale: float) -> None:
         """From now on every row x of a table is scale (x - centre), both public; x as it was prepared.
 
         *Sensitivity*: nothing is released; see :meth:`prepare`.
@@ -240,7 +238,7 @@ class Curator(Asking):
             self.__facts = replace(self.__facts, row_bound=times * (1 + float(np.linalg.norm(middle)) + 2.0**-4))
             self.__desk.records = records
 
-    def in_first_basis(self, theta: Tensor) -> Tensor:
+    def in_first_basis(self, theta: Floats) -> Floats:
         """The theta that scores rows as they came as the given one scores them now; made of released facts."""
         return theta if self.__basis is None else self.__model.in_old_basis(theta, self.__basis)
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
 from .accountants.terms import Budget
 from .events import rebuilt
 from .features.columns import TableColumn
-from .late import Tensor
 from .models import Additive, Model
 from .trace import Released as Released
 from .units import RECORD, Unit
@@ -89,6 +90,6 @@ class Answer(NamedTuple):
     For a gradient in other coordinates: of each coordinate in which records were clipped.
     """
 
-    value: Tensor
+    value: NDArray[Any]
     noise_std: float
     below: float | None = None  # a gradient with a count: the released share of records whose gradient is short

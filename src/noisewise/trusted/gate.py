@@ -108,7 +108,11 @@ class Gate:
         if self._within == me:
             raise RuntimeError("a question is being answered; ask the next one when it is done")
         self._lock.acquire()  # before all else: who waits would be left with settings that the other gives back
-        self._settings.__enter__()
+        try:
+            self._settings.__enter__()
+        except BaseException:
+            self._lock.release()
+            raise
         self._within = me
 
     def __exit__(self, *_: object) -> None:
@@ -185,6 +189,6 @@ class Desk(Gate):
         """The grade of the run, and a line of its trace, made of what was released."""
         self.arithmetic, length = asked.graded(self.arithmetic), None
         if norm:
-            value = answer.value.numpy()
+            value = answer.value
             length = float(value) if value.ndim == 0 else math.sqrt(float(np.dot(value, value)))
         self.trace.append(Released(asked.name, event, clip, answer.noise_std, length, self.meter.spent_fraction))

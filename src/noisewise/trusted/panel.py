@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import validate
 from .events import FULL
 from .features.features import Features, features_anew
 from .gate import Gate
 from .generalized import generalized_scores
-from .late import Tensor
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
 from .opening import checked_meter
@@ -38,8 +38,8 @@ class Entrant(NamedTuple):
 
     model: Model
     theta: tuple[float, ...]
-    X: Tensor
-    y: Tensor
+    X: NDArray[Any]
+    y: NDArray[Any]
     features: Features | None = None
     loss_bound: float = 2.0
 

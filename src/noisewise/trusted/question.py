@@ -28,11 +28,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .events import Adjacency, ApproximateDP, Gaussian, Mechanism, Sampling
 from .facts import Answer, Facts
-from .late import Tensor, torch
 from .models import Model
 from .noise import Stream
 from .proved import Line, Proved
@@ -63,7 +61,6 @@ class HowAsked:
         return clip / self.rows
 
 
-LONG = 4096  # entries of a theta that is copied by torch
 MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
 CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
 NORMS = 1e-30, 1e30  # of a threshold for norms
@@ -114,29 +111,14 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray):
         entries = value if kind is np.ndarray else np.asarray(value)
+        if entries.dtype.kind not in "fiub":  # objects would run code, and complex ones lose a part
+            raise TypeError("an array of other things than real numbers is not plain data; pass one of floats")
         return np.array(entries, dtype=np.float32 if entries.dtype == np.float32 else np.float64)
-    if isinstance(value, Tensor):
-        entries = bare(value)
-        return entries if entries.dtype == np.float32 else entries.astype(np.float64)
     if isinstance(value, float | int | np.number):
         return float(value)
     if type(value) in (tuple, list):
         return tuple(plain(entry) for entry in value)
-    raise TypeError(f"{type(value).__name__} is not plain data; pass numbers, tensors or tuples of them")
-
-
-def bare(value: Tensor) -> NDArray[Any]:
-    """A copy of a tensor's entries. Nothing of a stranger's runs: no subclass, method of its own or mode of torch."""
-    alone = type(value) is Tensor and not torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
-    if alone and value.dtype is torch.float32 and value.layout is torch.strided and Tensor.numel(value) < LONG:
-        return np.array(Tensor.numpy(value, force=True))  # the usual theta; whatever comes, the copy is numpy's own
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        own = Tensor.as_subclass(Tensor.detach(value), Tensor)
-        if type(own) is not Tensor or own.layout != torch.strided or own.is_complex():
-            raise TypeError("pass a plain, real torch.Tensor, not a subclass")
-        if own.numel() >= LONG:
-            return own.to("cpu", copy=True).numpy()  # a copy of torch's own, at an address that its products want
-        return np.array(own.cpu().numpy())
+    raise TypeError(f"{type(value).__name__} is not plain data; pass numbers, arrays or tuples of them")
 
 
 def released(
@@ -174,7 +156,7 @@ class Question(Proved, ABC):
         self.of_model(facts)
         theta = getattr(self, "theta", None)
         if theta is not None and len(theta) != facts.dimension:
-            raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat tensor of {facts.dimension}")
+            raise ValueError(f"theta has shape {np.shape(theta)}; pass a flat array of {facts.dimension}")
 
     def numbers(self, facts: Facts) -> float:
         """How many are kept to answer it, where these are more than were sent and than a theta has."""
@@ -207,11 +189,11 @@ class Question(Proved, ABC):
         return [self.total(records, drawn, terms)]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.from_numpy(noisy[0].reshape(self.shape)), self.noise_std(terms))
+        return Answer(noisy[0].reshape(self.shape), self.noise_std(terms))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
         """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
-        return np.asarray(answer.value.double().numpy()).reshape(-1)
+        return np.asarray(answer.value, np.float64).reshape(-1)
 
     def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
         """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
@@ -230,7 +212,7 @@ class WholeRun(Proved, ABC):
         """The deviation of the noise on what is released."""
 
     @abstractmethod
-    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Floats:
         """Where it ends, with noise."""
 
 
@@ -255,7 +237,7 @@ def vector(name: str, theta: object) -> None:
 def flat(name: str, theta: object) -> None:
     """Refuse what is not an array, a flat vector of usual numbers."""
     if not isinstance(theta, np.ndarray):
-        raise ValueError(f"{name} is no array or tensor; pass a flat one")
+        raise ValueError(f"{name} is no array; pass a flat one")
     vector(name, theta)
 
 

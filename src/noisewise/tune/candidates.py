@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..budget import Budget
-from ..fitting.fit import Fit, Labelled
+from ..fitting.fit import Fit, Labelled, refuse_without_torch
 from ..fitting.fitted import Fitted
 from ..methods import makes_a_promise
 from ..trusted.selection import SCORED
@@ -96,6 +96,7 @@ def same_task(candidates: Sequence[Candidate]) -> None:
     first = candidates[0].fit
     for candidate in candidates:
         fit = candidate.fit
+        refuse_without_torch(fit.model)  # later it would count as a candidate that failed, and be paid
         if not makes_a_promise(fit.method):  # by its type: an object can say what it likes
             raise ValueError(
                 f"{fit.method.name} makes no promise, so it cannot be a candidate; take it out of the list"

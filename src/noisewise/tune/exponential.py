@@ -26,10 +26,9 @@ from ..trusted.accountants.price import price_of
 from ..trusted.accountants.search import least_scale, log_ratio
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
-from ..trusted.late import torch
 from ..trusted.panel import Entrant, choose_best
 from ..trusted.selection import SCORED, coins
-from .candidates import Candidate, Parts, Tuned, as_candidate, dealt, same_task, trained_on
+from .candidates import Candidate, Parts, Tuned, dealt, same_task, trained_on
 from .price import Agreed, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
@@ -95,7 +94,7 @@ def choose(
             gate.charge(run.event)
         scored = coins(len(candidates[0].private.y), seed=seed, share=share)
         parts = [dealt(candidate, scored, share) for candidate in candidates]
-        runs = [_run(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]
+        runs = [Run.of(*these) for these in zip(candidates, agreed, parts, range(len(parts)), strict=True)]
         done = list(outcomes(runs, jobs, beat))
         able = [i for i, outcome in enumerate(done) if outcome.fitted is not None]
         if not able:
@@ -103,28 +102,21 @@ def choose(
                 "no candidate could be trained; the budget is spent. Check the candidates on public rows"
             )
         entrants = [_entrant(candidates[i], done[i], parts[i]) for i in able]
-        best = able[
-            choose_best(
-                entrants,
-                epsilon=choice.epsilon,
-                meter=part.meter,
-                scoring=scoring,
-                seed=None if seed is None else seed + CHOOSING,
-                store=candidates[0].store,
-                rows_per_unit=candidates[0].fit.unit.rows,
-            )
-        ]
-        bill = Bill(
-            "exponential", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter, account
+        winner = choose_best(
+            entrants,
+            epsilon=choice.epsilon,
+            meter=part.meter,
+            scoring=scoring,
+            seed=None if seed is None else seed + CHOOSING,
+            store=candidates[0].store,
+            rows_per_unit=candidates[0].fit.unit.rows,
         )
+        best = able[winner]
+        words = _words(len(candidates), budget, agreed)
+        bill = Bill("exponential", in_words(candidates), budget, words, part.meter, account)
     fitted = done[best].fitted
     assert fitted is not None
     return Tuned(stated(fitted, bill, candidates, best, agreed[best]), best, "exponential", bill.words)
-
-
-def _run(candidate: Candidate, agreed: Agreed, parts: Parts, number: int) -> Run:
-    fit = as_candidate(candidate.fit, agreed.promise, run=number)
-    return Run(fit, agreed, parts.trained, candidate.public, parts.scored, None, candidate.store)
 
 
 def _entrant(candidate: Candidate, done: Outcome, parts: Parts) -> Entrant:
@@ -132,7 +124,7 @@ def _entrant(candidate: Candidate, done: Outcome, parts: Parts) -> Entrant:
     fitted, rows = done.fitted, parts.scored
     model = candidate.fit.model if fitted.made is None else scored_by(fitted)
     theta = tuple(float(entry) for entry in fitted.theta.tolist())
-    return Entrant(model, theta, torch.from_numpy(rows.X), as_labels(rows.y, model), fitted.made, candidate.loss_bound)
+    return Entrant(model, theta, rows.X, as_labels(rows.y, model), fitted.made, candidate.loss_bound)
 
 
 def _words(candidates: int, budget: Budget, agreed: Sequence[Agreed]) -> str:

@@ -70,7 +70,22 @@ def public_scores(
     ``trials`` candidates; "halving", of them all or of so many; "optuna", so many trials. ``handed``: whether private
     runs will be given the public rows, as a start or a basis; then a part of them plays that part here.
     """
-    _check(fits, rows, size, search, trials, repeats, seed)
+    validate.one_of(SEARCHES, search=search)
+    validate.whole(at_least=2, repeats=repeats)
+    validate.whole(at_least=0, seed=seed)
+    validate.positive_or_none(size=size)
+    if trials is not None:
+        validate.whole(trials=trials)
+        if search == "all":
+            raise ValueError("trials is given but search is 'all'; pass search='random', 'halving' or 'optuna' with it")
+    if not fits or len(fits) != len(rows):
+        raise ValueError(
+            f"there are {len(fits)} candidates and {len(rows)} tables; pass one table for each, at least one"
+        )
+    if len({len(table.y) for table in rows}) > 1:
+        raise ValueError("tables have different numbers of rows; pass the same public rows for all candidates")
+    if search == "optuna":
+        needed("optuna")
     bench = Bench(tuple(fits), tuple(rows), shape_of(len(rows[0].y), size, handed=handed), _metric(fits), seed, handed)
     if search == "optuna":
         settings = differing(fits)
@@ -231,30 +246,3 @@ def differing(fits: Sequence[Fit]) -> list[dict[str, str]]:
         for fit in fits
     ]
     return [{name: one[name] for name in one if len({other.get(name) for other in made}) > 1} for one in made]
-
-
-def _check(
-    fits: Sequence[Fit],
-    rows: Sequence[Labelled],
-    size: float | None,
-    search: str,
-    trials: int | None,
-    repeats: int,
-    seed: int,
-) -> None:
-    validate.one_of(SEARCHES, search=search)
-    validate.whole(at_least=2, repeats=repeats)
-    validate.whole(at_least=0, seed=seed)
-    validate.positive_or_none(size=size)
-    if trials is not None:
-        validate.whole(trials=trials)
-        if search == "all":
-            raise ValueError("trials is given but search is 'all'; pass search='random', 'halving' or 'optuna' with it")
-    if not fits or len(fits) != len(rows):
-        raise ValueError(
-            f"there are {len(fits)} candidates and {len(rows)} tables; pass one table for each, at least one"
-        )
-    if len({len(table.y) for table in rows}) > 1:
-        raise ValueError("tables have different numbers of rows; pass the same public rows for all candidates")
-    if search == "optuna":
-        needed("optuna")

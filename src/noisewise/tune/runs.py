@@ -21,9 +21,9 @@ from ..fitting.fitted import Fitted
 from ..fitting.labels import Classes
 from ..trusted.accountants.gdp import cost, epsilon_of
 from ..trusted.events import Gaussian
-from ..trusted.late import torch
 from ..trusted.opening import open_meter
 from ..trusted.stores.grid import Store
+from .candidates import Candidate, Parts, as_candidate
 from .price import Agreed
 
 SCORING_STREAM = 1 << 67
@@ -42,6 +42,12 @@ class Run:
     scored: Labelled
     score: Gaussian | None
     store: Store
+
+    @classmethod
+    def of(cls, candidate: Candidate, agreed: Agreed, parts: Parts, number: int, score: Gaussian | None = None) -> Run:
+        """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
+        fit = as_candidate(candidate.fit, agreed.promise, run=number)
+        return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
 
     def __repr__(self) -> str:
         return "Run(...)"
@@ -82,7 +88,7 @@ def noisy_score(fitted: Fitted, run: Run) -> float:
     promise, model = run.agreed.promise, scored_by(fitted)
     meter = open_meter(_enough(run.score, promise), Terms.plan(run.score, "gdp"))
     curator = Curator(
-        torch.from_numpy(run.scored.X),
+        run.scored.X,
         as_labels(run.scored.y, model),
         model=model,
         meter=meter,

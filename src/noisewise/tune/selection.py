@@ -36,7 +36,7 @@ from ..trusted.accountants.selection import calibrated_candidates, choose_repeti
 from ..trusted.events import Composed, Event, Gaussian, PoissonRepetitions, Repetitions, Selection
 from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, coins, drawn_runs
-from .candidates import Candidate, Parts, Tuned, as_candidate, dealt, same_task, trained_on
+from .candidates import Candidate, Parts, Tuned, dealt, same_task, trained_on
 from .price import Agreed, alike, all_agreed, opened
 from .runs import Outcome, Run, outcomes
 from .stated import Bill, in_words, stated
@@ -119,9 +119,8 @@ def select(
         if beat is not None:
             beat()  # once: one for each run would tell how many there are
         best, which = _best(candidates, agreed, law, share, jobs)
-        bill = Bill(
-            "selection", in_words(candidates), budget, _words(len(candidates), budget, agreed), part.meter, account
-        )
+        words = _words(len(candidates), budget, agreed)
+        bill = Bill("selection", in_words(candidates), budget, words, part.meter, account)
     if best is None or best.fitted is None:
         raise RuntimeError(
             "no candidate could be trained, or none was drawn; the budget is spent. Check the candidates on public rows"
@@ -132,11 +131,7 @@ def select(
 
 
 def _best(
-    candidates: Sequence[Candidate],
-    agreed: Agreement,
-    law: Repetitions,
-    share: float,
-    jobs: int,
+    candidates: Sequence[Candidate], agreed: Agreement, law: Repetitions, share: float, jobs: int
 ) -> tuple[Outcome | None, int]:
     seed = candidates[0].fit.seed
     drawn = drawn_runs(law, len(candidates), seed)
@@ -145,17 +140,12 @@ def _best(
     for i in dict.fromkeys(drawn):
         same = next((j for j in kept if candidates[j].private is candidates[i].private), None)
         kept[i] = dealt(candidates[i], scored, share) if same is None else kept[same]
-    runs = [_run(candidates[i], agreed.runs[i], agreed.score, kept[i], number) for number, i in enumerate(drawn)]
+    runs = [Run.of(candidates[i], agreed.runs[i], kept[i], number, agreed.score) for number, i in enumerate(drawn)]
     best, which = None, 0
     for i, done in zip(drawn, outcomes(runs, jobs), strict=True):
         if best is None or done.score > best.score:
             best, which = done, i
     return best, which
-
-
-def _run(candidate: Candidate, agreed: Agreed, score: Gaussian, parts: Parts, number: int) -> Run:
-    fit = as_candidate(candidate.fit, agreed.promise, run=number)
-    return Run(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
 
 
 def with_own_methods(candidates: Sequence[Candidate]) -> list[Candidate]:

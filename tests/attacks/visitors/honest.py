@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import torch
+import numpy as np
 
 from noisewise.budget import Terms
 from noisewise.curator import Count, FirstMoment
@@ -28,6 +28,7 @@ class Descent(Method):
     summary: ClassVar[str] = "noisy descent of another package"
     paper: ClassVar[str] = "nobody 2026"
     adaptive: ClassVar[bool] = True
+    kind: ClassVar[Any] = staticmethod(np.asarray)  # of array that it holds and asks with
 
     def total_steps(self):
         return self.steps
@@ -36,11 +37,12 @@ class Descent(Method):
         return Terms.adaptive("gdp")
 
     def init(self, theta, facts, public):
-        return State(0, theta)
+        return State(0, self.kind(theta))
 
     def step(self, state, private, public):
         noise = private.meter.noise_for(1 / (self.steps - state.step))
         answer = private.gradient(state.theta, clip=self.max_grad_norm, noise_multiplier=noise)
+        assert type(answer.value) is type(state.theta)
         return State(state.step + 1, state.theta - self.rate * answer.value)
 
 
@@ -68,6 +70,7 @@ class Curious(Descent):
 
     def init(self, theta, facts, public):
         assert facts.size is None or facts.size > 0
+        theta = self.kind(theta)
         return State(0, theta - 0.1 * public.gradient(theta).value)
 
     def step(self, state, private, public):
@@ -80,6 +83,7 @@ class Curious(Descent):
         both = private.gradient(
             state.theta, clip=1.0, noise_multiplier=noise, quantile_at=0.5, count_noise_multiplier=9.0
         )
+        assert type(norm.value) is type(both.value) is type(state.theta)
         assert meter.share_after(Gaussian(noise)) > meter.spent_fraction > 0
         assert sum(meter.events.values()) == len(private.trace) and private.trace[-1].question == "gradient"
         assert meter.budget == facts.budget and len(mean) == facts.features
@@ -87,7 +91,7 @@ class Curious(Descent):
         return State(state.step + 1, state.theta - 0.1 * both.value, (*state.seen, seen))
 
     def spread(self, state):
-        return torch.full_like(state.theta, 0.25)
+        return 0 * state.theta + 0.25
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Turned(Descent):
 
     def step(self, state, private, public):
         if state.step == 0:
-            private.change_basis(2 * torch.eye(private.facts.features))
+            private.change_basis(self.kind(2 * np.eye(private.facts.features, dtype=np.float32)))
         state = super().step(state, private, public)
         return state if state.step < self.steps else State(state.step, private.in_first_basis(state.theta))
 
@@ -140,6 +144,6 @@ class OnTable(Descent):
         if state.step == 0:
             made = even([Hats(at, column.points, column.ranks, 4) for at, column in enumerate(private.facts.table)])
             private.prepare(made)
-            private.centre(torch.zeros(made.width, dtype=torch.float64), 0.5)
-            state = State(0, torch.zeros(private.facts.dimension))
+            private.centre(self.kind(np.zeros(made.width)), 0.5)
+            state = State(0, self.kind(np.zeros(private.facts.dimension, np.float32)))
         return super().step(state, private, public)

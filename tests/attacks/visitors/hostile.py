@@ -121,7 +121,7 @@ class Liar(Descent):
         return {
             "text": "theta",
             "short": theta[:1],
-            "whole": theta.long(),
+            "whole": theta.astype(int),
             "infinite": theta * float("inf"),
             "matrix": theta[None],
         }.get(self.what, theta)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from noisewise.protect.learned.cells import LstmCell, cell_from, new_cell, no_memory, run
+from noisewise.protect.learned.fast import empty_memory, net_from, run_net
+from noisewise.protect.learned.parts import new_cell, no_memory, run
+from noisewise.protect.learned.weights import LstmCell, cell_from
 
 
 def a_cell(inputs=4, outputs=2, units=6, depth=2, seed=0):
@@ -35,6 +38,25 @@ def test_it_is_torchs_own_cell(depth):
         assert torch.allclose(out, x @ cell.head.T + cell.bias, atol=1e-6)
         for (h, c), (own_h, own_c) in zip(states, memory, strict=True):
             assert torch.allclose(h, own_h, atol=1e-6) and torch.allclose(c, own_c, atol=1e-6)
+
+
+@pytest.mark.parametrize("own", [4, 2])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_so_is_the_cell_of_arrays(depth, own):
+    """Where all inputs differ from row to row, and where the last ones are shared."""
+    g, xs = torch.Generator().manual_seed(2), inputs_for(7)
+    xs[:, :, own:] = xs[:, :1, own:]
+    cell = cell_from({k: torch.randn(w.shape, generator=g) for k, w in a_cell(depth=depth).tensors().items()})
+    net = net_from(cell_from({name: weight.numpy() for name, weight in cell.tensors().items()}), own)
+    states, memory = [(torch.zeros(7, 6), torch.zeros(7, 6)) for _ in cell.layers], empty_memory(net, 7)
+    for x in xs:
+        out, memory = run_net(net, x[:, :own].T.numpy(), x[0, own:].tolist(), memory)
+        for number, layer in enumerate(cell.layers):
+            states[number] = torch.lstm_cell(x, states[number], *layer)
+            x = states[number][0]
+        assert out.dtype == np.float32 and out == pytest.approx((x @ cell.head.T + cell.bias).T.numpy(), abs=1e-6)
+        for state, found in zip(states, memory, strict=True):
+            assert all(two == pytest.approx(one.T.numpy(), abs=1e-6) for one, two in zip(state, found, strict=True))
 
 
 def test_shapes_and_names_survive_a_round_trip():

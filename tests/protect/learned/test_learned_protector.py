@@ -10,15 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.protect.learned.parts import (
-    FARTHEST,
-    Design,
-    LearnedSchedule,
-    new_weights,
-    protector,
-    weights_from,
-    zero_weights,
-)
+from noisewise.protect.learned.formulas import FARTHEST
+from noisewise.protect.learned.parts import LearnedSchedule, new_weights, protector
+from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.protector import answered, begin, finished, next_question
 from noisewise.protect.signal import first_signal
 
@@ -184,7 +178,8 @@ def test_the_last_theta_is_scaled_by_a_bounded_factor_and_of_layers_only_the_las
 
 def test_the_open_form_wants_the_same_however_much_is_left():
     design = Design(units=3, form="open")
-    schedule = LearnedSchedule(zero_weights(design).scheduler, design)
+    schedule = protector(zero_weights(design), design).schedule
+    assert isinstance(schedule, LearnedSchedule)
     signal = first_signal(1, 2, horizon=10, ratio=torch.ones(1), typical_clip=1.0)
     for left, share in [(1.0, 0.1), (0.5, 0.2), (0.1, 1.0), (0.02, 1.0), (0.0, 1.0)]:
         at = signal._replace(remaining=torch.tensor([left]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from noisewise.curator.facts import facts_of
-from safetensors.torch import save as to_bytes
+from safetensors.numpy import save as to_bytes
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
@@ -17,7 +17,8 @@ from noisewise.learned.tasks import load_tasks
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
-from noisewise.protect.learned.parts import FARTHEST, Design, zero_weights
+from noisewise.protect.learned.formulas import FARTHEST
+from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.losses import Logistic
@@ -39,15 +40,14 @@ def a_file(path: Path, **header):
 def test_the_rounding_of_far_scores_stays_within_the_clip_norm():
     """A smooth loss at a huge theta: scores are exact, so a neighbour cannot shift the others' rounding."""
     d, n, clip = 200, 1000, 0.5
-    generator = torch.Generator().manual_seed(0)
-    row = torch.randn(d, generator=generator)
-    row = (row - row.mean()) / torch.linalg.vector_norm(row - row.mean())
-    added = (-row + 0.01 / d**0.5)[None]
-    X, y = torch.cat([added, row.repeat(n, 1)]), torch.cat([-torch.ones(1), torch.ones(n)])
+    row = np.random.default_rng(0).normal(size=d)
+    row = ((row - row.mean()) / np.linalg.norm(row - row.mean())).astype(np.float32)
+    X = np.vstack([-row + np.float32(0.01 / d**0.5), *[row] * n])
+    y = np.append(np.float32(-1), np.ones(n, np.float32))
     model = Linear(d, Logistic())
     for far in (1e3, 1e5, 1e6, 1e20):
-        theta = torch.full((d,), far)
-        totals = [records_of(model, X[k:], y[k:]).gradients(Drawn(), theta.double().numpy(), clip) for k in (0, 1)]
+        theta = np.full(d, far)
+        totals = [records_of(model, X[k:], y[k:]).gradients(Drawn(), theta, clip) for k in (0, 1)]
         moved = [int(a) - int(b) for a, b in zip(totals[0].values, totals[1].values, strict=True)]
         assert sum(v * v for v in moved) <= totals[0].ones ** 2
     assert FARTHEST <= 1e3
@@ -87,7 +87,7 @@ def test_a_header_of_another_shape_is_refused(tmp_path, header):
 def test_a_design_with_words_for_switches_or_cells_of_unequal_depth_is_refused(tmp_path):
     path = a_file(tmp_path / "p.safetensors")
     kept = zoo.load_protector(path)
-    tensors = {name: weight.contiguous() for name, weight in kept.weights.tensors().items()}
+    tensors = kept.weights.tensors()
     document = {**kept.header, "design": {**kept.header["design"], "clip": "no"}}
     path.write_bytes(to_bytes(tensors, {"noisewise": json.dumps(document)}))
     with pytest.raises(ValueError, match="clip"):
@@ -108,22 +108,22 @@ def test_settings_that_would_fail_in_the_middle_are_refused_at_once(settings):
 def test_public_rows_that_say_nothing_give_no_basis():
     model = Linear(3, Logistic())
     facts = facts_of(model, nw.Budget(0.1, 1e-8), size=100.0, row_bound=1.0)
-    for rows in (torch.zeros(5000, 3), torch.full((5000, 3), torch.nan)):
-        assert public_basis(PublicCurator(rows, torch.ones(5000), model=model), facts) is None
-    half = torch.cat([torch.full((5000, 3), torch.nan), torch.eye(3).repeat(2000, 1)])
-    whole = PublicCurator(half[5000:], torch.ones(6000), model=model)
-    found = public_basis(PublicCurator(half, torch.ones(11000), model=model), facts)
+    for rows in (np.zeros((5000, 3)), np.full((5000, 3), np.nan)):
+        assert public_basis(PublicCurator(rows, np.ones(5000), model=model), facts) is None
+    half = np.vstack([np.full((5000, 3), np.nan), np.tile(np.eye(3), (2000, 1))])
+    whole = PublicCurator(half[5000:], np.ones(6000), model=model)
+    found = public_basis(PublicCurator(half, np.ones(11000), model=model), facts)
     assert np.allclose(found.matrix, public_basis(whole, facts).matrix)
 
 
 def test_a_start_of_another_shape_is_refused_before_anything_is_asked():
     model = Linear(3, Logistic())
-    records = Records(torch.zeros(10, 3), torch.ones(10), 10.0, row_bound=1.0)
+    records = Records(np.zeros((10, 3)), np.ones(10), 10.0, row_bound=1.0)
     with pytest.raises(ValueError, match="theta has shape"):
-        train(L2P(steps=2), records, model=model, budget=nw.Budget(1.0, 1e-6), theta=torch.zeros(4))
+        train(L2P(steps=2), records, model=model, budget=nw.Budget(1.0, 1e-6), theta=np.zeros(4))
     wanting = torch.zeros(3, requires_grad=True)
     run = train(L2P(steps=2), records, model=model, budget=nw.Budget(1.0, 1e-6), theta=wanting, seed=0)
-    assert torch.isfinite(run.theta).all() and not run.theta.requires_grad
+    assert type(run.theta) is np.ndarray and np.isfinite(run.theta).all()
 
 
 @pytest.mark.parametrize("file", ["/etc/hostname", "../secret.csv"])

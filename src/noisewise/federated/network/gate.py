@@ -12,14 +12,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    DeactivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
-    RegisterNodeFleetRequest,
-    UnregisterNodeFleetRequest,
-)
+from flwr.proto import fleet_pb2 as fleet
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
 from starlette.middleware.base import RequestResponseEndpoint
@@ -35,13 +28,13 @@ WAIT, LOOK = 10.0, 0.01  # seconds that a client's request for a question is kep
 
 
 SERVED = (
-    RegisterNodeFleetRequest,
-    ActivateNodeRequest,
-    DeactivateNodeRequest,
-    UnregisterNodeFleetRequest,
+    fleet.RegisterNodeFleetRequest,
+    fleet.ActivateNodeRequest,
+    fleet.DeactivateNodeRequest,
+    fleet.UnregisterNodeFleetRequest,
     SendNodeHeartbeatRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
+    fleet.PullMessagesRequest,
+    fleet.PushMessagesRequest,
 )
 
 
@@ -78,24 +71,24 @@ class Gate:
             if node is not None:
                 self.told.add(node)
             return _refused(410, self._end)
-        if isinstance(asked, RegisterNodeFleetRequest) and self._door.full():
+        if isinstance(asked, fleet.RegisterNodeFleetRequest) and self._door.full():
             return _refused(403, LATE)
-        if isinstance(asked, ActivateNodeRequest) and node is not None:
+        if isinstance(asked, fleet.ActivateNodeRequest) and node is not None:
             if not self._door.admits(node):
                 return _refused(403, LATE)
             self._state.deactivate_node(node)  # which comes back before it was missed
-        if isinstance(asked, PushMessagesRequest) and not _own(asked):
+        if isinstance(asked, fleet.PushMessagesRequest) and not _own(asked):
             return _refused(403, "not an answer of its own")
-        if isinstance(asked, PullMessagesRequest) and not await self._question(asked.node.node_id):
+        if isinstance(asked, fleet.PullMessagesRequest) and not await self._question(asked.node.node_id):
             return _refused(410, self._end)
         response = await call_next(request)
-        if isinstance(asked, DeactivateNodeRequest | UnregisterNodeFleetRequest) and node is not None:
+        if isinstance(asked, fleet.DeactivateNodeRequest | fleet.UnregisterNodeFleetRequest) and node is not None:
             self._door.left(node)
         return response
 
     def _node(self, asked: Any) -> int | None:
         """The node that a request is of: that of its key, which it was signed with."""
-        if isinstance(asked, RegisterNodeFleetRequest | ActivateNodeRequest):
+        if isinstance(asked, fleet.RegisterNodeFleetRequest | fleet.ActivateNodeRequest):
             return self._state.get_node_id_by_public_key(asked.public_key)
         return int(asked.node.node_id if hasattr(asked, "node") else asked.node_id)
 
@@ -113,7 +106,7 @@ class Gate:
         return True
 
 
-def _own(asked: PushMessagesRequest) -> bool:
+def _own(asked: fleet.PushMessagesRequest) -> bool:
     """Whether this is one answer, of who has signed it, and nothing else."""
     messages, trees = asked.messages_list, asked.message_object_trees
     if len(messages) != 1 or len(trees) != 1 or trees[0].children:

@@ -54,7 +54,10 @@ class LinkGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Put questions; those that were put before and not answered are withdrawn."""
-        self._withdraw()
+        self._forget({*self._asked})
+        self._asked.clear()
+        self._lost.clear()
+        self._state.delete_sessions_in_run(self._run.run_id)
         return [self._push(message) for message in messages]
 
     def _push(self, message: Message) -> str:
@@ -77,12 +80,6 @@ class LinkGrid(Grid):
                 if asked == node and message and name not in self._state.message_ins_id_to_message_res_id:
                     message.metadata.delivered_at = ""
                     self.due.add(node)
-
-    def _withdraw(self) -> None:
-        self._forget({*self._asked})
-        self._asked.clear()
-        self._lost.clear()
-        self._state.delete_sessions_in_run(self._run.run_id)
 
     def _forget(self, names: set[str]) -> None:
         self._state.delete_messages(names)

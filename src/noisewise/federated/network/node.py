@@ -22,14 +22,7 @@ from cryptography.hazmat.primitives.serialization.ssh import load_ssh_private_ke
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.fleet_pb2 import (
-    ActivateNodeRequest,
-    DeactivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
-    RegisterNodeFleetRequest,
-    UnregisterNodeFleetRequest,
-)
+from flwr.proto import fleet_pb2 as fleet
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node as Name
@@ -139,17 +132,17 @@ class Node:
     def join(self) -> None:
         public = public_key_to_bytes(self._keys[1])
         if self._server.key is None:
-            self._call(self._fleet.RegisterNode, RegisterNodeFleetRequest(public_key=public))
-        asked = ActivateNodeRequest(public_key=public, heartbeat_interval=BEAT)
+            self._call(self._fleet.RegisterNode, fleet.RegisterNodeFleetRequest(public_key=public))
+        asked = fleet.ActivateNodeRequest(public_key=public, heartbeat_interval=BEAT)
         self._name = Name(node_id=self._call(self._fleet.ActivateNode, asked).node_id)
 
     def leave(self) -> None:
         """Say so, if anybody hears it."""
         if self._name is not None:
             with suppress(httpx.HTTPError):
-                self._fleet.DeactivateNode(DeactivateNodeRequest(node_id=self._name.node_id))
+                self._fleet.DeactivateNode(fleet.DeactivateNodeRequest(node_id=self._name.node_id))
                 if self._server.key is None:
-                    self._fleet.UnregisterNode(UnregisterNodeFleetRequest(node_id=self._name.node_id))
+                    self._fleet.UnregisterNode(fleet.UnregisterNodeFleetRequest(node_id=self._name.node_id))
 
     @contextmanager
     def beating(self) -> Iterator[None]:
@@ -171,7 +164,7 @@ class Node:
 
     def answer(self, app: ClientApp) -> None:
         """Wait for a question for a while, and answer it if one comes."""
-        response = self._call(self._fleet.PullMessages, PullMessagesRequest(node=self._name))
+        response = self._call(self._fleet.PullMessages, fleet.PullMessagesRequest(node=self._name))
         for packed in response.messages_list:
             question = message_from_proto(packed)
             assert self._name is not None
@@ -182,7 +175,7 @@ class Node:
         """Send an answer; one that is not wanted any more is dropped there."""
         name = secrets.token_hex(32)
         reply.metadata.__dict__["_message_id"] = name
-        asked = PushMessagesRequest(
+        asked = fleet.PushMessagesRequest(
             node=self._name,
             messages_list=[message_to_proto(reply)],
             message_object_trees=[ObjectTree(object_id=name)],

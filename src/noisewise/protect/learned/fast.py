@@ -1,34 +1,45 @@
-"""A learned protector for one run without a graph: the same formulas on numpy arrays and plain floats.
+"""The learned protector of a private run: the formulas of :mod:`.parts` on numpy arrays and plain floats.
 
-A private run asks one small question at a time, and there tensor bookkeeping costs more than arithmetic. Arrays lie
-with coordinates along the last axis, so that every gate of a cell is one block of memory, and inputs that all
-coordinates share enter the first layer as part of its bias.
+A run asks one small question at a time. Arrays lie with coordinates along the last axis, so that every gate of a cell is one
+block of memory, and inputs that all coordinates share enter the first layer as part of its bias.
 
-*Guarantee*: as in ``learned.protector``; these parts read the same ``Signal``.
+*Guarantee*: a learned protector reads a ``Signal`` and nothing else; see ``protect.protector``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...trusted.late import Tensor, torch
+from ..clips import FixedClip
 from ..protector import Protector
+from ..schedules import Uniform
 from ..signal import Signal, one
-from .cells import LstmCell, cell_from
-from .formulas import CLIP_EXPONENTS, NUMBERS, RATE_EXPONENTS, SCALE_EXPONENTS, clarity, common_inputs, global_inputs
-from .parts import FARTHEST, LEAST_SPEND, PAPER_P, Design, LearnedClip, LearnedProjector, LearnedSchedule, base_step
+from .formulas import (
+    CLIP_EXPONENTS,
+    FARTHEST,
+    LEAST_SPEND,
+    NUMBERS,
+    PAPER_P,
+    RATE_EXPONENTS,
+    SCALE_EXPONENTS,
+    base_step,
+    clarity,
+    common_inputs,
+    global_inputs,
+)
+from .weights import Design, Layer, LstmCell, Weights, cell_from
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
 OWN = 4  # inputs that differ from coordinate to coordinate
 NOTHING = np.empty((0, 1), np.float32)
 HEAVIEST = 1e30  # no weight is more, or not a number, so that no output is
-SMALL = 6000  # numbers in the right-hand side of a product
 
 
 class Net(NamedTuple):
@@ -46,17 +57,14 @@ class Net(NamedTuple):
 
 def net_from(cell: LstmCell, own: int) -> Net:
     """The weights of a cell, ready for :func:`run_net`; the first ``own`` inputs differ from coordinate to coordinate."""
-    units, tensors = cell.units, cell.tensors()
-    tamed = cell_from({name: tensors[name].detach().nan_to_num(0.0).clamp(-HEAVIEST, HEAVIEST) for name in tensors})
+    units, weights = cell.units, cell.tensors()
+    tamed = cell_from({name: np.nan_to_num(weights[name]).clip(-HEAVIEST, HEAVIEST) for name in weights})
     order = np.r_[: 2 * units, 3 * units : 4 * units, 2 * units : 3 * units]
     half = np.repeat(np.array([0.5, 1.0], np.float32), [3 * units, units])[:, None]
-    layers = [
-        (half * torch.cat(layer[:2], 1).numpy()[order], half * (layer[2] + layer[3]).numpy()[order, None])
-        for layer in tamed.layers
-    ]
+    layers = [(half * np.hstack(layer[:2])[order], half * (layer[2] + layer[3])[order, None]) for layer in tamed.layers]
     (first, bias), shared = layers[0], slice(own, cell.inputs)
     layers[0] = (np.delete(first, shared, 1), bias)
-    return Net(tuple(layers), tamed.head.numpy(), tamed.bias.numpy()[:, None], np.ascontiguousarray(first[:, shared]))
+    return Net(tuple(layers), tamed.head, tamed.bias[:, None], np.ascontiguousarray(first[:, shared]))
 
 
 def empty_memory(net: Net, rows: int) -> Memory:
@@ -71,7 +79,7 @@ def run_net(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Ar
     after: list[tuple[Array, Array]] = []
     more = net.shared @ np.array(shared, np.float32)[:, None]
     for (weight, bias), (h, c) in zip(net.layers, memory, strict=True):
-        z = _product(weight, np.concatenate((x, h)))
+        z = weight @ np.concatenate((x, h))
         z += bias if after else bias + more
         np.tanh(z, out=z)
         gates = z[: 3 * units]
@@ -82,53 +90,53 @@ def run_net(net: Net, x: Array, shared: list[float], memory: Memory) -> tuple[Ar
         x = np.tanh(c)
         x *= gates[2 * units :]
         after.append((x, c))
-    return _product(net.head, x) + net.bias, tuple(after)
+    return net.head @ x + net.bias, tuple(after)
 
 
-def _product(weight: Array, x: Array) -> Array:
-    """A large product goes to torch, so that it takes the threads that torch was given and no others."""
-    if x.size < SMALL:
-        return weight @ x
-    return torch.mm(torch.from_numpy(weight), torch.from_numpy(x)).numpy()
-
-
-def fast(protector: Protector) -> Protector:
-    """The same protector for one run at a time, its learned parts on arrays; other parts stay as they are."""
-    clip, schedule, projector = protector.clip, protector.schedule, protector.projector
-    together, scale = protector.together, protector.scale
-    if isinstance(clip, LearnedClip) and isinstance(schedule, LearnedSchedule):
-        together = FastQuestion(net_from(side_by_side(clip.cell, schedule.cell), 0), schedule.design)
-        scale = FastScale(together.net) if scale is not None else None
-    if isinstance(projector, LearnedProjector) and projector.design.projector:
-        rate = math.exp(_within(RATE_EXPONENTS, 2 * NUMBERS.tame(projector.rate.item())))
-        own = 2 if projector.design.inputs == "paper" else OWN
-        projector = FastProjector(net_from(projector.cell, own), rate, projector.design)
-    return replace(protector, projector=projector, together=together, scale=scale)
+def protector(weights: Weights, design: Design) -> Protector:
+    """An ordinary protector with these weights, for one run."""
+    asking = [cell for cell, on in ((weights.clip, design.clip), (weights.scheduler, design.scheduler)) if on]
+    net = net_from(reduce(side_by_side, asking), 0) if asking else None
+    own = 2 if design.inputs == "paper" else OWN
+    rate = math.exp(_within(RATE_EXPONENTS, 2 * NUMBERS.tame(weights.rate.item())))
+    return Protector(
+        FixedClip(),
+        Uniform(),
+        FastProjector(net_from(weights.projector, own), rate, design),
+        norm_share=design.norm_share,
+        squared_norm=design.squared_norm,
+        scale=FastScale(net) if net and design.clip and len(weights.clip.bias) > 1 else None,
+        together=FastQuestion(net, design) if net else None,
+        settle=True,
+    )
 
 
 def side_by_side(cell: LstmCell, other: LstmCell) -> LstmCell:
     """Two cells with the same inputs as one, with the outputs of both; the other may take only the first few inputs."""
+    layers: list[Layer] = []
+    for number, (mine, theirs) in enumerate(zip(cell.layers, other.layers, strict=True)):
+        weights = _joined(mine[0], theirs[0], shared=number == 0), _joined(mine[1], theirs[1])
+        first, second = (
+            _joined(a[:, None], b[:, None], shared=True)[:, 0] for a, b in zip(mine[2:], theirs[2:], strict=True)
+        )
+        layers.append((*weights, first, second))
+    head = _joined(cell.head, other.head, gates=1)
+    return LstmCell(tuple(layers), head, np.concatenate([cell.bias, other.bias]))
 
-    def blocks(weight: Tensor, another: Tensor) -> Tensor:
-        gates = zip(weight.chunk(4), another.chunk(4), strict=True)
-        return torch.cat([torch.block_diag(gate, another_gate) for gate, another_gate in gates])
 
-    def rows(weight: Tensor, another: Tensor) -> Tensor:
-        return torch.cat([part for gates in zip(weight.chunk(4), another.chunk(4), strict=True) for part in gates])
-
-    layers = [
-        (blocks(a[0], b[0]), blocks(a[1], b[1]), rows(a[2], b[2]), rows(a[3], b[3]))
-        for a, b in zip(cell.layers, other.layers, strict=True)
-    ]
-    missing = torch.zeros(len(other.layers[0][0]), cell.inputs - other.inputs)
-    first = rows(cell.layers[0][0], torch.cat([other.layers[0][0], missing], 1))
-    layers[0] = (first, *layers[0][1:])
-    return LstmCell(tuple(layers), torch.block_diag(cell.head, other.head), torch.cat([cell.bias, other.bias]))
+def _joined(one: Array, other: Array, *, gates: int = 4, shared: bool = False) -> Array:
+    """Rows of both, gate by gate; columns are shared, or each has its own and zeros in those of the other."""
+    mine, theirs = (weight.reshape(gates, -1, weight.shape[1]) for weight in (one, other))
+    (_, rows, width), first = mine.shape, 0 if shared else mine.shape[2]
+    both = np.zeros((gates, rows + theirs.shape[1], max(width, first + theirs.shape[2])), np.float32)
+    both[:, :rows, :width] = mine
+    both[:, rows:, first : first + theirs.shape[2]] = theirs
+    return both.reshape(-1, both.shape[2])
 
 
 @dataclass(frozen=True)
 class FastQuestion:
-    """``LearnedClip`` and ``LearnedSchedule`` as one net, whose last output is the schedule's."""
+    """``LearnedClip`` and ``LearnedSchedule`` as one net, whose last output is the schedule's; or one of the two."""
 
     net: Net
     design: Design
@@ -136,16 +144,20 @@ class FastQuestion:
     def init(self, copies: int, dimension: int) -> Memory:
         return empty_memory(self.net, copies)
 
-    def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
-        out, memory = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
-        clip = signal.typical_clip * math.exp(_within(CLIP_EXPONENTS, 2 * out[0].item()))
-        u, left = 2 * NUMBERS.tame(out[-1].item()), signal.horizon - signal.step
+    def __call__(self, signal: Signal, memory: Memory) -> tuple[Array, Array, Memory]:
+        seen = global_inputs(NUMBERS, signal)[: self.net.shared.shape[1]]
+        out, memory = run_net(self.net, NOTHING, seen, memory)
+        clip = math.exp(_within(CLIP_EXPONENTS, 2 * out[0].item())) if self.design.clip else 1.0
+        return one(signal.typical_clip * clip), one(self._share(signal, 2 * NUMBERS.tame(out[-1].item()))), memory
+
+    def _share(self, signal: Signal, u: float) -> float:
+        left = signal.horizon - signal.step
+        if not self.design.scheduler:
+            return 1 / max(left, 1)
         if self.design.form == "open":
             spend = min(max(math.exp(u) / signal.horizon, LEAST_SPEND), 1.0)
-            share = min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
-        else:
-            share = max(1 / (1 + (left - 1) * math.exp(-u)), LEAST_SPEND) if left > 1 else 1.0
-        return one(clip), one(share), memory
+            return min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
+        return max(1 / (1 + (left - 1) * math.exp(-u)), LEAST_SPEND) if left > 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ class FastScale:
 
     net: Net
 
-    def __call__(self, signal: Signal, memory: Memory) -> Tensor:
+    def __call__(self, signal: Signal, memory: Memory) -> Array:
         out, _ = run_net(self.net, NOTHING, global_inputs(NUMBERS, signal), memory)
         return one(math.exp(_within(SCALE_EXPONENTS, 2 * out[1].item())))
 
@@ -170,22 +182,25 @@ class FastProjector:
     def init(self, copies: int, dimension: int) -> Memory:
         return empty_memory(self.net, copies * dimension)
 
-    def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        theta, gradient, average = thetas.numpy(), signal.gradient.numpy(), signal.average.numpy()
-        inputs = _paper_inputs(gradient) if self.design.inputs == "paper" else _inputs(signal, theta, gradient, average)
-        o, memory = run_net(self.net, *inputs, memory)
-        exponents = np.minimum(np.maximum(2 * o[:2], -10.0), 6.0)
-        along = np.exp(exponents[0]) * gradient
-        along += np.expm1(exponents[1]) * average
-        along *= self.rate * base_step(signal).item()
-        moved = theta - 0.1 * np.tanh(o[2]) * theta
-        moved -= along
-        return torch.from_numpy(np.minimum(np.maximum(moved, -FARTHEST), FARTHEST)), memory
+    def __call__(self, signal: Signal, thetas: Array, memory: Memory) -> tuple[Array, Memory]:
+        step = self.rate * base_step(signal).item()
+        if self.design.projector:
+            inputs = _paper_inputs(signal.gradient) if self.design.inputs == "paper" else _inputs(signal, thetas)
+            o, memory = run_net(self.net, *inputs, memory)
+            exponents = np.minimum(np.maximum(2 * o[:2], -10.0), 6.0)
+            along = np.exp(exponents[0]) * signal.gradient
+            along += np.expm1(exponents[1]) * signal.average
+            along *= step
+            moved = thetas - 0.1 * np.tanh(o[2]) * thetas
+            moved -= along
+        else:
+            moved = thetas - step * signal.gradient
+        return np.minimum(np.maximum(moved, -FARTHEST), FARTHEST), memory
 
 
-def _inputs(signal: Signal, theta: Array, gradient: Array, average: Array) -> tuple[Array, list[float]]:
+def _inputs(signal: Signal, theta: Array) -> tuple[Array, list[float]]:
     """What differs from coordinate to coordinate (4, d), and the rest."""
-    d = signal.dimension
+    d, gradient, average = signal.dimension, signal.gradient, signal.average
     std, average_std, length = signal.noise_std.item(), signal.average_std.item(), math.sqrt(np.vdot(theta, theta))
     x = np.empty((OWN, d), np.float32)
     np.divide(gradient, std, out=x[:1])

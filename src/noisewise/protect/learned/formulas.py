@@ -11,20 +11,23 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from ...trusted.late import Tensor, torch
+from ..arrays import Array
 from ..signal import Signal
 
 CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)
 LARGEST_OUTPUT = 10.0
+FARTHEST = 1e3  # no coordinate of theta goes further, whatever the weights
+LEAST_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
+PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
 
 
 class Maths(NamedTuple):
-    """The functions of one kind of number, how it is read from a tensor, and what replaces what is not finite."""
+    """The functions of one kind of number, how it is read from an array, and what replaces what is not finite."""
 
     log: Callable[[Any], Any]
     log1p: Callable[[Any], Any]
     at_least: Callable[[Any, float], Any]
-    read: Callable[[Tensor], Any]
+    read: Callable[[Array], Any]
     tame: Callable[[Any], Any]
 
 
@@ -32,9 +35,9 @@ def _tame_number(out: float) -> float:
     return 0.0 if math.isnan(out) else min(max(out, -LARGEST_OUTPUT), LARGEST_OUTPUT)
 
 
-def _tame_stack(out: Tensor) -> Tensor:
+def _tame_stack(out: Array) -> Array:
     """A network's output with what is not finite replaced: no weights may produce a NaN step or share."""
-    return torch.nan_to_num(out, 0.0, LARGEST_OUTPUT, -LARGEST_OUTPUT).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)
+    return out.nan_to_num(0.0, LARGEST_OUTPUT, -LARGEST_OUTPUT).clamp(-LARGEST_OUTPUT, LARGEST_OUTPUT)
 
 
 NUMBERS = Maths(math.log, math.log1p, max, methodcaller("item"), _tame_number)
@@ -42,7 +45,7 @@ STACKS = Maths(
     methodcaller("log"),
     methodcaller("log1p"),
     lambda x, least: x.clamp(min=least),
-    lambda tensor: tensor,
+    lambda stack: stack,
     _tame_stack,
 )
 
@@ -79,3 +82,8 @@ def common_inputs(maths: Maths, signal: Signal, length: Any) -> list[Any]:
 def clarity(maths: Maths, norm: Any, noise_std: Any, dimension: int) -> Any:
     """log(1 + norm / norm of the noise)."""
     return maths.log1p(norm / (noise_std * math.sqrt(dimension) + 1e-6))
+
+
+def base_step(signal: Signal) -> Array:
+    """The step sizes (R,) that weights of zero take: n mu / T, but none that is too long for the loss."""
+    return (math.sqrt(signal.dimension) / signal.horizon * signal.ratio).clip(None, signal.longest_step)

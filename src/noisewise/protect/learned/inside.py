@@ -26,47 +26,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ...trusted.late import Tensor, torch
 from ...trusted.models import Model
 from ...trusted.questions.meta import units_of
 from ...trusted.stores.shards import SIDES, ShardRows
 from ...trusted.stores.totals import Floats
+from ...trusted.torch_extra import Tensor, torch
 from ..clips import longest_step
 from ..protector import Protector, Run, begin, step, with_scores_scaled
 from ..signal import first_signal
-from .parts import Design, Weights, protector, weights_from, zero_weights
+from .parts import protector
+from .weights import KNOBS, Design, Weights, unflattened, with_knobs
 
-KNOBS = ("rate", "clip", "spending", "memory")  # half the logarithm of the step size, of the clip norm, and so on
 AT_ONCE = 100_000_000  # numbers of a graph that is kept at a time
-
-
-def flattened(weights: Weights) -> Floats:
-    """All weights as one vector, in the order of their names."""
-    return np.concatenate([weight.detach().double().numpy().reshape(-1) for weight in weights.tensors().values()])
-
-
-def unflattened(flat: Tensor, units: int) -> Weights:
-    """The weights that such a vector holds, with a graph if it has one."""
-    shapes = {name: weight.shape for name, weight in zero_weights(Design(units=units)).tensors().items()}
-    parts = flat.split([shape.numel() for shape in shapes.values()])
-    return weights_from({name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)})
-
-
-def with_knobs(weights: Weights, knobs: Tensor, each: int = 1) -> Weights:
-    """Weights with few numbers added: (4,), or (copies, 4) for runs side by side, of ``each`` coordinates."""
-    rate, clip, spending, memory = knobs.unbind(-1)
-    none = torch.zeros_like(rate)
-    projector = torch.stack([none, memory, none], -1)
-    if knobs.ndim > 1:
-        projector = projector.repeat_interleave(each, 0)
-    return Weights(
-        weights.scheduler._replace(bias=weights.scheduler.bias + spending[..., None]),
-        weights.projector._replace(bias=weights.projector.bias + projector),
-        weights.clip._replace(bias=weights.clip.bias + torch.stack([clip, none], -1)),
-        weights.rate + (rate if knobs.ndim > 1 else rate[None]),
-    )
 
 
 @contextmanager
@@ -106,7 +77,7 @@ def _vectors(model: Model, asked: Any, shards: ShardRows, flat: Tensor, units: i
     few, base = asked.few, unflattened(flat, units)
     if few:
         learned = torch.zeros(len(shards.seeds), len(KNOBS), requires_grad=True)
-        weights = with_knobs(base, learned.repeat_interleave(SIDES, 0), model.dimension)
+        weights = _for_copies(with_knobs(base, learned.repeat_interleave(SIDES, 0)), model.dimension)
     else:
         learned = flat.clone()[None].requires_grad_(True)
         weights = unflattened(learned[0], units)
@@ -114,6 +85,12 @@ def _vectors(model: Model, asked: Any, shards: ShardRows, flat: Tensor, units: i
     losses = judged(task, protector(weights, Design(units=units)))
     (vectors,) = torch.autograd.grad(losses.sum(), learned)
     return vectors.detach()
+
+
+def _for_copies(weights: Weights, dimension: int) -> Weights:
+    """Weights with biases for each copy, as a projector sees them: one row for each coordinate of each copy."""
+    projector = weights.projector
+    return weights._replace(projector=projector._replace(bias=projector.bias.repeat_interleave(dimension, 0)))
 
 
 class Halves(NamedTuple):
@@ -130,8 +107,8 @@ class Halves(NamedTuple):
 
     @classmethod
     def of(cls, model: Model, shards: ShardRows, horizon: int, worth: float) -> Halves:
-        rows, labels = shards.rows.clone(), shards.labels.clone()
-        sides = shards.sides.clone()[:, :, None] == torch.arange(SIDES)
+        rows, labels, sides = (torch.tensor(part) for part in (shards.rows, shards.labels, shards.sides))
+        sides = sides[:, :, None] == torch.arange(SIDES)
         shares = sides / sides.sum(1, keepdim=True).clamp(min=1)
         drawn = [
             torch.randn(horizon, SIDES, model.dimension, generator=torch.Generator().manual_seed(seed))
@@ -194,7 +171,7 @@ def judged(task: Halves, part: Protector) -> Tensor:
         longest_step=longest_step(model.loss.lipschitz, clip, len(model.groups)),
         groups=model.groups,
     )
-    run = begin(part, model.start().repeat(task.copies, 1), signal)
+    run = begin(part, torch.from_numpy(model.start()).repeat(task.copies, 1), signal)
     for _ in range(len(task.noise)):
         run = step(part, run, task)
     if model.loss.task == "regression":

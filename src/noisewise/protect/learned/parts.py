@@ -1,4 +1,6 @@
-"""The learned protector: LSTM scheduler, LSTM projector and, if wanted, an LSTM clip; an ordinary ``Protector``.
+"""The learned protector on tensors, with a graph: what meta-training unrolls. A private run is :mod:`.fast`, on arrays.
+
+LSTM scheduler, LSTM projector and, if wanted, an LSTM clip make an ordinary ``Protector``.
 
 Scheduler.  u_t from the signal;  share_t = sigmoid(2 u_t + logit(1/(T-t))) of what is left, all of it at the last step.
     u = 0 is the uniform schedule, and no weights can overspend: that is the ``exact`` form. The ``open`` form, which
@@ -23,124 +25,89 @@ Hong, Wang, Wang & Zhou 2021, Learning Model-Based Privacy Protection under Budg
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, cast
 
-from ...trusted import validate
-from ...trusted.late import Tensor, torch
+import numpy as np
+
+from ...trusted.torch_extra import Tensor, torch
+from ..arrays import Array
 from ..clips import FixedClip
 from ..protector import Protector
 from ..schedules import Uniform
 from ..signal import Signal
-from .cells import LstmCell, Memory, cell_from, new_cell, no_memory, run
 from .formulas import (
     CLIP_EXPONENTS,
+    FARTHEST,
+    LEAST_SPEND,
+    PAPER_P,
     RATE_EXPONENTS,
     SCALE_EXPONENTS,
     STACKS,
+    base_step,
     clarity,
     common_inputs,
     global_inputs,
     log_norm,
 )
+from .weights import Design, Layer, LstmCell, Weights, shapes
 
-FORMS = ("exact", "open")
-INPUTS = ("normalised", "paper")
-FARTHEST = 1e3  # no coordinate of theta goes further, whatever the weights
-LEAST_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
-PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
-
-
-@dataclass(frozen=True)
-class Design:
-    """What a learned protector is made of; fixed before training."""
-
-    units: int = 20
-    form: str = "exact"
-    inputs: str = "normalised"
-    clip: bool = True
-    scheduler: bool = True
-    projector: bool = True
-    norm_share: float = 0.0
-    squared_norm: bool = False
-
-    def __post_init__(self) -> None:
-        validate.whole(units=self.units)
-        validate.one_of(FORMS, form=self.form)
-        validate.one_of(INPUTS, inputs=self.inputs)
-        for name in ("clip", "scheduler", "projector", "squared_norm"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; pass True or False")
-        if not 0 <= self.norm_share < 1:
-            raise ValueError(f"norm_share is {self.norm_share!r}; pass a number in [0, 1)")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-class Weights(NamedTuple):
-    """Everything that is learned: three cells and the logarithm of a factor on the base step."""
-
-    scheduler: LstmCell
-    projector: LstmCell
-    clip: LstmCell
-    rate: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        cells = {"scheduler": self.scheduler, "projector": self.projector, "clip": self.clip}
-        named = {f"{part}.{name}": weight for part, cell in cells.items() for name, weight in cell.tensors().items()}
-        return {**named, "rate": self.rate}
+Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
 
 def new_weights(design: Design, seed: int = 0) -> Weights:
     """Random memory and heads near zero: almost the zero-weight protector."""
     generator = torch.Generator().manual_seed(seed)
     scheduler, projector, clip = (
-        new_cell(inputs, outputs, units=units, generator=generator) for inputs, units, outputs in _shapes(design)
+        new_cell(inputs, outputs, units=units, generator=generator) for inputs, units, outputs in shapes(design)
     )
     return Weights(scheduler, projector, clip, torch.zeros(1))
 
 
-def _shapes(design: Design) -> list[tuple[int, int, int]]:
-    """Inputs, units and outputs of the scheduler, the projector and the clip."""
-    scheduler, projector = (1, 2) if design.inputs == "paper" else (6, 9)
-    return [(scheduler, design.units, 1), (projector, design.units, 3), (6, design.units, 2)]
+def new_cell(inputs: int, outputs: int, *, units: int, generator: torch.Generator, depth: int = 2) -> LstmCell:
+    """Random layers, and a head near zero, so that a fresh network changes almost nothing."""
+    bound = 1 / math.sqrt(units)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+    widths = (inputs, *(units,) * (depth - 1))
+    layers = tuple(
+        (uniform(4 * units, width), uniform(4 * units, units), uniform(4 * units), torch.zeros(4 * units))
+        for width in widths
+    )
+    return LstmCell(layers, 0.01 * uniform(outputs, units), torch.zeros(outputs))
 
 
-def weights_fit(weights: Weights, design: Design) -> bool:
-    """Whether weights from elsewhere have the inputs, units and outputs of the design."""
-    cells = (weights.scheduler, weights.projector, weights.clip)
-    if len({len(cell.layers) for cell in cells}) > 1:
-        return False
-    shapes = [(cell.inputs, cell.units, len(cell.bias)) for cell in cells]
-    without_scale = [*_shapes(design)[:2], (6, design.units, 1)]
-    return shapes in (_shapes(design), without_scale)
+def no_memory(cell: LstmCell, rows: int) -> Memory:
+    """What a cell remembers before its first step."""
+    zero = torch.zeros(rows, cell.units)
+    return tuple((zero, zero) for _ in cell.layers)
 
 
-def weights_from(tensors: dict[str, Any]) -> Weights:
-    """The weights with these names, as :meth:`Weights.tensors` gives them; anything that does not fit is refused."""
-    parts: dict[str, dict[str, Tensor]] = {"scheduler": {}, "projector": {}, "clip": {}}
-    rate = None
-    for name, weight in tensors.items():
-        part, _, rest = name.partition(".")
-        if name == "rate" and weight.shape == (1,):
-            rate = weight
-        elif part in parts:
-            parts[part][rest] = weight
-        else:
-            raise ValueError(f"{name!r} is not a weight of a protector")
-    if rate is None:
-        raise ValueError("the weights have no rate")
-    return Weights(cell_from(parts["scheduler"]), cell_from(parts["projector"]), cell_from(parts["clip"]), rate)
+def run(cell: LstmCell, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    """One step for a stack of inputs (rows, inputs): outputs (rows, outputs) and the new memory."""
+    after = []
+    for layer, (h, c) in zip(cell.layers, memory, strict=True):
+        x, c = torch.lstm_cell(x, (h, c), *layer)
+        after.append((x, c))
+    return torch.addmm(cell.bias, x, cell.head.T), tuple(after)
 
 
-def zero_weights(design: Design) -> Weights:
-    """All weights zero: gradient descent with equal noise, the reference for what was learned."""
-    return weights_from({name: torch.zeros_like(weight) for name, weight in new_weights(design).tensors().items()})
+def _tensor(weight: Array) -> Tensor:
+    return torch.from_numpy(weight) if isinstance(weight, np.ndarray) else weight
+
+
+def _cell(cell: LstmCell) -> LstmCell:
+    """Entry by entry and of whatever shape: some may be arrays, and a bias may have a row for each copy."""
+    layers = tuple(cast(Layer, tuple(map(_tensor, layer))) for layer in cell.layers)
+    return LstmCell(layers, _tensor(cell.head), _tensor(cell.bias))
 
 
 def protector(weights: Weights, design: Design) -> Protector:
-    """An ordinary protector with these weights."""
+    """An ordinary protector with these weights; arrays, as files have them, become tensors."""
+    scheduler, projector, clip, rate = weights
+    weights = Weights(_cell(scheduler), _cell(projector), _cell(clip), _tensor(rate))
     scale = LearnedScale(weights.clip) if design.clip and len(weights.clip.bias) > 1 else None
     return Protector(
         LearnedClip(weights.clip) if design.clip else FixedClip(),
@@ -227,11 +194,6 @@ class LearnedProjector:
         along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.average
         moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
         return moved.clamp(-FARTHEST, FARTHEST), memory
-
-
-def base_step(signal: Signal) -> Tensor:
-    """The step sizes (R,) that weights of zero take: n mu / T, but none that is too long for the loss."""
-    return (math.sqrt(signal.dimension) / signal.horizon * signal.ratio).clamp(max=signal.longest_step)
 
 
 def scheduler_inputs(signal: Signal, design: Design) -> Tensor:

@@ -21,12 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...curator import Answer, Facts
-from ...trusted.late import torch
 from ...trusted.questions.meta import FARTHEST, MetaGradient
 from ...trusted.stores.totals import Floats
 from ..signal import worth
-from .inside import KNOBS, flattened, unflattened, with_knobs
-from .parts import Design, Weights, zero_weights
+from .weights import KNOBS, Design, Weights, flattened, unflattened, with_knobs, zero_weights
 from .zoo import Learned, in_memory, named, pick_for
 
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
@@ -75,10 +73,10 @@ class MetaRun(NamedTuple):
         return len(self.added) == len(KNOBS)
 
     def weights(self) -> Weights:
-        start = unflattened(torch.from_numpy(self.start).float(), self.units)
+        start, added = self.start.astype(np.float32), self.added.astype(np.float32)
         if self.few:
-            return with_knobs(start, torch.from_numpy(self.added).float())
-        return unflattened(torch.from_numpy(self.start + self.added).float(), self.units)
+            return with_knobs(unflattened(start, self.units), added)
+        return unflattened((self.start + self.added).astype(np.float32), self.units)
 
     def question(self, horizon: int, left: float) -> MetaGradient:
         """The next one, for a training run in which n mu is ``left``."""
@@ -89,7 +87,7 @@ class MetaRun(NamedTuple):
     def moved(self, answer: Answer) -> MetaRun:
         """One step on."""
         votes = CLIP * self.plan.shards
-        vote, std = answer.value.double().numpy() / votes, answer.noise_std / votes
+        vote, std = np.asarray(answer.value, np.float64) / votes, answer.noise_std / votes
         return self._replace(added=self.added - ETA * shrunk(vote, std), step=self.step + 1)
 
 

@@ -13,24 +13,24 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from ...atomic import is_there, write_atomically
+from ...tensors import array
 from ...trusted.facts import Facts
-from ...trusted.late import Tensor, torch
 from ...trusted.losses import LOSSES
 from ..protector import Protector
 from ..signal import signal_to_noise
-from .parts import Design, Weights, protector, weights_fit, weights_from, zero_weights
+from .fast import protector
+from .weights import Design, Weights, weights_fit, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
 LARGEST = 1_000_000  # bytes; a protector has some 17,000 weights
@@ -49,13 +49,9 @@ class OutsideRange(UserWarning):
 class Learned:
     """A protector with its papers."""
 
-    stored: Weights  # tensors, or arrays as they are read: papers are checked where torch is not wanted yet
+    weights: Weights
     design: Design
     header: dict[str, Any]
-
-    @cached_property
-    def weights(self) -> Weights:
-        return weights_from({name: torch.as_tensor(weight) for name, weight in self.stored.tensors().items()})
 
     @property
     def name(self) -> str:
@@ -72,6 +68,7 @@ class Learned:
         return int(self.header["horizon"])
 
     def protector(self) -> Protector:
+        """For one run on arrays; on tensors it is ``parts.protector`` of the weights and the design."""
         return protector(self.weights, self.design)
 
     def untrained(self) -> Protector:
@@ -88,7 +85,7 @@ class Learned:
         return reasons
 
 
-def digest(tensors: Mapping[str, Tensor | NDArray[Any]]) -> str:
+def digest(tensors: Mapping[str, Any]) -> str:
     """SHA-256 over names, shapes and values."""
     total = hashlib.sha256()
     for name in sorted(tensors):
@@ -99,15 +96,15 @@ def digest(tensors: Mapping[str, Tensor | NDArray[Any]]) -> str:
 
 
 def in_memory(weights: Weights, design: Design, header: dict[str, Any]) -> Learned:
-    """A protector with its papers completed."""
-    tensors = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.tensors().items()}
+    """A protector with its papers completed; weights may be tensors, with a graph or without."""
+    tensors = {name: np.array(array(weight), np.float32, order="C") for name, weight in weights.tensors().items()}
     complete = {**header, "format": FORMAT, "design": design.to_dict(), "sha256": digest(tensors)}
     return Learned(weights_from(tensors), design, complete)
 
 
 def as_bytes(learned: Learned) -> bytes:
     """The content of a protector's file."""
-    tensors = {name: np.asarray(weight) for name, weight in learned.stored.tensors().items()}
+    tensors = {name: np.asarray(weight) for name, weight in learned.weights.tensors().items()}
     return to_bytes(tensors, {"noisewise": json.dumps(learned.header)})
 
 

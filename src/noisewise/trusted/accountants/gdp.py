@@ -9,8 +9,9 @@ References: Dong, Roth & Su 2022; Balle & Wang 2018; Smith & Thakurta 2022.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,48 @@ def epsilon_of(mu: float, delta: float) -> float:
     top = mu * mu / 2 + mu
     while delta_of(mu, top) > target:
         top *= 2
-    root = float(special.brentq(lambda e: _log(delta_of(mu, e)) - math.log(target), 0.0, top, xtol=1e-300))
+    root = root_of(lambda e: _log(delta_of(mu, e)) - math.log(target), 0.0, top)
     step = 1e-12
     while delta_of(mu, root * (1 + step)) > target:
         step *= 2
     return root * (1 + step)
+
+
+def root_of(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where f, of different sign at both ends, is 0: Brent 1973, to a few units in the last place.
+
+    The bits are those of ``scipy.optimize.brentq``, whose import takes longer and more memory than everything that is priced
+    here. Whoever calls this rounds the root to the safe side and checks it.
+    """
+    last, at = float(low), float(high)  # the point before, and the best one
+    f_last, f_at = f(last), f(at)
+    other, f_other, step, step_before = last, f_last, 0.0, 0.0
+    for _ in range(100):
+        if f_last != 0 and f_at != 0 and (f_last < 0) != (f_at < 0):
+            other, f_other = last, f_last
+            step = step_before = at - last
+        if abs(f_other) < abs(f_at):
+            last, at, other = at, other, at
+            f_last, f_at, f_other = f_at, f_other, f_at
+        close = (1e-300 + 4 * sys.float_info.epsilon * abs(at)) / 2
+        half = (other - at) / 2
+        if f_at == 0 or abs(half) < close:
+            return at
+        bold = 0.0  # by secant, or by the inverse parabola through three points
+        if abs(step_before) > close and abs(f_at) < abs(f_last):
+            if last == other:
+                bold = -f_at * (at - last) / (f_at - f_last)
+            else:
+                slope, wide = (f_last - f_at) / (last - at), (f_other - f_at) / (other - at)
+                bold = -f_at * (f_other * wide - f_last * slope) / (wide * slope * (f_other - f_last))
+            good = 2 * abs(bold) < min(abs(step_before), 3 * abs(half) - close)
+            step_before, step = (step, bold) if good else (half, half)
+        else:
+            step_before = step = half
+        last, f_last = at, f_at
+        at += step if abs(step) > close else math.copysign(close, half)
+        f_at = f(at)
+    raise RuntimeError("no root was found; this is a bug")
 
 
 LEAST_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
@@ -94,7 +132,7 @@ def mu_of(epsilon: float, delta: float) -> float:
         )
     while delta_of(high, epsilon) <= target:
         high *= 2
-    root = float(special.brentq(lambda m: _log(delta_of(m, epsilon)) - math.log(target), low, high, xtol=1e-300))
+    root = root_of(lambda m: _log(delta_of(m, epsilon)) - math.log(target), low, high)
     step = 1e-12
     while delta_of(root * (1 - step), epsilon) > target:
         step *= 2

@@ -5,5 +5,5 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    globals()[name] = found = getattr(import_module("scipy.optimize" if name == "brentq" else "scipy.special"), name)
+    globals()[name] = found = getattr(import_module("scipy.special"), name)
     return found

@@ -6,6 +6,7 @@ means for a promise is said where they become whole numbers (:mod:`noisewise.tru
 
 from __future__ import annotations
 
+from .. import torch_extra as _torch_extra
 from . import rules as _rules
 from .alone import passed, values
 from .books import clip_factors
@@ -27,4 +28,4 @@ __all__ = [
     "trainable",
     "values",
 ]
-assert _rules
+assert _rules and _torch_extra

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..late import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor as Tensor
+else:
+    Tensor = Any  # torch is an extra
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.float64] | NDArray[np.int64]
@@ -22,9 +25,10 @@ class Loss(ABC):
     the norm of the slope in ``z`` and ``smoothness`` its rate of change; infinite where no bound exists. Sensitivity proofs
     rest on these and on convexity, so a loss is trusted code, and a statement says so if it comes from elsewhere.
 
-    ``value`` and ``slope`` work on tensors, with gradients where that is asked for. ``row_value`` and ``row_slope`` say the
-    same in numpy, from + - * / alone: their bits for one record do not depend on its company. The curator uses these. A
-    loss of ours whose ``kernel`` is a number also has the same slope, bit for bit, in the compiled kernels.
+    ``row_value`` and ``row_slope`` work on arrays, from + - * / alone: their bits for one record do not depend on its
+    company. A loss of ours whose ``kernel`` is a number also has the same slope, bit for bit, in the compiled kernels.
+    ``value`` and ``slope`` say the same of torch tensors, with gradients where that is asked for: perceptrons and
+    meta-training use them.
     """
 
     name: str = ""

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..late import Tensor
-from .base import Floats, Labels, Loss
+from .base import Floats, Labels, Loss, Tensor
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import plain
-from ..late import Tensor
-from .base import Floats, Labels, Loss, of_two
+from .base import Floats, Labels, Loss, Tensor, of_two
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import plain
-from ..late import Tensor
-from .base import Floats, Labels, Loss, of_two, shares
+from .base import Floats, Labels, Loss, Tensor, of_two, shares
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..late import Tensor
-from .base import Floats, Labels, Loss
+from .base import Floats, Labels, Loss, Tensor
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from ..late import Tensor
-from .base import Floats, Labels, Loss
+from .base import Floats, Labels, Loss, Tensor
 
 MOST_WEIGHT = 1e12  # of a class
 

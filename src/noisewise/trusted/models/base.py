@@ -9,9 +9,11 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..late import Tensor, torch
+import numpy as np
+from numpy.typing import NDArray
+
 from ..losses import Loss, check_weights
-from .batches import Batch, RowSource, in_chunks, lay_out
+from .batches import Batch, Floats, RowSource, in_chunks, lay_out
 
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
 
@@ -79,54 +81,54 @@ class Model(ABC):
         return self.features
 
     @abstractmethod
-    def start(self) -> Tensor:
+    def start(self) -> NDArray[np.float32]:
         """The public starting point."""
 
     @abstractmethod
-    def scores(self, theta: Tensor, X: Tensor) -> Tensor: ...
+    def scores(self, theta: NDArray[Any], X: NDArray[Any]) -> Floats: ...
 
     @abstractmethod
-    def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
+    def in_old_basis(self, theta: NDArray[Any], matrix: Floats) -> Floats:
         """The theta that scores x as the given one scores x @ matrix."""
 
-    def lay_out(self, X: Tensor | RowSource, y: Tensor) -> Batch:
+    def lay_out(self, X: NDArray[Any] | RowSource, y: NDArray[Any]) -> Batch:
         """Public records as the formulas want them: of a linear model, unit rows u and lengths r, x = r u."""
         return lay_out(X, y, unit_rows=self.linear, classes=self.classes, columns=self.features)
 
     @abstractmethod
-    def rows(self, batch: Batch) -> Tensor:
+    def rows(self, batch: Batch) -> Floats:
         """The rows of a batch as they came, in double precision."""
 
     @abstractmethod
-    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
+    def losses(self, theta: NDArray[Any], batch: Batch) -> Floats:
         """Loss of each record."""
 
     @abstractmethod
-    def norms(self, theta: Tensor, batch: Batch) -> Tensor:
+    def norms(self, theta: NDArray[Any], batch: Batch) -> Floats:
         """Gradient norm of each record."""
 
     @abstractmethod
-    def per_record(self, theta: Tensor, batch: Batch) -> Tensor:
+    def per_record(self, theta: NDArray[Any], batch: Batch) -> Floats:
         """Every record's gradient as a row, in double precision; one that is not finite is 0."""
 
-    def clipped_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+    def clipped_sum(self, theta: NDArray[Any], batch: Batch, clip: float) -> Floats:
         """Sum over the batch of gradients clipped to norm ``clip``; a gradient that is not finite counts as zero."""
-        with torch.inference_mode():  # skips autograd's book-keeping, which many small operations would feel
+        with np.errstate(all="ignore"):
             return in_chunks(batch, lambda chunk: self._chunk_sum(theta, chunk, clip))
 
-    def _chunk_sum(self, theta: Tensor, batch: Batch, clip: float) -> Tensor:
+    def _chunk_sum(self, theta: NDArray[Any], batch: Batch, clip: float) -> Floats:
         return self._seen(theta, batch, clip, None, None)[0]
 
     def clipped_sum_and_count(
         self,
-        theta: Tensor,
+        theta: NDArray[Any],
         batch: Batch,
         clip: float,
         *,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
+        scale: Floats | None = None,
+        basis: Floats | None = None,
         threshold: float | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Floats, Floats | None]:
         """The clipped sum in the coordinates asked for, and the centred count of short gradients in those coordinates.
 
         ``scale`` divides each coordinate of a record's gradient before it is clipped (Pichapati et al. 2019), ``basis``
@@ -135,74 +137,37 @@ class Model(ABC):
         [-1/2, 1/2] to the count; one whose gradient is not finite adds zero and -1/2.
         """
 
-        def chunk_sum(chunk: Batch) -> Tensor:
+        def chunk_sum(chunk: Batch) -> Floats:
             total, norms, alive = self._seen(theta, chunk, clip, scale, basis)
-            count = total.new_zeros(1) if threshold is None else soft_count(norms, alive, threshold)[None]
-            return torch.cat([total, count])
+            return np.append(total, 0.0 if threshold is None else soft_count(norms, alive, threshold))
 
-        with torch.inference_mode():
+        with np.errstate(all="ignore"):
             both = in_chunks(batch, chunk_sum)
             return both[:-1], None if threshold is None else both[-1:]
 
     @abstractmethod
     def _seen(
-        self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, theta: NDArray[Any], batch: Batch, clip: float, scale: Floats | None, basis: Floats | None
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """The clipped sum in other coordinates, the norms there, and whose gradient is finite."""
 
-    @abstractmethod
-    def clipped_means(self, thetas: Tensor, batch: Batch, clip: Tensor) -> Tensor:
-        """Mean gradient at each row of ``thetas`` (R, dimension), records clipped to the entries of ``clip`` (R,).
 
-        In differentiable operations: what meta-training unrolls, with a graph from the parameters and the clip to the mean.
-        """
-
-    @abstractmethod
-    def stacked_scores(self, thetas: Tensor, batch: Batch) -> Tensor:
-        """Scores (R, n) of one output, or (R, n, K) of several, with a graph."""
-
-    def mean_losses(self, thetas: Tensor, batch: Batch) -> Tensor:
-        """Mean loss at each row of ``thetas``, with a graph."""
-        return stacked_values(self.loss, self.stacked_scores(thetas, batch), batch.y).mean(1)
-
-
-def factors(norms: Tensor, bound: float) -> Tensor:
+def factors(norms: Floats, bound: float) -> Floats:
     """What each record is multiplied by so that its norm is at most ``bound``, as a column."""
-    return torch.ones_like(norms)[:, None] if math.isinf(bound) else (bound / norms.clamp(min=bound))[:, None]
+    return np.ones((len(norms), 1)) if math.isinf(bound) else (bound / np.maximum(norms, bound))[:, None]
 
 
-def soft_count(norms: Tensor, alive: Tensor, threshold: float) -> Tensor:
+def soft_count(norms: Floats, alive: NDArray[np.bool_], threshold: float) -> float:
     """Sum of a ramp from +1/2 for short to -1/2 for long norms: a count that would jump could jump for many by rounding."""
-    ramp = ((threshold - norms.double()) / (2 * RAMP * threshold)).clamp_(-0.5, 0.5)
-    return torch.where(alive, ramp, -0.5).sum()
+    ramp = np.clip((threshold - norms) / (2 * RAMP * threshold), -0.5, 0.5)
+    return float(np.where(alive, ramp, -0.5).sum())
 
 
-def stacked_factors(norms: Tensor, bound: Tensor) -> Tensor:
-    """:func:`factors` with a graph, a bound for each copy."""
-    return (bound[:, None] / norms.clamp(min=1e-20)).clamp(max=1)
-
-
-def stacked_values(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
-    """Loss of each record in each copy, (R, n)."""
-    if loss.task != "classes":
-        return loss.value(scores, y)
-    copies, n, outputs = scores.shape
-    return loss.value(scores.reshape(-1, outputs), y.repeat(copies)).view(copies, n)
-
-
-def stacked_slopes(loss: Loss, scores: Tensor, y: Tensor) -> Tensor:
-    """Derivative of each record's loss in its scores, with a graph where the scores have one."""
-    with torch.enable_grad():
-        at = scores if scores.requires_grad else scores.detach().requires_grad_(True)
-        (slopes,) = torch.autograd.grad(stacked_values(loss, at, y).sum(), at, create_graph=scores.requires_grad)
-    return slopes
-
-
-def leading_subspace(rows: Tensor, rank: int) -> Tensor:
+def leading_subspace(rows: Floats, rank: int) -> Floats:
     """An orthonormal basis, as columns, of the ``rank`` directions in which rows are largest (fewer if there are)."""
     n, d = rows.shape
     rank = min(rank, n, d)
     if n >= d:
-        return torch.linalg.eigh(rows.T @ rows)[1][:, -rank:].flip(1)
-    left = torch.linalg.eigh(rows @ rows.T)[1][:, -rank:].flip(1)
-    return torch.linalg.qr(rows.T @ left)[0]
+        return np.asarray(np.linalg.eigh(rows.T @ rows)[1][:, : -rank - 1 : -1])
+    left = np.linalg.eigh(rows @ rows.T)[1][:, : -rank - 1 : -1]
+    return np.asarray(np.linalg.qr(rows.T @ left)[0])

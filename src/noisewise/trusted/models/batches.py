@@ -1,6 +1,6 @@
 """Public records laid out for fast sums: what every gradient formula needs, computed once.
 
-In single precision, for public rows and meta-training, where rounding harms nobody. Private rows stand on an integer grid:
+In single precision, for public rows, where rounding harms nobody. Private rows stand on an integer grid:
 :mod:`noisewise.trusted.stores`.
 """
 
@@ -9,56 +9,52 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-
-from ..late import Tensor, torch
+from numpy.typing import NDArray
 
 CHUNK = 65536
 PIECE = 4096
 LONGEST = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
+TINY = float(np.finfo(np.float32).tiny)
+Singles = NDArray[np.float32]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """Feature rows, labels, and the length of each row; one with an entry that is not finite is zeros and not ``valid``."""
 
-    X: Tensor
-    y: Tensor
-    lengths: Tensor
-    valid: Tensor
+    X: Any
+    y: Any
+    lengths: Any
+    valid: Any
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: Tensor) -> Batch:
-        return Batch(*(part.index_select(0, rows) for part in (self.X, self.y, self.lengths, self.valid)))
-
-    def narrow(self, start: int, length: int) -> Batch:
-        """A view of consecutive records."""
-        return Batch(*(part.narrow(0, start, length) for part in (self.X, self.y, self.lengths, self.valid)))
+    def take(self, rows: Any) -> Batch:
+        """Some records, by their numbers or as a slice."""
+        return Batch(*(part[rows] for part in (self.X, self.y, self.lengths, self.valid)))
 
 
-def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Tensor]) -> Tensor:
+def in_chunks(batch: Batch, chunk_sum: Callable[[Batch], Floats]) -> Floats:
     """Sum of ``chunk_sum`` over chunks that stay in the cache, so that a full pass reads the records once."""
     if len(batch) <= CHUNK:
         return chunk_sum(batch)
     count = -(-len(batch) // CHUNK)
-    ends = [len(batch) * (i + 1) // count for i in range(count)]
-    total = chunk_sum(batch.narrow(0, ends[0]))
-    for start, end in pairwise(ends):
-        total += chunk_sum(batch.narrow(start, end - start))
-    return total
+    ends = [len(batch) * i // count for i in range(count + 1)]
+    return np.asarray(sum(chunk_sum(batch.take(slice(*ends))) for ends in pairwise(ends)))
 
 
-RowSource = Callable[[int, int], Tensor]  # (start, length): so many rows from there on
+RowSource = Callable[[int, int], NDArray[Any]]  # (start, length): so many rows from there on
 
 
 def lay_out(
-    X: Tensor | RowSource,
-    y: Tensor,
+    X: NDArray[Any] | RowSource,
+    y: NDArray[Any],
     *,
     unit_rows: bool,
     classes: int | None,
@@ -70,44 +66,43 @@ def lay_out(
     caller that changes X later must not change what was measured.
     ``classes``: labels are class numbers below it, and a row with another label is masked too; None: real labels.
     """
-    part = partial(torch.narrow, X, 0) if isinstance(X, Tensor) else X
-    rows = torch.empty(len(y), X.shape[1] if isinstance(X, Tensor) else columns or 0)
-    lengths, valid = torch.empty(len(y)), torch.empty(len(y), dtype=torch.bool)
-    if classes is None:
-        labels = y.to(torch.float32, copy=True)
-        usable = torch.isfinite(labels)
-    else:
-        labels = y.to(torch.int64, copy=True)
-        usable = (labels >= 0) & (labels < classes)
-    for start in range(0, len(y), CHUNK):
-        here = slice(start, min(start + CHUNK, len(y)))
-        chunk = part(start, here.stop - start).to(torch.float32)
-        long = torch.linalg.vector_norm(chunk, dim=1, dtype=torch.float64)
+    n, source = len(y), X if callable(X) else None
+    matrix = None if callable(X) else np.asarray(X)
+    rows = np.empty((n, (columns or 0) if matrix is None else matrix.shape[1]), np.float32)
+    lengths, valid = np.empty(n, np.float32), np.empty(n, bool)
+    labels: NDArray[Any] = np.array(y, np.float32 if classes is None else np.int64)
+    usable = np.isfinite(labels) if classes is None else (labels >= 0) & (labels < classes)
+    for start in range(0, n, CHUNK):
+        here = slice(start, min(start + CHUNK, n))
+        given = source(start, here.stop - start) if source is not None else matrix[here]  # type: ignore[index]
+        with np.errstate(all="ignore"):
+            chunk = np.asarray(given).astype(np.float32)
+            long = np.sqrt(np.einsum("ij,ij->i", chunk, chunk, dtype=np.float64))
         good = (long < LONGEST) & usable[here]  # false for NaN
-        long = torch.where(good, long, 0.0)
-        chunk = torch.where(good[:, None], chunk, 0.0)
-        rows[here] = chunk / long.clamp(min=torch.finfo(torch.float32).tiny)[:, None] if unit_rows else chunk
+        long = np.where(good, long, 0.0)
+        chunk[~good] = 0.0
+        rows[here] = chunk / np.maximum(long, TINY)[:, None] if unit_rows else chunk
         lengths[here], valid[here] = long, good
-    return Batch(rows, torch.where(valid, labels, torch.zeros((), dtype=labels.dtype)), lengths, valid)
+    return Batch(rows, np.where(valid, labels, labels.dtype.type(0)), lengths, valid)
 
 
-def in_new_basis(rows_of: Callable[[Batch], Tensor], batch: Batch, matrix: Tensor) -> RowSource:
+def in_new_basis(rows_of: Callable[[Batch], Floats], batch: Batch, matrix: NDArray[Any]) -> RowSource:
     """Rows x @ matrix, to be laid out anew; a masked row becomes NaN, so that laying it out masks it again."""
-    plain = matrix.double()
+    plain = np.asarray(matrix, np.float64)
 
-    def rows(start: int, length: int) -> Tensor:
-        part = batch.narrow(start, length)
-        return torch.where(part.valid[:, None], rows_of(part) @ plain, math.nan)
+    def rows(start: int, length: int) -> Floats:
+        part = batch.take(slice(start, start + length))
+        return np.where(part.valid[:, None], rows_of(part) @ plain, math.nan)
 
     return rows
 
 
-def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
+def weighted_sum(weights: NDArray[Any], rows: Singles) -> Floats:
     """weights^T rows: (d,) for (n,) weights, (K, d) for (n, K), in double precision; products are in single."""
-    return (weights @ rows if weights.ndim == 1 else weights.T @ rows).double()
+    return np.asarray(weights.T.astype(np.float32) @ rows, np.float64)
 
 
-def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:
+def row_by_row(rows: Singles, theta: Singles) -> Singles:
     """rows @ theta, or rows @ theta^T for a matrix, with each row summed by itself.
 
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
@@ -115,9 +110,8 @@ def row_by_row(rows: Tensor, theta: Tensor) -> Tensor:
     longer one differently when it is alone.
     """
     pattern = "ij,j->i" if theta.ndim == 1 else "ij,kj->ik"
-    plain, weights = rows.numpy(), theta.numpy()
-    total = np.einsum(pattern, plain[:, :PIECE], weights[..., :PIECE])
-    for start in range(PIECE, plain.shape[1], PIECE):
+    total = np.einsum(pattern, rows[:, :PIECE], theta[..., :PIECE])
+    for start in range(PIECE, rows.shape[1], PIECE):
         here = slice(start, start + PIECE)
-        total += np.einsum(pattern, plain[:, here], weights[..., here])
-    return torch.from_numpy(total)
+        total += np.einsum(pattern, rows[:, here], theta[..., here])
+    return np.asarray(total)

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed, values
 from ..engine.alone import LossOfOne
 from ..engine.entries import ROOM
 from ..engine.torch_names import no_other_modes
-from ..late import Tensor, torch
+from ..torch_extra import Tensor, torch
 from .base import Model, soft_count
+from .batches import Floats
 from .module_loss import ModuleLoss, as_module, path_of
 from .module_selftest import steady
 
@@ -43,8 +47,10 @@ class TensorRows:
     def _each(self, change: Callable[[Tensor], Tensor]) -> TensorRows:
         return TensorRows(tuple(map(change, self.inputs)), tuple(map(change, self.targets)))
 
-    def take(self, rows: Tensor) -> TensorRows:
-        return self._each(lambda part: part.index_select(0, rows))
+    def take(self, rows: Any) -> TensorRows:
+        """Some records, by their numbers."""
+        places = torch.as_tensor(rows)
+        return self._each(lambda part: part.index_select(0, places))
 
     def narrow(self, start: int, length: int) -> TensorRows:
         """A view of consecutive records."""
@@ -177,14 +183,18 @@ class ModuleModel(Model):
         known = dict(self.module.named_parameters())
         return [known[name] for name in self.layout.names]
 
-    def start(self) -> Tensor:
+    def start(self) -> NDArray[np.float32]:
         """The weights that the module was handed over with."""
-        return torch.cat([part.detach().reshape(-1).float().cpu() for part in self._trained()])
+        return np.array(torch.cat([part.detach().reshape(-1).float().cpu() for part in self._trained()]).numpy())
 
-    def put(self, theta: Tensor) -> None:
+    def put(self, theta: NDArray[Any]) -> None:
         """Make theta the module's parameters."""
+        self._filled(self._trained(), theta)
+
+    def _filled(self, parameters: Sequence[Tensor], theta: NDArray[Any]) -> None:
+        whole = torch.from_numpy(np.ascontiguousarray(theta, np.float32))
         with torch.no_grad():
-            for own, part in zip(self._trained(), theta.split(list(self.groups)), strict=True):
+            for own, part in zip(parameters, whole.split(list(self.groups)), strict=True):
                 own.copy_(part.view(own.shape))
 
     def refuse_rows(self, X: Any, y: Any) -> None:
@@ -218,7 +228,7 @@ class ModuleModel(Model):
         finally:
             self.module.train()
 
-    def _passes(self, theta: Tensor, batch: Any) -> Iterator[Tape]:
+    def _passes(self, theta: NDArray[Any], batch: Any) -> Iterator[Tape]:
         with own_settings():
             self.put(theta)
             for rows in batch.chunks(self.chunk):
@@ -232,76 +242,72 @@ class ModuleModel(Model):
         self.refuse_rows(X, y)
         return TensorRows(tuple(part.clone() for part in X), tuple(part.clone() for part in y))
 
-    def clipped_sum(self, theta: Tensor, batch: Any, clip: float) -> Tensor:
+    def clipped_sum(self, theta: NDArray[Any], batch: Any, clip: float) -> Floats:
         return self._sum_and_count(theta, batch, clip, None)[0]
 
     def clipped_sum_and_count(
         self,
-        theta: Tensor,
+        theta: NDArray[Any],
         batch: Any,
         clip: float,
         *,
-        scale: Tensor | None = None,
-        basis: Tensor | None = None,
+        scale: Floats | None = None,
+        basis: Floats | None = None,
         threshold: float | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Floats, Floats | None]:
         total, count = self._sum_and_count(theta, batch, clip, threshold)
         return total, None if threshold is None else count
 
-    def _sum_and_count(self, theta: Tensor, batch: Any, clip: float, threshold: float | None) -> tuple[Tensor, Tensor]:
-        total, count = torch.zeros(self.dimension, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    def _sum_and_count(
+        self, theta: NDArray[Any], batch: Any, clip: float, threshold: float | None
+    ) -> tuple[Floats, Floats]:
+        total, count = np.zeros(self.dimension), np.zeros(1)
         for tape in self._passes(theta, batch):
             squared = tape.squared_norms()
-            total += flat(tape.sums(clip_factors(squared, clip)))
+            total += flat(tape.sums(clip_factors(squared, clip))).numpy()
             if threshold is not None:
-                norms = squared.double().sum(0).sqrt()
-                count += soft_count(norms, torch.isfinite(norms), threshold).cpu()
+                norms = squared.double().sum(0).sqrt().cpu().numpy()
+                count += soft_count(norms, np.isfinite(norms), threshold)
         return total, count
 
-    def norms(self, theta: Tensor, batch: Any) -> Tensor:
-        parts = [tape.squared_norms().double().sum(0).sqrt().cpu() for tape in self._passes(theta, batch)]
-        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    def norms(self, theta: NDArray[Any], batch: Any) -> Floats:
+        parts = [tape.squared_norms().double().sum(0).sqrt().cpu().numpy() for tape in self._passes(theta, batch)]
+        return np.concatenate([np.zeros(0), *parts])
 
-    def losses(self, theta: Tensor, batch: Any) -> Tensor:
+    def losses(self, theta: NDArray[Any], batch: Any) -> Floats:
         with own_settings():
             self.put(theta)
-            parts = [self.values(rows).double().cpu() for rows in batch.chunks(self.chunk)]
-        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+            parts = [self.values(rows).double().detach().cpu().numpy() for rows in batch.chunks(self.chunk)]
+        return np.concatenate([np.zeros(0), *parts])
 
-    def per_record(self, theta: Tensor, batch: Any) -> Tensor:
-        rows = torch.zeros(len(batch), self.dimension, dtype=torch.float64)
+    def per_record(self, theta: NDArray[Any], batch: Any) -> Floats:
+        rows = np.zeros((len(batch), self.dimension))
         with own_settings():
             self.put(theta)
             for i, record in enumerate(batch.chunks(1)):
                 tape, _ = self.booked(record)
-                rows[i] = flat(tape.sums(clip_factors(tape.squared_norms(), math.inf)))
+                rows[i] = flat(tape.sums(clip_factors(tape.squared_norms(), math.inf))).numpy()
                 tape.free()
         return rows
 
-    def mean_losses(self, thetas: Tensor, batch: Any) -> Tensor:
-        """Mean loss at each row of ``thetas``, without a graph."""
-        return torch.stack([self.losses(theta, batch).mean() for theta in thetas])
-
-    def scores(self, theta: Tensor, X: Any) -> Tensor:
+    def scores(self, theta: NDArray[Any], X: Any) -> Any:
         """The module's outputs for a tuple of inputs."""
         with own_settings(), torch.no_grad():
             self.put(theta)
             outputs: Tensor = self.module(*TensorRows(tuple(X), ()).to(self.device, self.floats).inputs)
         return outputs
 
-    def trained(self, theta: Tensor) -> Module:
+    def trained(self, theta: NDArray[Any]) -> Module:
         """A copy of the module with these parameters, as it was handed over otherwise."""
         made = deepcopy(self._given).train()
-        with torch.no_grad():
-            known = dict(made.named_parameters())
-            for name, part in zip(self.layout.names, theta.split(list(self.groups)), strict=True):
-                known[name].copy_(part.view(known[name].shape))
+        known = dict(made.named_parameters())
+        self._filled([known[name] for name in self.layout.names], theta)
         return made
 
     def _rows_alone(self, *_: object, **__: object) -> NoReturn:
         raise ValueError("a module's records are tensors, not rows of numbers; take a method that asks for gradients")
 
-    in_old_basis = rows = _seen = clipped_means = stacked_scores = _rows_alone
+    in_old_basis = rows = _seen = _rows_alone
 
 
 def made_up(model: ModuleModel, rows: int) -> TensorRows:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from ..late import Tensor, torch
 from ..losses import Loss
+from ..torch_extra import Tensor, torch
 
 SLOPES = {"CrossEntropyLoss": math.sqrt(2), "BCEWithLogitsLoss": 1.0, "L1Loss": 1.0, "SoftMarginLoss": 1.0}
 FUNCTIONS = {  # losses of torch.nn.functional, and the modules that they are

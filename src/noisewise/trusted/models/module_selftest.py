@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..engine.entries import Entry
-from ..late import Tensor, torch
+from ..torch_extra import Tensor, torch
 
 if TYPE_CHECKING:
     from .module import ModuleModel, TensorRows

@@ -14,16 +14,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..late import Tensor, torch
+import numpy as np
+from numpy.typing import NDArray
+
 from ..losses import Loss
-from .base import Model, stacked_factors, stacked_slopes
-from .batches import Batch, weighted_sum
+from .base import Model
+from .batches import Batch, Floats
 from .layers import LAYERS, Layer
 
-Dense = tuple[Tensor, Tensor]  # weights, bias
-Book = tuple[list[Tensor], list[Tensor], Tensor]  # inputs and output gradients of each dense layer, norms
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Dense = tuple["Tensor", "Tensor"]  # weights, bias
+Book = tuple[list["Tensor"], list["Tensor"], "Tensor"]  # inputs and output gradients of each dense layer, norms
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,16 @@ class MLP(Model):
         """A dense layer's weights and bias belong together."""
         return tuple(out * (into + 1) for into, out in pairwise(self.sizes))
 
-    def start(self) -> Tensor:
+    def start(self) -> NDArray[np.float32]:
         """Uniform weights of variance 1/inputs from a fixed seed, biases zero."""
+        from ..torch_extra import torch
+
         generator = torch.Generator().manual_seed(0)
         parts: list[Tensor] = []
         for into, out in pairwise(self.sizes):
             bound = math.sqrt(3 / into)
             parts += [torch.empty(out * into).uniform_(-bound, bound, generator=generator), torch.zeros(out)]
-        return torch.cat(parts)
+        return np.asarray(torch.cat(parts).numpy())
 
     def layers(self, theta: Tensor) -> list[Dense]:
         """(weights, bias) of each dense layer, as views of theta; each with a stack in front if theta is one."""
@@ -88,97 +95,86 @@ class MLP(Model):
         *hidden, (last_weights, last_bias) = layers
         inputs = [X]
         for weights, bias in hidden:
-            inputs.append(self.between.forward(torch.addmm(bias, inputs[-1], weights.T)))
-        return inputs, self._flat(torch.addmm(last_bias, inputs[-1], last_weights.T))
+            inputs.append(self.between.forward(bias.addmm(inputs[-1], weights.T)))
+        return inputs, self._flat(last_bias.addmm(inputs[-1], last_weights.T))
 
-    def scores(self, theta: Tensor, X: Tensor) -> Tensor:
+    def scored(self, theta: Tensor, X: Tensor) -> Tensor:
+        """Scores of tensors in the precision that they have, with a graph where that is asked for."""
         return self._forward(self.layers(theta), X)[1]
 
-    def in_old_basis(self, theta: Tensor, matrix: Tensor) -> Tensor:
+    def _scores(self, theta: NDArray[Any], X: Any) -> Tensor:
+        return self.scored(_tensor(theta), _tensor(X))
+
+    def scores(self, theta: NDArray[Any], X: Any) -> Floats:
+        return np.asarray(self._scores(theta, X).numpy())
+
+    def in_old_basis(self, theta: NDArray[Any], matrix: NDArray[Any]) -> Floats:
         """The theta that scores x as the given one scores x @ matrix: another first layer."""
         first = self.sizes[0] * self.sizes[1]
-        weights = theta[:first].double().view(self.sizes[1], self.sizes[0]) @ matrix.double().T
-        return torch.cat([weights.flatten().to(theta.dtype), theta[first:]])
+        weights = theta[:first].astype(np.float64).reshape(self.sizes[1], -1) @ matrix.astype(np.float64).T
+        return np.concatenate([weights.ravel().astype(theta.dtype), theta[first:]])
 
-    def rows(self, batch: Batch) -> Tensor:
-        return batch.X.double()
+    def rows(self, batch: Batch) -> Floats:
+        return np.asarray(batch.X, np.float64)
 
-    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
-        return self.loss.value(self.scores(theta, batch.X), batch.y)
+    def losses(self, theta: NDArray[Any], batch: Batch) -> Floats:
+        return np.asarray(self.loss.value(self._scores(theta, batch.X), _labels(batch)).numpy())
 
-    def _book(self, theta: Tensor, batch: Batch) -> Book:
-        layers = self.layers(theta)
-        inputs, scores = self._forward(layers, batch.X)
-        slopes = self.loss.slope(scores, batch.y)
+    def _book(self, theta: NDArray[Any], batch: Batch) -> Book:
+        layers, lengths = self.layers(_tensor(theta)), _tensor(batch.lengths)
+        inputs, scores = self._forward(layers, _tensor(batch.X))
+        slopes = self.loss.slope(scores, _labels(batch))
         gradients = [slopes[:, None] if self.outputs == 1 else slopes]
         for a, (weights, _) in zip(inputs[:0:-1], layers[:0:-1], strict=True):
             gradients.append(self.between.backward(gradients[-1] @ weights, a))
         gradients.reverse()
-        squared = _squared_lengths(gradients[0]).mul_(batch.lengths.square().add_(1))
+        squared = _squared_lengths(gradients[0]).mul_(lengths.square().add_(1))
         for a, b in zip(inputs[1:], gradients[1:], strict=True):
             squared.addcmul_(_squared_lengths(b), _squared_lengths(a).add_(1))
         return inputs, gradients, squared.sqrt_()
 
-    def norms(self, theta: Tensor, batch: Batch) -> Tensor:
-        return self._book(theta, batch)[2]
+    def norms(self, theta: NDArray[Any], batch: Batch) -> Floats:
+        return np.asarray(self._book(theta, batch)[2].double().numpy())
 
-    def per_record(self, theta: Tensor, batch: Batch) -> Tensor:
+    def per_record(self, theta: NDArray[Any], batch: Batch) -> Floats:
         inputs, gradients, _ = self._book(theta, batch)
         parts = [
-            part
+            part.double().numpy()
             for a, b in zip(inputs, gradients, strict=True)
             for part in ((b[:, :, None] * a[:, None, :]).flatten(1), b)
         ]
-        rows = torch.cat(parts, dim=1).double()
-        return rows.masked_fill(~(torch.isfinite(rows).all(1) & batch.valid)[:, None], 0.0)
+        rows = np.concatenate(parts, 1)
+        return np.where((np.isfinite(rows).all(1) & batch.valid)[:, None], rows, 0.0)
 
     def _seen(
-        self, theta: Tensor, batch: Batch, clip: float, scale: Tensor | None, basis: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, theta: NDArray[Any], batch: Batch, clip: float, scale: Floats | None, basis: Floats | None
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """There is no closed form of other coordinates: ``scale`` and ``basis`` are refused before."""
         inputs, gradients, norms = self._book(theta, batch)
         factors = (clip / norms).clamp_(max=1)[:, None]
-        good = torch.isfinite(norms) & batch.valid
-        dead = None if bool(good.all()) else ~good[:, None]  # decides only whether masking has anything to do
-        parts: list[Tensor] = []
-        for a, b in zip(inputs, gradients, strict=True):
+        good = np.asarray(norms.isfinite().numpy() & batch.valid)
+        dead = None if good.all() else _tensor(~good)[:, None]  # decides only whether masking has anything to do
+        parts = []
+        for i, (a, b) in enumerate(zip(inputs, gradients, strict=True)):
             weighted = b.mul_(factors)
             if dead is not None:  # features are finite already; activations of a dead record may not be
                 weighted.masked_fill_(dead, 0)
-                a = a if a is batch.X else a.masked_fill(dead, 0)
-            parts += [weighted_sum(weighted, a).flatten(), weighted.sum(0, dtype=torch.float64)]
-        return torch.cat(parts), norms, good
+                a = a.masked_fill(dead, 0) if i else a
+            parts += [(weighted.T @ a).flatten(), weighted.sum(0)]
+        return np.concatenate([part.double().numpy() for part in parts]), norms.double().numpy(), good
 
-    def _stacked(self, layers: list[Dense], batch: Batch) -> tuple[list[Tensor], Tensor]:
-        """:meth:`_forward` for a stack of parameters, with a graph; the first input has no stack."""
-        inputs = [batch.X]
-        for number, (weights, bias) in enumerate(layers, 1):
-            outputs = torch.matmul(inputs[-1], weights.transpose(1, 2)) + bias[:, None, :]
-            inputs.append(outputs if number == len(layers) else self.between.forward(outputs))
-        return inputs[:-1], self._flat(inputs[-1])
 
-    def stacked_scores(self, thetas: Tensor, batch: Batch) -> Tensor:
-        return self._stacked(self.layers(thetas), batch)[1]
+def _tensor(values: NDArray[Any]) -> Tensor:
+    """The same memory as a tensor, numbers in single precision."""
+    from ..torch_extra import torch
 
-    def clipped_means(self, thetas: Tensor, batch: Batch, clip: Tensor) -> Tensor:
-        layers = self.layers(thetas)
-        inputs, scores = self._stacked(layers, batch)
-        slopes = stacked_slopes(self.loss, scores, batch.y)
-        gradients = [slopes[:, :, None] if self.outputs == 1 else slopes]
-        for a, (weights, _) in zip(inputs[:0:-1], layers[:0:-1], strict=True):
-            gradients.append(torch.bmm(gradients[-1], weights) * self.between.derivative(a))
-        gradients.reverse()
-        squares = [
-            b.square().sum(2) * ((batch.lengths.square() if a is inputs[0] else a.square().sum(2)) + 1)
-            for a, b in zip(inputs, gradients, strict=True)
-        ]
-        factors = stacked_factors(torch.sqrt(torch.stack(squares).sum(0) + 1e-20), clip)[:, :, None]
-        parts = []
-        for a, b in zip(inputs, gradients, strict=True):
-            weighted = (b * factors).transpose(1, 2)
-            parts += [torch.matmul(weighted, a).flatten(1), weighted.sum(2)]
-        return torch.cat(parts, 1) / len(batch)
+    kind = np.float32 if values.dtype.kind == "f" else values.dtype
+    return torch.from_numpy(np.ascontiguousarray(values, kind))
+
+
+def _labels(batch: Batch) -> Tensor:
+    return _tensor(batch.y)
 
 
 def _squared_lengths(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1).square_()
+    return rows.norm(dim=1).square_()

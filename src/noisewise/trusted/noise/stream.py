@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..events import PoissonRepetitions, Repetitions
-from ..late import Tensor, torch
 from ..process import this_process
 from . import discrete
 from .normal import Sampler, grid
@@ -52,7 +51,6 @@ class Stream:
         "_sampler",
         "_secret",
         "_uniform_halves",
-        "_words",
         "_zeros",
         "simulation",
     )
@@ -65,11 +63,11 @@ class Stream:
         self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
         self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
-        self._words = torch.frombuffer(self._bytes, dtype=torch.int64, count=POOL)
-        self._halves = self._words.view(2, -1).unbind()
-        self._uniform_halves = self._words.view(torch.float64).view(2, -1).unbind()
+        words = np.frombuffer(self._bytes, np.int64, POOL)
+        self._halves = words.reshape(2, -1)
+        self._uniform_halves = words.view(np.float64).reshape(2, -1)
         self._normals = np.empty(POOL)
-        self._normal_halves = torch.from_numpy(self._normals).view(2, -1).unbind()
+        self._normal_halves = self._normals.reshape(2, -1)
         self._fresh = 0  # how many draws at the end of the pool are unused
 
     def _never_forked(self) -> None:
@@ -80,45 +78,45 @@ class Stream:
     def _refill(self) -> None:
         """A pool of standard normal draws: sqrt(-2 log u) times the cosine and sine of a random angle."""
         self._secret.stream.update_into(self._zeros, self._bytes)
-        self._words.bitwise_and_(MANTISSA)
-        self._halves[0].bitwise_or_(MINUS_TWO_TO_MINUS_ONE)
-        self._halves[1].bitwise_or_(ONE_TO_TWO)
+        self._halves &= MANTISSA
+        self._halves[0] |= MINUS_TWO_TO_MINUS_ONE
+        self._halves[1] |= ONE_TO_TWO
         radius, angle = self._uniform_halves
-        radius.add_(2.0).log_().mul_(-2.0).sqrt_()
-        angle.mul_(2 * math.pi)
-        torch.cos(angle, out=self._normal_halves[0]).mul_(radius)
-        torch.sin(angle, out=self._normal_halves[1]).mul_(radius)
+        radius[:] = np.sqrt(-2.0 * np.log(radius + 2.0))
+        angle *= 2 * math.pi
+        for half, wave in zip(self._normal_halves, (np.cos, np.sin), strict=True):
+            wave(angle, out=half)
+            half *= radius
         self._fresh = POOL
 
-    def noised(self, total: Tensor, std: float, *, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
+    def noised(self, total: NDArray[Any], std: float, *, scale: float = 1.0, dtype: Any = np.float64) -> NDArray[Any]:
         """(total + independent N(0, std^2) noise on every entry) * scale, added in double precision.
 
         The sum is formed where the draws lie, so that each draw is overwritten by its one use.
         """
         with self._lock:
-            return self._add_noise(total, std, scale, dtype or torch.float64)
+            return self._add_noise(total, std, scale, dtype)
 
-    def vectors(self, dimension: int, std: float) -> Iterator[Tensor]:
+    def vectors(self, dimension: int, std: float) -> Iterator[NDArray[np.float64]]:
         """Vectors of noise without end, in double precision, drawn 256 at a time."""
         while True:
-            yield from self.noised(torch.zeros(256 * dimension, dtype=torch.float64), std).view(256, dimension)
+            yield from self.noised(np.zeros(256 * dimension), std).reshape(256, dimension)
 
-    def _add_noise(self, total: Tensor, std: float, scale: float, dtype: torch.dtype) -> Tensor:
+    def _add_noise(self, total: NDArray[Any], std: float, scale: float, dtype: Any) -> NDArray[Any]:
         self._never_forked()
-        answer, exact, done = torch.empty(len(total), dtype=dtype), total.numpy(), 0
-        released = answer.numpy()
-        while done < len(exact):
+        released, done = np.empty(len(total), dtype), 0
+        while done < len(total):
             if not self._fresh:
                 self._refill()
-            take = min(len(exact) - done, self._fresh)
+            take = min(len(total) - done, self._fresh)
             draws = self._normals[POOL - self._fresh : POOL - self._fresh + take]
             self._fresh -= take
             draws *= std
-            draws += exact[done : done + take]
+            draws += total[done : done + take]
             draws *= scale
             released[done : done + take] = draws
             done += take
-        return answer
+        return released
 
     def on_grid(self, total: NDArray[np.int64] | int, std: float) -> tuple[NDArray[np.int64], float]:
         """(k, h): k = round((total + std N)/h) with independent standard normals N, exactly; the caller releases k h.

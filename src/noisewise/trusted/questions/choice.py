@@ -11,7 +11,6 @@ import numpy as np
 
 from ..events import BoundedRange, Mechanism
 from ..facts import Answer, Facts
-from ..late import torch
 from ..noise import Stream
 from ..proved import Line
 from ..question import CLIPS, HowAsked, Question, between, flat, question
@@ -50,7 +49,7 @@ class Choice(Question):
 
     def check(self, facts: Facts) -> None:
         if any(len(theta) != facts.dimension for theta in self.thetas):
-            raise ValueError(f"thetas has candidates of other lengths; pass flat tensors of {facts.dimension}")
+            raise ValueError(f"thetas has candidates of other lengths; pass flat arrays of {facts.dimension}")
 
     def event(self, noise: float) -> Mechanism:
         return BoundedRange(noise)
@@ -73,7 +72,7 @@ class Choice(Question):
         return [np.array([float(stream.choose(totals[0].values, scale))])]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.tensor(int(noisy[0][0])), self.noise_std(terms))
+        return Answer(np.asarray(int(noisy[0][0])), self.noise_std(terms))
 
     @classmethod
     def like(cls, line: Line) -> list[Choice]:

@@ -12,7 +12,6 @@ import numpy as np
 from ..accountants.joint import joint_noise
 from ..events import LEAST_NOISE, Gaussian, Mechanism
 from ..facts import Answer, Facts
-from ..late import Tensor, torch
 from ..noise import Stream
 from ..proved import Line
 from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
@@ -142,16 +141,16 @@ class Gradient(Question):
         below = 0.5 + float(noisy[1][0]) if len(noisy) > 1 else None
         return Answer(self.back(noisy[0], coordinates=facts.coordinates), self.noise_std(terms), below)
 
-    def back(self, mean: Floats, *, coordinates: bool) -> Tensor:
+    def back(self, mean: Floats, *, coordinates: bool) -> Floats:
         """A released vector in the parameters' own coordinates: post-processing."""
         if self.scale is not None:
             mean = mean * self.scale
         elif self.basis is not None:
             mean = self.basis @ (mean if coordinates else self.basis.T @ mean)
-        return torch.from_numpy(mean.astype(np.float32, copy=False))
+        return mean.astype(np.float32, copy=False)
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        value = np.asarray(answer.value.double().numpy()) * terms.size
+        value = np.asarray(answer.value, np.float64) * terms.size
         if self.scale is not None:
             value = value / self.scale
         elif self.basis is not None:
@@ -185,7 +184,7 @@ def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
     if not coordinates:
         raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
     if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
-        raise ValueError(f"scale has shape {np.shape(scale)}; pass a tensor of {dimension}")
+        raise ValueError(f"scale has shape {np.shape(scale)}; pass an array of {dimension}")
     if not bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all()):
         raise ValueError(f"scale has entries outside [{LEAST_SCALE}, {MOST_SCALE}]; pass scales within")
 
@@ -196,4 +195,4 @@ def check_basis(basis: Floats, dimension: int) -> None:
     if len(shape) != 2 or shape[0] != dimension or not 1 <= shape[1] <= dimension:
         raise ValueError(f"basis has shape {shape}; pass orthonormal columns of {dimension} entries")
     if not bool((np.abs(basis.T @ basis - np.eye(basis.shape[1])) < 1e-3).all()):
-        raise ValueError("basis has columns that are not orthonormal; pass e.g. torch.linalg.qr(basis)[0]")
+        raise ValueError("basis has columns that are not orthonormal; pass e.g. numpy.linalg.qr(basis)[0]")

@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..late import torch
 from ..proved import Line
 from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
@@ -69,7 +68,7 @@ class GradientNorm(Question):
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         value = float(noisy[0][0]) / (terms.size**2 if self.squared else terms.size)
-        return Answer(torch.tensor(value, dtype=torch.float32), self.noise_std(terms))
+        return Answer(np.asarray(value, np.float32), self.noise_std(terms))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
         return np.array([float(answer.value) * (terms.size**2 if self.squared else terms.size)])

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..late import torch
 from ..question import HowAsked, Question, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -49,7 +48,7 @@ class Histograms(Question):
         return IntegerTotal(records.counts(self.edges).reshape(-1), 1, 1.0)
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.from_numpy(noisy[0].reshape(len(self.edges), -1)), self.noise_std(terms))
+        return Answer(noisy[0].reshape(len(self.edges), -1), self.noise_std(terms))
 
     @classmethod
     def cases(cls, dimension: int) -> list[Histograms]:

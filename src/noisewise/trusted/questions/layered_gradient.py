@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..late import torch
 from ..noise import Stream
 from ..proved import Line
 from ..question import CLIPS, HowAsked, Question, between, flat, plain, question, released
@@ -114,10 +113,10 @@ class LayeredGradient(Question):
         return [released(total, std, 1.0, stream, over=terms.size, dtype=np.float32) for total, std in each]
 
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(torch.from_numpy(np.concatenate(noisy)), self.noise_std(terms))
+        return Answer(np.concatenate(noisy), self.noise_std(terms))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        value = np.asarray(answer.value.double().numpy()) * terms.size
+        value = np.asarray(answer.value, np.float64) * terms.size
         return np.concatenate(self._evened(np.split(value, np.cumsum(facts.groups)[:-1]), terms))
 
     def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:

@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..late import torch
 from ..proved import Line
 from ..question import HowAsked, Question, always, between, itself, question
 from ..stores.linear import LABEL, ROW
@@ -83,10 +82,10 @@ class SecondMoment(Question):
     def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
         matrix = np.zeros((facts.features, facts.features))
         matrix[np.triu_indices(facts.features)] = noisy[0]
-        return Answer(torch.from_numpy(matrix + np.triu(matrix, 1).T), self.noise_std(terms))
+        return Answer(matrix + np.triu(matrix, 1).T, self.noise_std(terms))
 
     def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
-        return np.asarray(answer.value.numpy()[np.triu_indices(facts.features)])
+        return np.asarray(answer.value, np.float64)[np.triu_indices(facts.features)]
 
 
 BOUNDS = 1e-12, 1e12  # from, to: of a label

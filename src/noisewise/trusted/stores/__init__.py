@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..late import Tensor
-from ..models import Model, RowSource
+from ..models import Model
 from ..process import hide_memory
 from .grid import Store, in_memory, labelled, lay_out
 from .protocol import Elsewhere, HeldRecords
@@ -18,11 +18,10 @@ from .totals import Integers
 Coins = Callable[[int], Integers]
 
 
-def records_of(
-    model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor, store: Store = in_memory, coins: Coins | None = None
-) -> HeldRecords:
+def records_of(model: Model, X: Any, y: Any, store: Store = in_memory, coins: Coins | None = None) -> HeldRecords:
     """Private rows of a model, laid out for exact totals by the module of this room that the model names.
 
+    ``X``: a matrix, a source of rows, rows that are held elsewhere, or tensors for a model of tensors.
     ``coins``: so many secret words, for a model that draws at random in its passes.
     """
     if isinstance(X, Elsewhere):
@@ -39,7 +38,7 @@ def records_of(
     return held
 
 
-def counted_of(model: Model, X: Tensor | RowSource | Elsewhere, y: Tensor) -> NDArray[np.bool_] | None:
+def counted_of(model: Model, X: Any, y: Any) -> NDArray[np.bool_] | None:
     """Which records have a label, in the order of their places; None where all have one, as all records of tensors do."""
     if model.tensors:
         return None

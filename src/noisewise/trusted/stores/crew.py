@@ -22,6 +22,13 @@ def _crew() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_crew.cache_clear)  # a child has none of its parent's threads
 
 
+def threads() -> int:
+    """How many threads a sum may use: as many as ``OMP_NUM_THREADS`` says, as for other libraries, or as there are cores."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(max(int(said[:9]) if said.isdecimal() else cores or 1, 1), MOST)  # int refuses thousands of digits
+
+
 def together(share: Callable[[P], R], parts: Sequence[P]) -> list[R]:
     """``share`` of every part, in order: the first on this thread, each other on one of the crew.
 

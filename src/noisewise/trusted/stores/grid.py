@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..late import Tensor, torch
 from ..models.batches import RowSource
 from .totals import Floats, Integers
 
@@ -80,9 +79,17 @@ class GridRows:
         return self.X[rows, : self.columns]
 
 
-def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def numbers(values: Any) -> NDArray[Any]:
+    """Rows or labels as a plain array; refused by its type, which is public, before a cell could be quoted in an error."""
+    plain = np.asarray(values)
+    if plain.dtype.kind not in "fiub":
+        raise TypeError("rows and labels must be real numbers; pass arrays of a type of floats or integers")
+    return plain
+
+
+def labels_of(y: NDArray[Any], classes: int | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Labels as they are kept, and which are usable; ``classes``: they are class numbers below it."""
-    plain = y.detach().as_subclass(Tensor).cpu().numpy()
+    plain = numbers(y)
     if classes is None:
         with np.errstate(all="ignore"):  # no label may raise or warn
             real = plain.astype(np.float32)
@@ -92,22 +99,22 @@ def labels_of(y: Tensor, classes: int | None) -> tuple[NDArray[Any], NDArray[np.
     return np.where(usable, plain, 0).astype(np.int32), usable
 
 
-def labelled(y: Tensor, classes: int | None) -> NDArray[np.bool_] | None:
+def labelled(y: NDArray[Any], classes: int | None) -> NDArray[np.bool_] | None:
     """Which records have a label; None where all have one. Whoever has none is in no answer, and keeps its place."""
-    plain = y.detach().as_subclass(Tensor).cpu().numpy()
-    there: NDArray[np.bool_] = plain != (NO_LABEL if classes is None else NO_CLASS)
+    there: NDArray[np.bool_] = numbers(y) != (NO_LABEL if classes is None else NO_CLASS)
     return None if there.all() else there
 
 
 def lay_out(
-    X: Tensor | RowSource, y: Tensor, *, columns: int, classes: int | None, store: Store = in_memory
+    X: NDArray[Any] | RowSource, y: NDArray[Any], *, columns: int, classes: int | None, store: Store = in_memory
 ) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
-    whole = X if isinstance(X, Tensor) else None
+    whole = None if callable(X) else numbers(X)
 
     def part(start: int, length: int) -> tuple[Floats, Floats]:
-        rows = whole.narrow(0, start, length) if whole is not None else X(start, length)  # type: ignore[operator]
-        plain = rows.detach().as_subclass(Tensor).to(torch.float32).numpy().astype(np.float64)
+        rows = X(start, length) if whole is None else whole[start : start + length]  # type: ignore[operator]
+        with np.errstate(all="ignore"):  # no row may raise or warn
+            plain = numbers(rows).astype(np.float32).astype(np.float64)
         return plain, np.ones(len(plain))
 
     labels, usable = labels_of(y, classes)

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import plain
-from ..late import torch
 from ..models import Model
 from . import reference
-from .crew import together
+from .crew import threads, together
 from .grid import BOUND, GridRows, Store, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
 from .protocol import HeldRecords
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
@@ -56,7 +55,7 @@ class LinearRecords(HeldRecords):
     def float_rows(self) -> FloatRows:
         """Rows and labels in double precision; a row that is not alive is zero."""
         rows = self.rows.directions(slice(None)).astype(np.float64) * self.rows.reach.astype(np.float64)[:, None]
-        return FloatRows(torch.from_numpy(rows), torch.from_numpy(self.labels(slice(None))))
+        return FloatRows(rows, self.labels(slice(None)))
 
     def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
         """The same records with every row x replaced by x @ matrix."""
@@ -216,19 +215,19 @@ def held(rows: GridRows, model: Model, store: Store) -> LinearRecords:
 def in_parallel(
     add: Callable[..., None], arguments: tuple[Any, ...], n: int, shape: tuple[int, int], entries: int | None = None
 ) -> Integers:
-    """Add up records 0 .. n-1 in as many threads as torch has; integers, so the sum is the same for any number.
+    """Add up records 0 .. n-1 in as many threads as may run (:func:`threads`); integers, so the sum is the same for any number.
 
     ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total; each has ``entries``, or else
     as many as the total has columns.
     """
-    threads = torch.get_num_threads() if n * (entries or shape[1]) >= PARALLEL else 1
-    if threads == 1:
+    workers = threads() if n * (entries or shape[1]) >= PARALLEL else 1
+    if workers == 1:
         alone: Integers = np.zeros(shape, np.int64)
         add(0, n, alone, *arguments)
         return alone
-    totals = np.zeros((threads, *shape), np.int64)
-    ends = [n * i // threads for i in range(threads + 1)]
-    together(lambda i: add(ends[i], ends[i + 1], totals[i], *arguments), range(threads))
+    totals = np.zeros((workers, *shape), np.int64)
+    ends = [n * i // workers for i in range(workers + 1)]
+    together(lambda i: add(ends[i], ends[i + 1], totals[i], *arguments), range(workers))
     total: Integers = totals.sum(0)
     return total
 

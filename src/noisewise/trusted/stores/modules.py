@@ -46,8 +46,8 @@ from ..arithmetic import Arithmetic
 from ..engine import Tape, clip_factors
 from ..engine.entries import Outer, squared_norms, weighted
 from ..engine.torch_names import untested
-from ..late import Tensor, torch
 from ..models.module import ModuleModel, TensorRows, flat, own_settings
+from ..torch_extra import Tensor, torch
 from .linear import cut_losses, ramp
 from .protocol import HeldRecords
 from .totals import Drawn, Floats, IntegerTotal
@@ -214,7 +214,7 @@ class ModuleRecords(HeldRecords):
         numbers = None if drawn.rows is None else torch.from_numpy(drawn.rows)
         with self._chances(), own_settings(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._model.put(torch.from_numpy(np.ascontiguousarray(theta, dtype=np.float32)))
+            self._model.put(theta)
             for start in range(0, count, self._model.chunk):
                 length = min(self._model.chunk, count - start)
                 here = (

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arithmetic import Arithmetic
-from ..late import torch
 from ..models import MLP
+from ..torch_extra import torch
 from . import perceptron_selftest as selftest
-from .crew import together
+from .crew import threads, together
 from .grid import CHUNK, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
@@ -151,7 +151,7 @@ class PerceptronRecords(HeldRecords):
                 pieces(model, single, self._rows, drawn.rows, tallest, some, exactly=exactly, backwards=backwards)
             )
 
-        workers = min(torch.get_num_threads(), len(starts) // SHARE)
+        workers = min(threads(), len(starts) // SHARE)
         if workers <= 1:
             return [share(starts)]
         return together(share, [starts[worker::workers] for worker in range(workers)])

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast.kernels import compiled
-from ..late import Tensor, torch
 from ..models import MLP
+from ..torch_extra import Tensor, torch
 from . import perceptron_reference as reference
 from . import perceptron_selftest as selftest
 from .grid import CHUNK, LONGEST, GridRows

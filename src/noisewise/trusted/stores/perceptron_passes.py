@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..late import Tensor, torch
 from ..models import MLP
+from ..torch_extra import Tensor, torch
 from .perceptron_reference import digits_for, spread_for
 
 STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-from ..late import Tensor, torch
 from ..models import MLP
+from ..torch_extra import Tensor, torch
 from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
 from .perceptron_reference import MOST
 
@@ -76,7 +76,7 @@ def steady(model: MLP, tallest: int, height: int, exactly: bool) -> bool:
 def _made_up(model: MLP, count: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(count, model.features, generator=generator)
-    theta = model.start()
+    theta = torch.from_numpy(model.start())
     theta += 0.1 * torch.randn(len(theta), generator=generator) / model.features**0.5
     if model.loss.task == "classes":
         return rows, torch.randint(model.outputs, (count,), generator=generator), theta

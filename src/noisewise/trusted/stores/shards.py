@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..late import Tensor, torch
 from ..models import Model
 from .protocol import HeldRecords
 from .totals import Floats, Integers, IntegerTotal, clipped
@@ -29,14 +28,14 @@ NOBODY = -1
 class ShardRows(NamedTuple):
     """Every shard's rows (S, h, columns), labels (S, h), sides 0 and 1, or -1 where there is no row, and seeds. Private."""
 
-    rows: Tensor
-    labels: Tensor
-    sides: Tensor
+    rows: NDArray[np.float32]
+    labels: NDArray[Any]
+    sides: Integers
     seeds: list[int]
 
     def part(self, start: int, stop: int) -> ShardRows:
         """Some of the shards."""
-        return ShardRows(*(tensor[start:stop] for tensor in self[:3]), self.seeds[start:stop])  # type: ignore[call-arg,arg-type]
+        return ShardRows(*(part[start:stop] for part in self[:3]), self.seeds[start:stop])  # type: ignore[call-arg,arg-type]
 
 
 Unroll = Callable[
@@ -107,16 +106,15 @@ def deal(
         _laid(float_rows.rows, kept, cell, shards * height),
         _laid(float_rows.labels, kept, cell, shards * height),
     )
-    sides = torch.full((shards * height,), NOBODY, dtype=torch.int64)
+    sides = np.full(shards * height, NOBODY)
     side = side if counted is None else np.where(counted, side, NOBODY)
-    sides[torch.from_numpy(cell)] = torch.from_numpy(side[kept])
+    sides[cell] = side[kept]
     cut = (shards, height)
-    return ShardRows(rows.view(*cut, -1), labels.view(cut), sides.view(cut), seeds)
+    return ShardRows(rows.reshape(*cut, -1), labels.reshape(cut), sides.reshape(cut), seeds)
 
 
-def _laid(values: Tensor, kept: Integers, cell: Integers, cells: int) -> Tensor:
+def _laid(values: NDArray[Any], kept: Integers, cell: Integers, cells: int) -> NDArray[Any]:
     """Rows, or labels, in their cells, in single precision; zeros where there is none."""
-    kind = torch.float32 if values.is_floating_point() else torch.int64
-    laid = torch.zeros((cells, *values.shape[1:]), dtype=kind)
-    laid[torch.from_numpy(cell)] = values[torch.from_numpy(kept)].to(kind)
+    laid = np.zeros((cells, *values.shape[1:]), np.float32 if values.dtype.kind == "f" else np.int64)
+    laid[cell] = values[kept]
     return laid

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..late import Tensor
 from . import sparse_reference as reference
 from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Store, in_memory, labels_of
 from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
@@ -64,7 +63,7 @@ class SparseRows:
 
 def lay_out_sparse(
     part: Part,
-    labels: Tensor,
+    labels: NDArray[Any],
     *,
     entries: int,
     width: int,

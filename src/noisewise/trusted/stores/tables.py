@@ -15,8 +15,7 @@ from ..fast import kernels
 from ..features.columns import cell_type
 from ..features.features import Codes, Features, Hats, Product, even
 from ..features.scale import Floats, positions, slopes_of
-from ..late import Tensor
-from .grid import CHUNK, Store, in_memory
+from .grid import CHUNK, Store, in_memory, numbers
 from .linear import NONE
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
 from .totals import Drawn, Integers
@@ -29,7 +28,7 @@ class Table:
     """Numbers and category codes, a row per record, NaN where one is missing, and labels."""
 
     cells: NDArray[Any]
-    labels: Tensor
+    labels: NDArray[Any]
     classes: int | None
 
     def rows(self, features: Features, store: Store) -> SparseRows:
@@ -156,10 +155,10 @@ class TableRecords(SparseRecords):
             counts += np.bincount(np.minimum(places, len(counts) - 1).astype(np.int64), minlength=len(counts))
 
 
-def held_table(cells: Tensor, labels: Tensor, model: Any, store: Store) -> TableRecords:
+def held_table(cells: NDArray[Any], labels: NDArray[Any], model: Any, store: Store) -> TableRecords:
     """A table behind exact totals, with an intercept as its only feature so far."""
-    plain = cells.detach().as_subclass(Tensor).numpy()
+    plain = numbers(cells)
     own = store(len(plain), plain.shape[1], cell_type(model.columns))
     own[:] = plain
-    table = Table(own, labels.detach().clone(), model.classes)
+    table = Table(own, numbers(labels).copy(), model.classes)
     return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)

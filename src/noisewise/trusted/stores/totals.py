@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..events import Sampling
-from ..late import Tensor
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -76,8 +75,8 @@ def fixed_size(rate: float, records: int) -> int:
 class FloatRows(NamedTuple):
     """Rows and labels in double precision, for walks and minimisers, which are iterations of floats. Private."""
 
-    rows: Tensor
-    labels: Tensor
+    rows: Floats
+    labels: NDArray[Any]
 
 
 def clipped(vectors: Floats, lengths: Floats, clip: float, ones: int) -> Integers:

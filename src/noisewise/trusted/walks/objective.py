@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from .. import validate
 from ..accountants.gdp import mu_of
 from ..accountants.pair import pair_mu
 from ..events import ApproximateDP, Mechanism
 from ..facts import Facts
-from ..late import Tensor, torch
 from ..models import Model
 from ..noise import Stream
-from ..stores.totals import FloatRows
+from ..stores.totals import FloatRows, Floats
 from .iterations import Perturbed, rows_of
 from .oneshot import ROUNDING, Whole, loss_constants, noised_end, plain_fields
 
@@ -38,7 +39,7 @@ class PerturbedObjective(Whole):
     Kifer, Smith & Thakurta 2012; Iyengar et al. 2019 (approximate minima); Redberg, Koskela & Wang 2023 (step 2).
     """
 
-    start: Tensor
+    start: Floats
     epsilon: float
     delta: float
     l2: float = 0.0
@@ -64,9 +65,9 @@ class PerturbedObjective(Whole):
         """Of the small noise on top of the minimiser."""
         return terms(self, facts, size).output_std
 
-    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Floats:
         chosen = terms(self, facts, size)
-        b = stream.noised(torch.zeros(facts.dimension, dtype=torch.float64), chosen.noise_std)
+        b = stream.noised(np.zeros(facts.dimension), chosen.noise_std)
         objective = Perturbed(model, rows_of(records, facts.row_bound), b, chosen.strong_convexity, self.start)
         exact = objective.minimiser(chosen.gamma, loss_constants(facts)[1])
         return noised_end(exact, chosen.output_std, chosen.output_multiplier, stream)
@@ -94,7 +95,7 @@ FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is
 
 def terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
     """How a perturbed objective spends its (epsilon, delta), from public facts alone."""
-    return terms_of(objective.event(), facts, size, l2=objective.l2, start=float(objective.start.norm()))
+    return terms_of(objective.event(), facts, size, l2=objective.l2, start=float(np.linalg.norm(objective.start)))
 
 
 def terms_of(whole: ApproximateDP, facts: Facts, size: float, *, l2: float = 0.0, start: float = 0.0) -> ObjectiveTerms:

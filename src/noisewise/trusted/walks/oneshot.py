@@ -15,17 +15,17 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import validate
 from ..events import FULL, Adjacency, Gaussian
 from ..facts import Facts
-from ..late import Tensor, torch
 from ..models import Linear, Model
 from ..noise import Stream
-from ..question import WholeRun, bare, checked_noise, plain, released
+from ..question import WholeRun, checked_noise, plain, released
 from ..stores import records_of
 from ..stores.grid import power_of_two_above
-from ..stores.totals import FloatRows, IntegerTotal
+from ..stores.totals import FloatRows, Floats, IntegerTotal
 from .iterations import descent, one_by_one, rows_of
 
 ROUNDING = 1 + 2.0**-20
@@ -71,7 +71,7 @@ class Descent(Whole):
     Zhang, Zheng, Mou & Wang 2017, Efficient Private ERM for Smooth Objectives.
     """
 
-    start: Tensor
+    start: Floats
     steps: int
     step_size: float
     noise_multiplier: float
@@ -90,13 +90,13 @@ class Descent(Whole):
     def noise_std(self, facts: Facts, size: float) -> float:
         return self.noise_multiplier * descent_unit(self, facts, size)
 
-    def exact(self, model: Model, records: FloatRows, facts: Facts, size: float) -> Tensor:
+    def exact(self, model: Model, records: FloatRows, facts: Facts, size: float) -> Floats:
         """The last iterate. Private: never leaves without noise."""
-        _, M = loss_constants(facts, self.radius, float(self.start.norm()))
+        _, M = loss_constants(facts, self.radius, float(np.linalg.norm(self.start)))
         cap = 2 * (1 / self.step_size - self.l2) / M
         return descent(self, model, rows_of(records, facts.row_bound), cap, size, facts.budget.adjacency)
 
-    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Floats:
         exact = self.exact(model, records, facts, size)
         return noised_end(exact, self.noise_std(facts, size), self.noise_multiplier, stream)
 
@@ -121,9 +121,9 @@ class OnePass(Whole):
     Feldman, Mironov, Talwar & Thakurta 2018, Privacy Amplification by Iteration.
     """
 
-    start: Tensor
-    public_rows: Tensor
-    public_labels: Tensor
+    start: Floats
+    public_rows: Floats
+    public_labels: NDArray[Any]
     step_size: float
     noise_multiplier: float
     l2: float = 0.0
@@ -136,8 +136,8 @@ class OnePass(Whole):
     def __post_init__(self) -> None:
         validate.whole(passes=self.passes)
         object.__setattr__(self, "passes", int(self.passes))
-        object.__setattr__(self, "public_rows", torch.from_numpy(bare(self.public_rows)))
-        object.__setattr__(self, "public_labels", torch.from_numpy(bare(self.public_labels)))
+        object.__setattr__(self, "public_rows", plain(np.asarray(self.public_rows)))
+        object.__setattr__(self, "public_labels", plain(np.asarray(self.public_labels)))
         plain_fields(self, "step_size", "noise_multiplier", "l2", "radius")
         if self.public_rows.ndim != 2 or self.public_labels.shape != self.public_rows.shape[:1]:
             raise ValueError("public_rows must be 2-d and public_labels 1-d with as many entries as there are rows")
@@ -151,7 +151,7 @@ class OnePass(Whole):
         """Of the last step."""
         return self.step_size * pass_noise(self, facts)
 
-    def walked(self, model: Model, records: FloatRows, facts: Facts, stream: Stream) -> Tensor:
+    def walked(self, model: Model, records: FloatRows, facts: Facts, stream: Stream) -> Floats:
         """The last iterate, noise included: it may be released."""
         linear = Linear(model.features, model.loss, model.outputs)  # a table's rows are no cells by now
         public = rows_of(records_of(linear, self.public_rows, self.public_labels).float_rows(), facts.row_bound)
@@ -159,10 +159,10 @@ class OnePass(Whole):
         noises = stream.vectors(len(self.start), self.step_size * pass_noise(self, facts))
         return one_by_one(self, model, batches, noises)
 
-    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Tensor:
+    def end(self, model: Model, records: FloatRows, facts: Facts, size: float, stream: Stream) -> Floats:
         """Rounded to a power of two below std/32: what is released shows nothing finer."""
         grid = 2.0 ** math.floor(math.log2(self.noise_std(facts, size) / 32))
-        return ((self.walked(model, records, facts, stream) / grid).round() * grid).float()
+        return (np.rint(self.walked(model, records, facts, stream) / grid) * grid).astype(np.float32)
 
 
 NoisyWalk = Descent | OnePass
@@ -170,9 +170,11 @@ NoisyWalk = Descent | OnePass
 
 def plain_fields(what: object, *names: str) -> None:
     """Make the fields plain and in range: a subclass could be priced as one number and multiply as another."""
-    start = torch.from_numpy(bare(what.start))  # type: ignore[attr-defined]
-    if not float(start.abs().max() if len(start) else 0.0) <= FURTHEST:
-        raise ValueError(f"start is not finite or beyond {FURTHEST:g}; pass a public starting point of usual size")
+    start = plain(np.asarray(what.start))  # type: ignore[attr-defined]
+    if start.ndim != 1 or not float(np.abs(start).max(initial=0.0)) <= FURTHEST:
+        raise ValueError(
+            f"start is not a finite vector or beyond {FURTHEST:g}; pass a public starting point of usual size"
+        )
     object.__setattr__(what, "start", start)
     for name in names:
         value = float(getattr(what, name))
@@ -198,7 +200,7 @@ def loss_constants(facts: Facts, radius: float = math.inf, start_norm: float = 0
 
 def descent_unit(walk: Descent, facts: Facts, size: float) -> float:
     """The C of :class:`Descent`; refused when the step is too long for the proof."""
-    L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
+    L, M = loss_constants(facts, walk.radius, float(np.linalg.norm(walk.start)))
     if 1 / walk.step_size - walk.l2 < M * (1 - 1e-9):  # so that the cap of `Descent.exact` is 2 or more
         raise ValueError(f"step_size is {walk.step_size:.6g}; pass at most 1/(M + l2) = {1 / (M + walk.l2):.6g}")
     shrink = walk.step_size * walk.l2
@@ -221,7 +223,7 @@ def not_lost(walk: NoisyWalk, std: float, L: float, steps: float) -> None:
     reach = min(walk.radius, L / walk.l2 if walk.l2 else math.inf, walk.step_size * L * steps)
     shrink = walk.step_size * walk.l2
     lasting = min(steps, 1 / shrink) if shrink else steps
-    entry = float(walk.start.abs().max()) if len(walk.start) else 0.0
+    entry = float(np.abs(walk.start).max()) if len(walk.start) else 0.0
     if not 1e-100 < std < 1e100 or std < 2.0**-33 * math.sqrt(len(walk.start)) * (entry + reach) * lasting:
         advice = "pass more noise, a smaller start or l2, or fewer passes"
         raise ValueError(f"noise of standard deviation {std:.3g} would be lost to rounding on this walk; {advice}")
@@ -232,7 +234,7 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     OnePass.refuse(facts.budget.adjacency, FULL, facts.unit)
     if walk.public_rows.shape[1] != facts.features:
         raise ValueError(f"public_rows has {walk.public_rows.shape[1]} columns; pass {facts.features}")
-    L, M = loss_constants(facts, walk.radius, float(walk.start.norm()))
+    L, M = loss_constants(facts, walk.radius, float(np.linalg.norm(walk.start)))
     eta, l2 = walk.step_size, walk.l2
     contraction = max(1 - eta * l2, eta * (M + l2) - 1)
     if contraction > 1 + 1e-12 or eta * l2 >= 1:
@@ -246,16 +248,16 @@ def pass_noise(walk: OnePass, facts: Facts) -> float:
     return noise * (1 + walk.noise_multiplier * ROUNDED)
 
 
-def noised_end(end: Tensor, std: float, multiplier: float, stream: Stream) -> Tensor:
+def noised_end(end: Floats, std: float, multiplier: float, stream: Stream) -> Floats:
     """The end of a float iteration with exact noise: it is put on a grid of about std 2^-28 first.
 
     The grid is a power of two, so that dividing by it is exact. Rounding moves each coordinate by at most half a step, so
     two neighbours by at most sqrt(d) steps more, which is charged: noise grows by the factor 1 + multiplier sqrt(d) 2^-28.
     """
     step = power_of_two_above(std / FINE_NOISE) / 2
-    whole = np.rint(np.clip(end.numpy() / step, -(2.0**62), 2.0**62)).astype(np.int64)
+    whole = np.rint(np.clip(end / step, -(2.0**62), 2.0**62)).astype(np.int64)
     wider = 1 + multiplier * math.sqrt(len(whole)) / FINE_NOISE
-    return torch.from_numpy(released(IntegerTotal(whole, 1, step), wider, std, stream).astype(np.float32))
+    return released(IntegerTotal(whole, 1, step), wider, std, stream).astype(np.float32)
 
 
 def whole_numbers(kind: type[Any]) -> list[str]:
@@ -264,10 +266,9 @@ def whole_numbers(kind: type[Any]) -> list[str]:
 
 
 def rebuilt_walk(walk: Any, dimension: int) -> Any:
-    """The same walk or objective made anew from plain numbers and tensors."""
+    """The same walk or objective made anew from plain numbers and arrays."""
     found: dict[str, Any] = {field.name: plain(getattr(walk, field.name)) for field in fields(walk)}
     if found["start"].shape != (dimension,):
         raise ValueError(f"start has shape {found['start'].shape}; pass a flat vector of {dimension}")
-    tensors = {name: torch.from_numpy(part) for name, part in found.items() if isinstance(part, np.ndarray)}
     whole = {name: int(found[name]) for name in whole_numbers(type(walk))}
-    return type(walk)(**(found | tensors | whole))
+    return type(walk)(**(found | whole))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
-from ...late import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor as Tensor
+else:
+    Tensor = Any  # torch is an extra
 
 Array = NDArray[Any]
 _known: dict[str, Layer] = {}

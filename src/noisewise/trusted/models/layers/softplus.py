@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...late import Tensor, torch
-from .base import Array, Layer, layer
+from .base import Array, Layer, Tensor, layer
 
 
 @layer
@@ -13,9 +12,13 @@ class Softplus(Layer):
     name = "softplus"
 
     def forward(self, z: Tensor) -> Tensor:
+        from ...torch_extra import torch
+
         return torch.nn.functional.softplus(z)
 
     def derivative(self, a: Tensor) -> Tensor:
+        from ...torch_extra import torch
+
         return -torch.expm1(-a)
 
     def by_entry(self, z: Array) -> Array:

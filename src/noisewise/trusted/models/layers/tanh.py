@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...late import Tensor, torch
-from .base import Array, Layer, layer
+from .base import Array, Layer, Tensor, layer
 
 
 @layer
@@ -19,6 +18,8 @@ class Tanh(Layer):
         return 1 - a.square()
 
     def backward(self, b: Tensor, a: Tensor) -> Tensor:
+        from ...torch_extra import torch
+
         return torch.ops.aten.tanh_backward.grad_input(b, a, grad_input=b)
 
     def by_entry(self, z: Array) -> Array:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.trusted.losses import LOSSES, ClassWeighted, Logistic, Softmax, Squared
-from noisewise.trusted.models import MLP, Batch, Linear
+from noisewise.trusted.models import MLP, Linear
 
 FEATURES, CLASSES, N, COPIES = 4, 3, 37, 3
 SMOOTH = ("logistic", "huber_hinge", "squared", "softmax")
@@ -32,51 +33,55 @@ MODELS = [
 SMOOTH_MODELS = [model for model in MODELS if model.loss.name != "hinge"]
 
 
-def batch_for(model, n=N, seed=0):
-    """Rows of all lengths, one of them zero."""
+def rows_for(model, n=N, seed=0):
+    """Rows of all lengths, one of them zero: for the graph, and as the model lays them out."""
     g = torch.Generator().manual_seed(seed)
     X = torch.randn(n, FEATURES, generator=g) * torch.rand(n, 1, generator=g) * 2
     X[0] = 0.0
     if model.loss.task == "classes":
-        return model.lay_out(X, torch.randint(CLASSES, (n,), generator=g))
-    return model.lay_out(X, torch.where(X.sum(1) + 0.5 * torch.randn(n, generator=g) > 0, 1.0, -1.0))
+        y = torch.randint(CLASSES, (n,), generator=g)
+    else:
+        y = torch.where(X.sum(1) + 0.5 * torch.randn(n, generator=g) > 0, 1.0, -1.0)
+    return TaskRows.of(model, X, y), model.lay_out(X.numpy(), y.numpy())
 
 
 def thetas_for(model, seed=1):
     g = torch.Generator().manual_seed(seed)
-    return model.start() + torch.randn(COPIES, model.dimension, generator=g)
+    return starts(model) + torch.randn(COPIES, model.dimension, generator=g)
 
 
-def in_double(batch):
-    y = batch.y.double() if batch.y.is_floating_point() else batch.y
-    return Batch(batch.X.double(), y, batch.lengths.double(), batch.valid)
+def in_double(rows):
+    y = rows.y.double() if rows.y.is_floating_point() else rows.y
+    return TaskRows(rows.model, rows.X.double(), y, rows.lengths.double())
 
 
 @pytest.mark.parametrize("clips", CLIPS, ids=["small", "middle", "large"])
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_means_are_the_clipped_sums_over_n(model, clips):
-    batch, thetas = batch_for(model), thetas_for(model)
-    means = model.clipped_means(thetas, batch, torch.tensor(clips))
+    (rows, batch), thetas = rows_for(model), thetas_for(model)
+    means = rows.clipped_means(thetas, torch.tensor(clips))
     assert means.shape == (COPIES, model.dimension)
     for mean, theta, clip in zip(means, thetas, clips, strict=True):
-        exact = model.clipped_sum(theta, batch, clip).float() / N
+        exact = torch.from_numpy(model.clipped_sum(theta.numpy(), batch, clip)).float() / N
         assert torch.allclose(mean, exact, rtol=1e-4, atol=2e-6 * min(clip, 1.0)), (mean - exact).abs().max()
         assert float(exact.norm()) > 0
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_losses_are_the_mean_losses(model):
-    batch, thetas = batch_for(model), thetas_for(model)
-    losses = model.mean_losses(thetas, batch)
+    (rows, batch), thetas = rows_for(model), thetas_for(model)
+    losses = rows.mean_losses(thetas)
     assert losses.shape == (COPIES,)
-    assert torch.allclose(losses, torch.stack([model.losses(theta, batch).mean() for theta in thetas]), rtol=1e-5)
+    assert torch.allclose(
+        losses, torch.tensor([float(model.losses(theta.numpy(), batch).mean()) for theta in thetas]), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_copy_does_not_feel_the_others(model):
-    batch, thetas, clips = batch_for(model), thetas_for(model), torch.tensor([0.05, 0.6, 30.0])
-    together = model.clipped_means(thetas, batch, clips)
-    alone = torch.cat([model.clipped_means(thetas[i : i + 1], batch, clips[i : i + 1]) for i in range(COPIES)])
+    (rows, _), thetas, clips = rows_for(model), thetas_for(model), torch.tensor([0.05, 0.6, 30.0])
+    together = rows.clipped_means(thetas, clips)
+    alone = torch.cat([rows.clipped_means(thetas[i : i + 1], clips[i : i + 1]) for i in range(COPIES)])
     assert torch.allclose(together, alone, rtol=1e-5, atol=1e-7)
 
 
@@ -84,7 +89,7 @@ def test_a_copy_does_not_feel_the_others(model):
 @pytest.mark.parametrize("model", SMOOTH_MODELS, ids=repr)
 def test_the_graph_is_the_derivative_in_thetas_and_clip(model, clips):
     """Along random directions, against central differences in double precision."""
-    batch = in_double(batch_for(model))
+    rows = in_double(rows_for(model)[0])
     thetas = thetas_for(model).double().requires_grad_(True)
     clip = torch.tensor(clips, dtype=torch.float64, requires_grad=True)
     g = torch.Generator().manual_seed(2)
@@ -92,7 +97,7 @@ def test_the_graph_is_the_derivative_in_thetas_and_clip(model, clips):
     along = torch.randn(COPIES, model.dimension, generator=g, dtype=torch.float64)
 
     def value(at, bound):
-        return (model.clipped_means(at, batch, bound) * weights).sum()
+        return (rows.clipped_means(at, bound) * weights).sum()
 
     by_theta, by_clip = torch.autograd.grad(value(thetas, clip), (thetas, clip))
     h = 1e-6
@@ -105,15 +110,16 @@ def test_the_graph_is_the_derivative_in_thetas_and_clip(model, clips):
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_the_loss_has_the_unclipped_gradient(model):
-    batch, thetas = batch_for(model), thetas_for(model).requires_grad_(True)
-    (gradients,) = torch.autograd.grad(model.mean_losses(thetas, batch).sum(), thetas)
-    unclipped = torch.stack([model.clipped_sum(theta, batch, 1e6).float() / N for theta in thetas.detach()])
+    (rows, batch), thetas = rows_for(model), thetas_for(model).requires_grad_(True)
+    (gradients,) = torch.autograd.grad(rows.mean_losses(thetas).sum(), thetas)
+    sums = [torch.from_numpy(model.clipped_sum(theta.numpy(), batch, 1e6)) for theta in thetas.detach()]
+    unclipped = torch.stack(sums).float() / N
     assert torch.allclose(gradients, unclipped, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", [MODELS[0], MODELS[4], MODELS[8]], ids=repr)
 def test_without_a_graph_to_keep_there_is_none(model):
-    batch, thetas = batch_for(model), thetas_for(model)
-    assert not model.clipped_means(thetas, batch, torch.ones(COPIES)).requires_grad
+    (rows, _), thetas = rows_for(model), thetas_for(model)
+    assert not rows.clipped_means(thetas, torch.ones(COPIES)).requires_grad
     with torch.no_grad():
-        assert not model.clipped_means(thetas.clone().requires_grad_(True), batch, torch.ones(COPIES)).requires_grad
+        assert not rows.clipped_means(thetas.clone().requires_grad_(True), torch.ones(COPIES)).requires_grad
