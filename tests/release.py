@@ -1,4 +1,4 @@
-"""``make release``: wheel and sdist of the last commit, built twice, the same bytes both times, and complete.
+"""``make release``: wheel and sdist of the last commit, built twice, the same bytes both times, complete, and run without torch.
 
 Builds happen in temporary copies of the commit (``git archive``), so nothing that lies about gets in. Times inside the archives
 are those of the commit (SOURCE_DATE_EPOCH); setuptools gives the sdist the time of the build, so it is packed anew, sorted.
@@ -93,6 +93,31 @@ def check_sdist(path: Path) -> None:
         raise SystemExit(f"{path.name} lacks {sorted(lacking)[0]}")
 
 
+def check_plain_install(wheel: Path) -> None:
+    """In an environment with nothing else the wheel brings no extra, and a table trains there; prints what it takes on disk."""
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place, "venv")
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+        def run(command: str, *words: object, **more: str) -> str:
+            called = [str(home / "bin" / command), *map(str, words)]
+            how = {"cwd": place, "env": {**environment, **more}}
+            return subprocess.run(called, check=True, text=True, stdout=subprocess.PIPE, **how).stdout
+
+        run("python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+        brought = {line.partition("==")[0].lower() for line in run("pip", "list", "--format=freeze").splitlines()}
+        if extras := brought & {"torch", "sqlalchemy", "flwr", "ray", "onnx", "optuna"}:
+            raise SystemExit(f"{wheel.name} brings {sorted(extras)[0]}, which is for an extra to bring")
+        run("python", "-c", "import desk, pathlib; desk.laid_out(pathlib.Path())", PYTHONPATH=str(ROOT / "tests"))
+        budget = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6)
+        run("noisewise", "train", "private.csv", *budget, "--out", "run")
+        run("noisewise", "verify", "run")
+        files = [file for file in next(home.glob("lib/python*/site-packages")).rglob("*") if file.is_file()]
+        taken = sum(file.stat().st_size for file in files) >> 20
+        print(f"a plain install trains and verifies without torch; its site-packages take {taken} MB")
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -111,6 +136,7 @@ def main(out: str) -> None:
     check_wheel(first[0])
     check_sdist(first[1])
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *map(str, first)], check=True)
+    check_plain_install(first[0])
     for one in first:
         print(f"{digest(one)}  {one.name}")
 
