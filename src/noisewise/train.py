@@ -91,7 +91,7 @@ def train(
     if private_run:
         source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
     facts = facts_of(model, budget, size=records.size, row_bound=records.row_bound, unit=unit)
-    start = model.start() if theta is None else np.asarray(array(theta), np.float32)
+    start = model.start() if theta is None else np.array(array(theta), np.float32)
     if start.shape != (model.dimension,):
         raise ValueError(f"theta has shape {start.shape}; pass a flat vector of {model.dimension}")
     if not private_run:

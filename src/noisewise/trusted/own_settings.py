@@ -55,6 +55,8 @@ def _whole_torch() -> Any:
     """The torch that this library computes with, or will; None while another thread imports it, or for something else of
     its name: neither has settings that rows could meet."""
     own = getattr(sys.modules.get(f"{__package__}.torch_extra"), "torch", None)
-    torch = sys.modules.get("torch") if own is None else own
-    importing = getattr(getattr(torch, "__spec__", None), "_initializing", True)
+    if own is not None:
+        return own
+    torch = sys.modules.get("torch")
+    importing = getattr(getattr(torch, "__spec__", None), "_initializing", False)
     return None if importing or not hasattr(torch, "_C") else torch
