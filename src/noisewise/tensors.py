@@ -30,8 +30,10 @@ def entries(value: Any) -> np.ndarray[Any, Any]:
         if kind.layout.__get__(value) is not torch.strided or kind.is_nested.__get__(value):
             raise refusal  # no storage to see as a plain tensor
         own = kind.as_subclass(kind.detach(value), kind)
-        if type(own) is not kind or own.is_complex() or (own.numel() and not own.data_ptr()):
-            raise refusal  # without a storage numpy would show whatever lay in memory before
+        last = own.storage_offset() + sum((n - 1) * step for n, step in zip(own.shape, own.stride(), strict=True)) + 1
+        held = own.untyped_storage().nbytes() >= last * own.element_size() and own.data_ptr()
+        if type(own) is not kind or own.is_complex() or (own.numel() and not held):
+            raise refusal  # beyond its storage numpy would show whatever lay in memory before
         plain = own.float() if own.dtype in (torch.bfloat16, torch.float16) else own
         return np.array(plain.cpu().numpy())
 

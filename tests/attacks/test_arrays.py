@@ -159,9 +159,9 @@ def fake():
         return torch.ones(3)
 
 
-def emptied():
+def emptied(left=0):
     given = torch.ones(3)
-    given.untyped_storage().resize_(0)
+    given.untyped_storage().resize_(left)
     return given
 
 
@@ -177,6 +177,7 @@ def nested(layout):
         lambda: Wrapper(torch.ones(3), device="meta"),
         fake,
         emptied,
+        lambda: emptied(4),
         lambda: nested(torch.strided),
         lambda: nested(torch.jagged),
         lambda: torch.ones(3, device="meta"),

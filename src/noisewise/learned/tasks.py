@@ -243,7 +243,7 @@ def tasks_from(document: dict[str, Any], folder: Path) -> Tasks:
 def _rows(
     source: TaskSource, folder: Path, rng: np.random.Generator, rows: int, held_out: bool
 ) -> tuple[Floats, NDArray[Any]]:
-    """TaskRows of norm 1 with an intercept, and labels -1/+1 or real ones."""
+    """Rows of norm 1 with an intercept, and labels -1/+1 or real ones."""
     if source.data in ("gaussian", "quadratic"):
         X, y = _gaussian(rng, rows, source.columns or (5, 200), regression=source.data == "quadratic")
     else:
@@ -271,7 +271,7 @@ def _rows(
 
 
 def _in_components(source: TaskSource, folder: Path, X: Floats, rng: np.random.Generator) -> Floats:
-    """TaskRows in some of the leading principal components of the source, as public features would be made."""
+    """Rows in some of the leading principal components of the source, as public features would be made."""
     where = tuple(source.where.items())
     mean, vectors = _principal(source.data, source.file, source.label, where, source.drop, source.without, str(folder))
     assert source.components is not None
