@@ -22,7 +22,7 @@ from pathlib import Path
 from every_mutant import MUTANTS
 from mutant import ROOT, Mutant, home
 
-PARTS = ("src", "tests", "pyproject.toml")
+PARTS = ("src", "tests", "conftest.py", "pyproject.toml")
 WORDS = "tests/records/test_shared_words.py"  # which there are in compiled arithmetic alone
 WIDER = (
     *("tests/laws/test_curator_laws.py", "tests/curator", "tests/noise", "tests/test_budget.py"),
