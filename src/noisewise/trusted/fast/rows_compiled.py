@@ -2,8 +2,8 @@
 """The arithmetic of :mod:`noisewise.trusted.stores.reference`, compiled: one pass over the rows, the same bits.
 
 Rows are taken 32 at a time, so that what was read for the scores is still in the cache for the sum. Products of 16-bit
-integers are added up in 32 bits for eight rows (each at most M = 2^28 - 1), then in 64; where the processor has AVX2, by
-its instruction for pairs of such products, else by plain loops.
+integers are added up in 32 bits for eight rows (each at most M = 2^28 - 1), then in 64; where the processor has AVX2 or
+AVX-512, by its instruction for pairs of such products, else by plain loops.
 
 Below, ``at`` says where each of the 32 rows starts in X; what is missing of them has weights of zero.
 """
@@ -28,11 +28,15 @@ ROWS = 32
 LINE = 32  # entries of a row in a line of the cache
 i4 = np.int32
 SHORT, WORD, WIDE = ir.IntType(16), ir.IntType(32), ir.IntType(64)
-MANY, EIGHT = ir.VectorType(SHORT, 16), ir.VectorType(WORD, 8)
+EIGHT = ir.VectorType(WORD, 8)
 
 
-def _has_avx2() -> bool:
-    return bool(llvm.get_host_cpu_features().get("avx2", False))
+def _has(feature: str) -> bool:
+    return bool(llvm.get_host_cpu_features().get(feature, False))
+
+
+PAIRS = 16 if _has("avx512bw") else 8  # that one instruction multiplies and adds up
+MANY, SUMS = ir.VectorType(SHORT, 2 * PAIRS), ir.VectorType(WORD, PAIRS)
 
 
 def _data(context, builder, signature, args, k):
@@ -46,8 +50,9 @@ def _vector(builder, data, place, kind):
 
 def _of_pairs(builder):
     """The instruction a0 b0 + a1 b1, a2 b2 + a3 b3, ... of two vectors of 16-bit integers."""
-    kind = ir.FunctionType(EIGHT, [MANY, MANY])
-    return cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.pmadd.wd")
+    kind = ir.FunctionType(SUMS, [MANY, MANY])
+    name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[PAIRS]
+    return cgutils.get_or_insert_function(builder.module, kind, name)
 
 
 @intrinsic
@@ -59,15 +64,15 @@ def _four_scores(typing, X, at, i, theta, start, columns, out):
         _, _, i, _, start, columns, _ = args
         places = [builder.add(i, ir.Constant(WIDE, k)) for k in range(4)]
         rows = [builder.load(builder.gep(where, [place])) for place in places]
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(EIGHT, [0] * 8)) for _ in range(4)]
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(SUMS, [0] * PAIRS)) for _ in range(4)]
         multiply = _of_pairs(builder)
-        with cgutils.for_range_slice(builder, ir.Constant(WIDE, 0), columns, ir.Constant(WIDE, 16)) as (j, _):
+        with cgutils.for_range_slice(builder, ir.Constant(WIDE, 0), columns, ir.Constant(WIDE, 2 * PAIRS)) as (j, _):
             weight = builder.load(_vector(builder, weights, builder.add(start, j), MANY), align=2)
             for row, total in zip(rows, sums, strict=True):
                 entries = builder.load(_vector(builder, data, builder.add(row, j), MANY), align=2)
                 builder.store(builder.add(builder.load(total), builder.call(multiply, [entries, weight])), total)
-        kind = ir.FunctionType(WORD, [EIGHT])
-        reduce = cgutils.get_or_insert_function(builder.module, kind, "llvm.vector.reduce.add.v8i32")
+        kind = ir.FunctionType(WORD, [SUMS])
+        reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.add.v{PAIRS}i32")
         for place, total in zip(places, sums, strict=True):
             builder.store(builder.call(reduce, [builder.load(total)]), builder.gep(target, [place]))
 
@@ -75,45 +80,69 @@ def _four_scores(typing, X, at, i, theta, start, columns, out):
 
 
 @intrinsic
-def _add_eight(typing, X, at, i, w, outputs, j, columns, out):
-    """out[o, j : j + 16] += the sum of w[o, k] X[k, j : j + 16] over the eight rows k from i on, for every output o."""
+def _add_block(typing, X, at, w, outputs, j, columns, out):
+    """out[o, here] += the sum of w[o, k] X[k, here] over the 32 rows k, for every output o; here is a vector from column j on.
+
+    Of one output the sum stays in registers until it is whole.
+    """
 
     def codegen(context, builder, signature, args):
-        data, where, weights, target = (_data(context, builder, signature, args, k) for k in (0, 1, 3, 7))
-        _, _, i, _, outputs, j, columns, _ = args
-        half = ir.VectorType(WIDE, 8)
+        data, where, weights, target = (_data(context, builder, signature, args, k) for k in (0, 1, 2, 6))
+        outputs, j, columns = args[3:6]
+        half, multiply = ir.VectorType(WIDE, PAIRS), _of_pairs(builder)
 
         def constant(places):
             return ir.Constant(ir.VectorType(WORD, len(places)), places)
 
-        low = [p for lane in (0, 8) for i in range(4) for p in (lane + i, 16 + lane + i)]
+        low = [p for lane in range(0, 2 * PAIRS, 8) for i in range(4) for p in (lane + i, 2 * PAIRS + lane + i)]
         high = [p + 4 for p in low]
-        mixed = []  # entries of two rows side by side
-        for pair in range(4):
-            both = []
-            for k in (2 * pair, 2 * pair + 1):
-                row = builder.load(builder.gep(where, [builder.add(i, ir.Constant(WIDE, k))]))
-                both.append(builder.load(_vector(builder, data, builder.add(row, j), MANY), align=2))
-            mixed.append([builder.shuffle_vector(*both, constant(places)) for places in (low, high)])
-        multiply = _of_pairs(builder)
-        with cgutils.for_range(builder, outputs) as loop:
-            begin = builder.add(builder.mul(loop.index, ir.Constant(WIDE, ROWS)), i)
+
+        def mixed(first):
+            """Entries of two rows side by side, of the eight rows from the first on."""
+            found = []
+            for k in range(first, first + 8, 2):
+                places = [builder.load(builder.gep(where, [ir.Constant(WIDE, k + i)])) for i in (0, 1)]
+                both = [builder.load(_vector(builder, data, builder.add(row, j), MANY), align=2) for row in places]
+                found.append([builder.shuffle_vector(*both, constant(places)) for places in (low, high)])
+            return found
+
+        def of_eight(pairs, begin):
+            """Their sum, in two halves of 64 bits."""
             sums = [None, None]
-            for pair in range(4):
+            for pair, entries in enumerate(pairs):
                 place = builder.add(begin, ir.Constant(WIDE, 2 * pair))
                 two = builder.load(_vector(builder, weights, place, WORD), align=2)
-                packed = builder.insert_element(ir.Constant(EIGHT, ir.Undefined), two, ir.Constant(WORD, 0))
-                spread = builder.bitcast(builder.shuffle_vector(packed, packed, constant([0] * 8)), MANY)
+                packed = builder.insert_element(ir.Constant(SUMS, ir.Undefined), two, ir.Constant(WORD, 0))
+                spread = builder.bitcast(builder.shuffle_vector(packed, packed, constant([0] * PAIRS)), MANY)
                 for part in (0, 1):
-                    product = builder.call(multiply, [mixed[pair][part], spread])
+                    product = builder.call(multiply, [entries[part], spread])
                     sums[part] = product if sums[part] is None else builder.add(sums[part], product)
-            here = builder.add(builder.mul(loop.index, columns), j)
-            for part, places in enumerate(([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15])):
-                added = builder.sext(builder.shuffle_vector(sums[0], sums[1], constant(places)), half)
-                there = _vector(builder, target, builder.add(here, ir.Constant(WIDE, 8 * part)), half)
-                builder.store(builder.add(builder.load(there, align=8), added), there, align=8)
+            order = [k + i for lane in range(0, PAIRS, 4) for k in (lane, PAIRS + lane) for i in range(4)]
+            halves = constant(order[:PAIRS]), constant(order[PAIRS:])
+            return [builder.sext(builder.shuffle_vector(*sums, places), half) for places in halves]
 
-    return types.void(X, at, i, w, outputs, j, columns, out), codegen
+        def store(sums, o):
+            here = builder.add(builder.mul(o, columns), j)
+            for part in (0, 1):
+                there = _vector(builder, target, builder.add(here, ir.Constant(WIDE, PAIRS * part)), half)
+                builder.store(builder.add(builder.load(there, align=8), sums[part]), there, align=8)
+
+        one = builder.icmp_signed("==", outputs, ir.Constant(WIDE, 1))
+        with builder.if_else(one) as (alone, several):
+            with alone:
+                sums = of_eight(mixed(0), ir.Constant(WIDE, 0))
+                for first in range(8, ROWS, 8):
+                    more = of_eight(mixed(first), ir.Constant(WIDE, first))
+                    sums = [builder.add(a, b) for a, b in zip(sums, more, strict=True)]
+                store(sums, ir.Constant(WIDE, 0))
+            with several:
+                for first in range(0, ROWS, 8):
+                    pairs = mixed(first)
+                    with cgutils.for_range(builder, outputs) as loop:
+                        begin = builder.add(builder.mul(loop.index, ir.Constant(WIDE, ROWS)), ir.Constant(WIDE, first))
+                        store(of_eight(pairs, begin), loop.index)
+
+    return types.void(X, at, w, outputs, j, columns, out), codegen
 
 
 @intrinsic
@@ -147,9 +176,8 @@ def _scores_plainly(X, at, theta, o, out):
 
 def _add_in_pairs(X, at, count, w, out):
     outputs, columns = out.shape
-    for j in range(0, columns, 16):
-        for i in range(0, count, 8):
-            _add_eight(X, at, i, w, outputs, j, columns, out)
+    for j in range(0, columns, 2 * PAIRS):
+        _add_block(X, at, w, outputs, j, columns, out)
 
 
 def _add_plainly(X, at, count, w, out):
@@ -164,8 +192,8 @@ def _add_plainly(X, at, count, w, out):
 
 
 # out[i] = the product of row i with theta[o]; and out[o] += the sum of w[o, i] times row i. Columns are padded to 32.
-scores: Any = kernels.jit(_scores_in_pairs if _has_avx2() else _scores_plainly)
-add_rows: Any = kernels.jit(_add_in_pairs if _has_avx2() else _add_plainly)
+scores: Any = kernels.jit(_scores_in_pairs if _has("avx2") else _scores_plainly)
+add_rows: Any = kernels.jit(_add_in_pairs if _has("avx2") else _add_plainly)
 scores_plainly: Any = kernels.jit(_scores_plainly)
 add_rows_plainly: Any = kernels.jit(_add_plainly)
 

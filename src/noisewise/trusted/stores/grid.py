@@ -27,6 +27,7 @@ from .totals import Floats, Integers
 
 DIRECTION = 1 << 14  # length of a row's direction on the grid
 BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
+LINE = 64  # bytes of a line of the cache
 LANES = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
 CHUNK = 1 << 16
 LONGEST = 2.0**40  # a longer row is treated as not finite
@@ -38,8 +39,12 @@ Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an em
 
 
 def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
-    """Where laid out rows are kept unless there are too many: in memory."""
-    return np.empty((rows, columns), dtype)
+    """Where laid out rows are kept unless there are too many: in memory, from the start of a line of the cache."""
+    size = rows * columns * np.dtype(dtype).itemsize
+    room = np.empty(size + LINE, np.uint8)
+    first = -room.ctypes.data % LINE
+    matrix: NDArray[Any] = room[first : first + size].view(dtype).reshape(rows, columns)
+    return matrix
 
 
 @dataclass(frozen=True)
