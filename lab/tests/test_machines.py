@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -27,9 +28,11 @@ def test_parts_add_up_to_what_two_holders_hold():
 def test_engines_give_the_sum_of_their_halves(engine):
     if engine is _ray:
         pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
-    theta = np.linspace(-1.0, 1.0, 5)
+    theta, before = np.linspace(-1.0, 1.0, 5), dict(os.environ)
     with engine(40, 5) as ask:
         assert np.array_equal(ask(theta), sum(total(made(part, 2, 40, 5), theta) for part in range(2)))
+        assert "RANK" not in os.environ
+    assert engine is _ray or dict(os.environ) == before
 
 
 @pytest.mark.slow

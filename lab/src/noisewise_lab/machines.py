@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -152,8 +153,8 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
     from noisewise.remote.gloo import GlooLine
     from noisewise.remote.ranks import Lead
 
-    os.environ |= {**meeting, "RANK": "0"}
-    line = GlooLine()
+    with mock.patch.dict(os.environ, {**meeting, "RANK": "0"}):  # later commands of this process wait for no rank
+        line = GlooLine()
     lead = Lead(line, made(0, WORKERS, rows, columns))
     yield partial(_added, lead)
     lead.close()
@@ -165,7 +166,7 @@ def _rank(rank: int, meeting: dict[str, str], rows: int, columns: int) -> None:
     from noisewise.remote.gloo import GlooLine
     from noisewise.remote.holder import serve
 
-    os.environ |= {**meeting, "RANK": str(rank)}
+    os.environ |= {**meeting, "RANK": str(rank)}  # of a process of its own
     line = GlooLine()
     serve(line, made(rank, WORKERS, rows, columns))
     line.close()
