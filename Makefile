@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup sandbox demo test test-slow test-flower mutants attacks-old fuzz fuzz-guided release test-browser browser pictures notebooks docs lint bench clean
+.PHONY: setup sandbox demo test test-slow test-flower mutants attacks-old fuzz fuzz-guided release all-checks test-browser browser pictures notebooks docs lint bench clean
 
 setup: .venv/installed
 
@@ -98,6 +98,11 @@ docs: setup
 	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "Built: site/index.html"
 
+# All that make test leaves out, one after the other, into docs/results/checks.md. Stopped and started again it goes on.
+# ONLY="docs release" names targets, AGAIN=1 repeats those that have passed on this commit.
+all-checks: setup
+	$(BIN)/python tests/all_checks.py $(if $(AGAIN),--again) $(ONLY)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -107,4 +112,4 @@ bench: setup
 	$(BIN)/noisewise bench speed
 
 clean:
-	rm -rf .venv .venv-flower .venv-release dist fuzz-findings .mypy_cache .pytest_cache .ruff_cache site
+	rm -rf .venv .venv-flower .venv-release dist fuzz-findings .checks .mypy_cache .pytest_cache .ruff_cache site
