@@ -100,6 +100,18 @@ def test_several_processes_give_the_bits_of_one(count, table, shell):
     alike("one", "several")
 
 
+def test_ranks_that_do_not_come_are_told_of(table, shell, monkeypatch):
+    from noisewise.cli import ranks
+
+    told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name, value in {**told, "NOISEWISE_RANK_TIMEOUT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ranks, "SECONDS_TO_MEET", 0.1)
+    done = shell(*ASKED, "--out", "run")
+    assert done.code != 0 and "waiting for the others of 2 ranks at 127.0.0.1:" in done.err
+    assert "did not find each other" in done.err and not Path("run").exists()
+
+
 @pytest.mark.slow  # tests/data/test_addresses.py reads pieces of a storage in one process
 def test_ranks_read_their_pieces_from_a_storage(table, shell, monkeypatch):
     with_key(monkeypatch)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..torchrun import restarts, started_by_torchrun
+from .main import say
 
 if TYPE_CHECKING:
     from ..remote.ranks import Lead
@@ -30,6 +33,7 @@ RayAddress = Annotated[
     str | None, typer.Option(help="A Ray cluster that is there.", show_default="a new one on this machine")
 ]
 COMMAND = "train"  # the one that several processes share; of any other rank 0 does all
+SECONDS_TO_MEET = 15.0  # after which ranks that are missing are told of
 _leads: list[Lead] = []
 
 
@@ -54,7 +58,8 @@ def ranks() -> Iterator[bool]:
     from ..fitting.of_ranks import lead_files, serve_files
     from ..remote.gloo import common_line
 
-    line = common_line()
+    with _missed():
+        line = common_line()
     try:
         if line.rank:
             serve_files(line)
@@ -64,6 +69,22 @@ def ranks() -> Iterator[bool]:
             yield True
     finally:
         line.close()
+
+
+@contextmanager
+def _missed() -> Iterator[None]:
+    """Says what is waited for, when that takes long: another program may have left these variables."""
+    ranks, address, port = (os.environ[name] for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    told = (
+        f"waiting for the others of {ranks} ranks at {address}:{port}, as RANK, WORLD_SIZE and MASTER_ADDR say; unset these "
+        "if torchrun did not start this"
+    )
+    missing = threading.Timer(SECONDS_TO_MEET, say, [told])
+    missing.start()
+    try:
+        yield
+    finally:
+        missing.cancel()
 
 
 def refuse_restart(out: Path, *, private: bool) -> None:
