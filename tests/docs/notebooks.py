@@ -30,6 +30,7 @@ def notebooks() -> list[Path]:
 def executed(notebook: dict[str, Any]) -> dict[str, Any]:
     """The notebook with the outputs of its cells made anew; an error in a cell is one here."""
     names: dict[str, Any] = {"__name__": "__main__"}
+    list(pictures())  # closes what this process has drawn before, which is not the notebook's
     cells, count = [], 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
