@@ -43,7 +43,9 @@ def test_speed_as_a_table(quick):
 
 def test_a_library_that_is_not_there_is_said_and_left_out(quick, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastDP", None)
-    told = CliRunner().invoke(app, ["bench", "speed", "--json", "--rounds", "1", "--against", "fastdp"])
+    told = CliRunner().invoke(
+        app, ["bench", "speed", "--json", "--rounds", "1", "--only", "mlp-small", "--against", "fastdp"]
+    )
     assert told.exit_code == 0, told.output
     assert "fastdp cannot be imported" in told.stderr and "pip install" in told.stderr
     assert {row["engine"] for row in json.loads(told.stdout)["rows"]} == {"plain", "noisewise"}

@@ -349,7 +349,14 @@ CHILD = """
 import os, sys
 sys.path.insert(0, {tests!r})
 from test_purse import *
-path, log, step, broken_write = sys.argv[1], os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND), *sys.argv[3:5]
+for folder, step, broken_write in json.loads(sys.argv[1]):  # each in a process of its own
+    if (forked := os.fork() if step else 0):
+        print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), flush=True)
+    else:
+        break
+else:
+    sys.exit()
+path, log = folder + "/spending.json", os.open(folder + "/released", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 purse = Purse(Budget(3.0, 1e-6), GDP, store=path)
 if step:
     writes = []
@@ -357,7 +364,7 @@ if step:
     real = store.write_atomically
     def counting(*args, **options):
         writes.append(1)
-        if len(writes) == int(broken_write):
+        if len(writes) == broken_write:
             break_at(step, lambda: os._exit(9), setattr)
         real(*args, **options)
     store.write_atomically = counting
@@ -368,10 +375,11 @@ while True:
 """
 
 
-def child(folder, step="", write=0):
+def child(*asked):
+    """A process that spends in a folder until it is killed; or, for each folder, one that ends in a step of a write."""
     script = CHILD.format(tests=os.path.dirname(__file__))
-    command = [sys.executable, "-c", script, str(folder / "spending.json"), str(folder / "released"), step, str(write)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", script, json.dumps(asked)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def check_after_death(folder):
@@ -387,10 +395,10 @@ def test_killed_at_any_moment_the_file_says_at_least_what_was_released(tmp_path)
     chance = random.Random(0)
     before = 0
     for _ in range(5):
-        with child(tmp_path) as running:
+        with child((str(tmp_path), "", 0)) as running:
             deadline = time.monotonic() + 600
             while check_size(tmp_path / "released") <= before and time.monotonic() < deadline:
-                assert running.poll() is None, running.stderr.read().decode()
+                assert running.poll() is None, running.stderr.read()
                 time.sleep(0.002)
             time.sleep(chance.uniform(0, 0.05))
             running.send_signal(signal.SIGKILL)
@@ -403,14 +411,24 @@ def check_size(path):
     return path.stat().st_size if path.exists() else 0
 
 
+WRITES = (3, 4)  # the second run's reservation, and its settlement
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder and exit code of each process that was killed in a step of a write."""
+    cases = {(step, write): tmp_path_factory.mktemp("killed") for write in WRITES for step in STEPS}
+    with child(*((str(folder), *case) for case, folder in cases.items())) as running:
+        out, errors = running.communicate()
+    assert running.returncode == 0, errors
+    return dict(zip(cases, zip(cases.values(), map(int, out.split()), strict=True), strict=True))
+
+
 @pytest.mark.parametrize("step", STEPS)
-def test_killed_at_each_step_of_a_write_the_file_is_the_old_one_or_the_new_one(tmp_path, step):
-    for write in (3, 4):  # the second run's reservation, and its settlement
-        folder = tmp_path / str(write)
-        folder.mkdir()
-        with child(folder, step, write) as running:
-            errors = running.stderr.read().decode()
-        assert running.returncode == 9, errors
+def test_killed_at_each_step_of_a_write_the_file_is_the_old_one_or_the_new_one(killed, step):
+    for write in WRITES:
+        folder, code = killed[step, write]
+        assert code == 9
         assert check_after_death(folder) == (3 if write == 3 else 6)
         runs = Purse(Budget(3.0, 1e-6), GDP, store=folder / "spending.json").entries
         states = [run.state for run in runs]

@@ -54,7 +54,13 @@ def test_everything_is_recorded():
     assert sorted(OLD_NOW) == sorted(THEN) == old_folders()
 
 
-@pytest.mark.parametrize("name", method_runs())
+# Small batches take seconds to price, whatever the table: on numbers is in make test.
+SMALL_BATCHES = ("projected_sgd on mixed", "growing_batch on mixed")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SMALL_BATCHES)) for name in method_runs()]
+)
 def test_method(name, tables):
     before, now = METHODS[name], made_run(name, tables)
     assert moved(before, now, exact=EXACT, close=close(name)) is None

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
+from operator import mul, sub
 
 import numpy as np
 import pytest
@@ -109,24 +110,24 @@ HOWS = [(adjacency, sampling) for adjacency in ADJACENCIES for sampling in SAMPL
 # --- data sets: a few others, and records that join them or take each other's place -----------------------------------
 
 POOL = [  # (row, label in units of the task); the last two labels are out of range where labels are classes
-    *(([side * LONG, 0.0, 0.0], label) for side in (1, -1) for label in (-1, 1)),
-    ([0.0, LONG, 0.0], 1),
-    ([0.3, 0.3, 0.3], -1),
-    ([-0.3, -0.3, -0.3], -1),
-    ([0.0, 0.0, 0.0], 1),
-    ([1e-40, -1e-40, 1e-40], 1),
-    ([1e11, -1e11, 1e11], -1),
-    ([math.nan, 1.0, 0.0], 1),
-    ([math.inf, 1.0, -math.inf], -1),
-    ([-0.9, 0.0, 0.0], 1),
-    ([0.5, -2.0, 7.0], math.nan),
-    ([0.5, 2.0, -7.0], -1e30),
+    *(((side * LONG, 0.0, 0.0), label) for side in (1, -1) for label in (-1, 1)),
+    ((0.0, LONG, 0.0), 1),
+    ((0.3, 0.3, 0.3), -1),
+    ((-0.3, -0.3, -0.3), -1),
+    ((0.0, 0.0, 0.0), 1),
+    ((1e-40, -1e-40, 1e-40), 1),
+    ((1e11, -1e11, 1e11), -1),
+    ((math.nan, 1.0, 0.0), 1),
+    ((math.inf, 1.0, -math.inf), -1),
+    ((-0.9, 0.0, 0.0), 1),
+    ((0.5, -2.0, 7.0), math.nan),
+    ((0.5, 2.0, -7.0), -1e30),
 ]
 BASES = {
     "nobody": [],
-    "all pull one way": [([LONG, 0.0, 0.0], -1)] * 3,
-    "all pull the other way": [([LONG, 0.0, 0.0], 1)] * 3,
-    "one direction is free": [([0.0, LONG, 0.0], 1), ([0.0, 0.0, LONG], -1), ([math.nan] * 3, 1)],
+    "all pull one way": [((LONG, 0.0, 0.0), -1)] * 3,
+    "all pull the other way": [((LONG, 0.0, 0.0), 1)] * 3,
+    "one direction is free": [((0.0, LONG, 0.0), 1), ((0.0, 0.0, LONG), -1), ((math.nan,) * 3, 1)],
 }
 
 
@@ -144,15 +145,21 @@ def tensors(model, records):
 
 def kept(kind, model, records):
     """Records as the curator of such a question holds them."""
-    X, y = tensors(model, records)
     if kind.__name__ == "Histograms":
+        X, _ = tensors(model, records)
         return ColumnRecords(lambda: [X / LONG], FEATURES)
+    if kind.sharded:  # the same coins for the same places, whoever else is there
+        return Shards(model, unrolled, Stream(3, "shards")).over(laid_out(model, tuple(records)))
+    return laid_out(model, tuple(records))
+
+
+@cache
+def laid_out(model, records):
+    """Laid out once for all questions, which change nothing in them."""
+    X, y = tensors(model, records)
     if isinstance(model, Table):
         return tabled(model, X, y)
-    held = sparse(model, X, y) if isinstance(model, Sparse) else records_of(model, X, y)
-    if kind.sharded:  # the same coins for the same places, whoever else is there
-        return Shards(model, unrolled, Stream(3, "shards")).over(held)
-    return held
+    return sparse(model, X, y) if isinstance(model, Sparse) else records_of(model, X, y)
 
 
 def tabled(model, X, y):
@@ -214,19 +221,17 @@ class Neighbours:
     @cache  # noqa: B019
     def moved(self, relation):
         """What one record does to the totals: for every pair of data sets, a list of integers for each total."""
-        ends = [[[int(v) for v in total.values] for total in totals] for totals in (self.others, *self.joined)]
-        pairs = [(ends[0], end) for end in ends[1:]]
-        if relation == "replaced":
-            pairs = [(one, other) for i, one in enumerate(ends[1:]) for other in ends[1 : 1 + i]]
-        return [
-            [[x - y for x, y in zip(a, b, strict=True)] for a, b in zip(one, other, strict=True)]
-            for one, other in pairs
+        nobody, *ends = [
+            tuple(tuple(total.values.tolist()) for total in totals) for totals in (self.others, *self.joined)
         ]
+        ends = dict.fromkeys(ends)  # many records do the same
+        pairs = [(nobody, end) for end in ends] if relation == "added" else combinations_with_replacement(ends, 2)
+        return [[list(map(sub, a, b)) for a, b in zip(one, other, strict=True)] for one, other in pairs]
 
     @cache  # noqa: B019
     def squares(self, relation):
         """The squared distances of all totals, for every pair."""
-        return {tuple(sum(v * v for v in part) for part in parts) for parts in self.moved(relation)}
+        return {tuple(sum(map(mul, part, part)) for part in parts) for parts in self.moved(relation)}
 
     @cache  # noqa: B019
     def spread(self, relation):
@@ -286,7 +291,9 @@ def allowed(case, near: Neighbours, relation: str, apart: int, how: HowAsked) ->
     if isinstance(event, BoundedRange):
         return (near.spread(relation) * noise.scales[0] / Fraction(event.epsilon)) ** 2
     weights = [(Fraction(event.noise_multiplier) / (std * apart)) ** 2 for std in noise.stds]
-    return max(sum(v * w for v, w in zip(found, weights, strict=True)) for found in near.squares(relation))
+    most = math.lcm(*(weight.denominator for weight in weights))
+    whole = [int(weight * most) for weight in weights]
+    return Fraction(max(sum(map(mul, found, whole)) for found in near.squares(relation)), most)
 
 
 def stated(case, near: Neighbours, relation: str, apart: int, how: HowAsked) -> Fraction:

@@ -59,7 +59,8 @@ class Persons(Neighbours):
 
 @cache
 def neighbours(kind, model, rows):
-    bases = ["nobody", "one direction is free"] if isinstance(MODELS[model], MLP) else list(BASES)
+    slow = isinstance(MODELS[model], MLP) or MODELS[model].tensors
+    bases = ["nobody", "one direction is free"] if slow else list(BASES)
     return [
         (case, Persons(case, MODELS[model], base, how_many(rows, "add_remove")))
         for case in asked_of(QUESTIONS[kind], MODELS[model])

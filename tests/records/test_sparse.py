@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from pairs import pairwise
 
 from noisewise.trusted.fast.kernels import VARIABLE
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
@@ -155,9 +156,7 @@ def test_what_cannot_be_laid_out_is_refused():
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("centre", ["none", "a row", "far"])
+@pytest.mark.parametrize("name, shape, centre", pairwise(list(LOSSES), SHAPES, ["none", "a row", "far"]))
 def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, shape, centre):
     records, n = records_for(name, shape, centre), shape[0]
     chosen = np.sort(np.random.default_rng(3).choice(n, n // 2, replace=False)) if n else None
