@@ -5,7 +5,7 @@ import signal
 from importlib.util import find_spec
 
 # Doctests are looked for in all modules but those that cannot be imported: what they need is optional.
-collect_ignore_glob = [] if find_spec("flwr") else ["src/noisewise/federated/network/*", "tests/networks.py"]
+collect_ignore_glob = [] if find_spec("flwr") else ["src/noisewise/remote/clients/network/*", "tests/networks.py"]
 
 # Variables that change what noisewise does (a rank's, as torchrun sets them, and the ledger that pays), and how wide and
 # colourful its tables are.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from desk import SCHEMA, people
 
-from noisewise.budget import Budget
-from noisewise.data.schema import read_schema
-from noisewise.federated.crowd import Crowd
-from noisewise.federated.direct import Direct
-from noisewise.federated.fit import fit_of_clients, ready_clients
-from noisewise.federation import Federated
-from noisewise.fitting.of_files import fit_of_files, ready_files
+from noisewise.accounts.paying import Budget
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.fit import fit_of_clients, ready_clients
+from noisewise.remote.clients.server import Crowd
+from noisewise.remote.federation import Federated
+from noisewise.tables.fit.from_files import fit_of_files, ready_files
+from noisewise.tables.schema import read_schema
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.stores.totals import Drawn
 

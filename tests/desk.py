@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from noisewise.cli import main as entry
+from noisewise.faces.cli import main as entry
 
 SCHEMA = """format = "noisewise-schema/1"
 target = "income"

@@ -11,11 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from noisewise.federated.address import Address
-from noisewise.federated.client import Client
-from noisewise.federated.flower import FlowerCarrier, client_app
-from noisewise.federated.network.link import Link, listening
-from noisewise.federated.network.node import Server, serve
+from noisewise.remote.clients.address import Address
+from noisewise.remote.clients.client import Client
+from noisewise.remote.clients.flower import FlowerCarrier, client_app
+from noisewise.remote.clients.network.link import Link, listening
+from noisewise.remote.clients.network.node import Server, serve
 
 ANY = Address("127.0.0.1", 0)
 LONG = 20.0  # seconds; far more than anything here takes

@@ -1,4 +1,4 @@
-"""A small training loop made private, for the tests of noisewise.pytorch."""
+"""A small training loop made private, for the tests of noisewise.faces.pytorch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisewise.pytorch import PrivacyEngine
+from noisewise.faces.pytorch import PrivacyEngine
 
 RECORDS = 60
 

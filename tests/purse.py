@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from noisewise.budget import AdditiveMeter, PlanMeter
 from noisewise.curator import Curator
+
+from noisewise.accounts.paying import AdditiveMeter, PlanMeter
 
 
 def with_purse(X, y, *, meter, **how):

@@ -8,8 +8,8 @@ import numpy as np
 
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.line import RankLost
-from noisewise.remote.ranks import Lead, Part, Places, Spread, cut
+from noisewise.remote.processes import Lead, Part, Places, Spread, cut
+from noisewise.remote.transport import RankLost
 from noisewise.trusted.noise import Stream
 
 PIECE = 7

@@ -18,7 +18,7 @@ from noisewise.methods import registry
 from noisewise.methods.adaptive_clip import AdaptiveClip
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_sgd import ProjectedSgd
-from noisewise.runs.seal import reseal
+from noisewise.statements.seal import reseal
 from noisewise.trusted.events import ADJACENCIES
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
@@ -238,7 +238,8 @@ def test_what_is_no_folder_of_a_run(tmp_path):
 
 def test_every_question_that_can_be_asked_has_words_in_the_report():
     from noisewise.curator import KINDS, QUESTIONS
-    from noisewise.report import words
+
+    from noisewise.evidence.report import sentences as words
 
     assert {kind.name for kind in QUESTIONS.values()} < {*KINDS}
     for kind in KINDS.values():

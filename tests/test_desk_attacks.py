@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from noisewise.curator import Correct
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from noisewise import PrivateClassifier
-from noisewise.cli.main import app
-from noisewise.curator import Correct
-from noisewise.data.encode import Encoder, numbers_of
-from noisewise.data.preprocess import Scaling
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import Column, Schema
+from noisewise.faces.cli.main import app
+from noisewise.tables.encode import Encoder, numbers_of
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import MLP
 from noisewise.trusted.models.linear import Linear

@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 
 import noisewise as nw
-from noisewise.data import bought
-from noisewise.statement import verify_data
+from noisewise.statements.statement import verify_data
+from noisewise.tables import bought
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"age": RNG.uniform(17, 90, 4000), "hours": RNG.uniform(1, 99, 4000)})

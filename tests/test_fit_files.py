@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
 from noisewise import PrivateClassifier, PrivateRegressor, verify
-from noisewise.budget import Budget, BudgetExhausted
-from noisewise.budget.purse import Purse
-from noisewise.data.bought import purchase
-from noisewise.data.files import open_source
-from noisewise.data.schema import Column, Schema
-from noisewise.estimators import Origin
+from noisewise.accounts.paying import Budget, BudgetExhausted
+from noisewise.faces.sklearn import Origin
+from noisewise.tables.bought import purchase
+from noisewise.tables.files import open_source
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.events import leaves
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.data.generated import census, digits, measurements
+from noisewise.tables.generated import census, digits, measurements
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,19 @@ ACCOUNTING = [
     f"noisewise.trusted.accountants.{module.name}"
     for module in pkgutil.iter_modules(noisewise.trusted.accountants.__path__)
 ]
-LIGHT = ["noisewise", "noisewise.trusted.events", "noisewise.budget", "noisewise.statement", "noisewise.cli.main"]
+LIGHT = [
+    "noisewise",
+    "noisewise.trusted.events",
+    "noisewise.accounts",
+    "noisewise.statements.statement",
+    "noisewise.faces.cli.main",
+]
 LIGHT += [
-    "noisewise.budget.purse",
-    "noisewise.budget.choosing",
+    "noisewise.accounts.purse",
+    "noisewise.accounts.choosing",
     "noisewise.trusted.arithmetic",
-    "noisewise.runs.seal",
-    "noisewise.runs.agreement",
+    "noisewise.statements.seal",
+    "noisewise.statements.verify",
 ]
 FORBIDDEN = ("torch", "sklearn", "pandas", "matplotlib")
 
@@ -54,7 +60,7 @@ def test_pricing_and_checking_load_nothing_heavy():
 def test_quick_commands_load_nothing_heavy(arguments):
     code = f"""
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 sys.argv = ["noisewise", *{arguments!r}]
 try:
     main()
@@ -80,7 +86,7 @@ def test_what_is_refused_has_waited_for_nothing_heavy(desk):
     (desk / "there" / "run.json").touch()
     code = f"""
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 for options in {[*REFUSALS]!r}:
     delta = [] if "--delta" in options else ["--delta", "1e-6"]
     sys.argv = ["noisewise", "train", "private.csv", "--schema", "schema.toml", *delta, *options.split()]

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.budget.store import Claimed
+from noisewise.accounts.paying.journal import BLOCK, Journal, Journalled, paid
+from noisewise.accounts.paying.journal.chain import Chain
+from noisewise.accounts.paying.purse import Purse
+from noisewise.accounts.paying.store import Claimed
 from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
-from noisewise.journal import BLOCK, Journal, Journalled, paid
-from noisewise.journal.chain import Chain
+
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.methods import registry
-from noisewise.prepare import TableColumn
+from noisewise.methods.preparation import TableColumn
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian, Repeated
 from noisewise.trusted.losses import LOSSES

@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
 from sklearn import metrics as known
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.bought_quality import private_quality
-from noisewise.budget import Budget
-from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
-from noisewise.metrics import NAMES, area, of_numbers, of_predictions
-from noisewise.noised_metrics import GRIDS, Noised, edges_for, of_histogram, of_moments
-from noisewise.quality import public_quality
+from noisewise.accounts.paying import Budget
+from noisewise.evidence.bought_quality import private_quality
+from noisewise.evidence.metrics import NAMES, area, of_numbers, of_predictions
+from noisewise.evidence.noised_metrics import GRIDS, Noised, edges_for, of_histogram, of_moments
+from noisewise.evidence.quality import public_quality
 from noisewise.trusted.facts import Answer
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

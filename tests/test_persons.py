@@ -9,29 +9,29 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
+from noisewise.curator import QUESTIONS, Curator, Gradient
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.audit.canaries import small_setting
-from noisewise.audit.lower_bound import epsilon_lower_bound
-from noisewise.budget import Budget, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.cli.main import app
-from noisewise.curator import QUESTIONS, Curator, Gradient
-from noisewise.data.bought import Purchase, purchase
-from noisewise.data.files import open_source
-from noisewise.data.persons import Persons
-from noisewise.data.schema import Column, Schema
+from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.evidence import runs
+from noisewise.evidence.audit.canaries import small_setting
+from noisewise.evidence.audit.lower_bound import epsilon_lower_bound
+from noisewise.faces.cli.main import app
 from noisewise.methods import registry
-from noisewise.statement import verify_data
-from noisewise.trusted.columns import ColumnCurator
+from noisewise.statements.statement import verify_data
+from noisewise.tables.bought import Purchase, purchase
+from noisewise.tables.files import open_source
+from noisewise.tables.persons import Persons
+from noisewise.tables.schema import Column, Schema
+from noisewise.trusted.column_curator import ColumnCurator
 from noisewise.trusted.events import FULL, BoundedRange
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.columns import ColumnRecords
+from noisewise.trusted.stores.column_records import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import RECORD, Unit
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from noisewise import messages
-from noisewise.data.addresses import Pin
-from noisewise.messages import (
+from noisewise.remote import messages
+from noisewise.remote.forms import ELSEWHERE, packed, unpacked
+from noisewise.remote.messages import (
     ARRAY,
     BYTES,
     DICT,
@@ -38,8 +38,8 @@ from noisewise.messages import (
     BadMessage,
     pack,
     unpack,
-)  # fmt: skip
-from noisewise.remote.forms import ELSEWHERE, packed, unpacked
+)
+from noisewise.tables.addresses import Pin
 
 WORDS = "this is not a message of noisewise, or it is too large"
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -255,8 +255,8 @@ def test_memory_is_bounded_by_the_length_of_a_message(name: str) -> None:
 
 def test_the_module_needs_neither_torch_nor_pickle() -> None:
     code = (
-        "import sys; import noisewise.messages; "
-        "assert 'torch' not in sys.modules; print('pickle' in vars(noisewise.messages))"
+        "import sys; import noisewise.remote.messages; "
+        "assert 'torch' not in sys.modules; print('pickle' in vars(noisewise.remote.messages))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n" and "pickle" not in Path(messages.__file__).read_text()

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 
 import noisewise as nw
-from noisewise.data.schema import Column, Schema
-from noisewise.planning.expected import KEPT, clarity_for, expected
-from noisewise.planning.tuning import SCORING, cheapest
+from noisewise.faces.plan.expected import KEPT, clarity_for, expected
+from noisewise.faces.plan.tuning import SCORING, cheapest
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.rdp import plan_epsilon
 from noisewise.trusted.accountants.repetitions import chance_missed, mean_runs

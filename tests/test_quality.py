@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.choosing import choose_meter
+from noisewise.curator import Curator
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.bought_quality import private_quality
-from noisewise.budget import Budget
-from noisewise.budget.choosing import choose_meter
-from noisewise.curator import Curator
-from noisewise.data.schema import Column, Schema
-from noisewise.quality import public_quality
+from noisewise.accounts.paying import Budget
+from noisewise.evidence.bought_quality import private_quality
+from noisewise.evidence.quality import public_quality
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.events import from_dict
 
 RNG = np.random.default_rng(0)

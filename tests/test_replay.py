@@ -7,15 +7,15 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.choosing import choose_meter
+from noisewise.accounts.paying.recorded import Recording, Tape
+from noisewise.curator import Curator, PublicCurator
 
 import noisewise as nw
-import noisewise.standard_errors as replay
-from noisewise.budget.choosing import choose_meter
-from noisewise.curator import Curator, PublicCurator
-from noisewise.fitting.spread import Spread
+import noisewise.statements.standard_errors as replay
 from noisewise.methods import method_named, registry
-from noisewise.standard_errors import Replayed, curvature, standard_errors, why_unknown
-from noisewise.tape import Recording, Tape
+from noisewise.statements.standard_errors import Replayed, curvature, standard_errors, why_unknown
+from noisewise.tables.fit.spread import Spread
 from noisewise.train import Records, train
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import MLP, Linear

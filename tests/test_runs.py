@@ -15,10 +15,11 @@ import pytest
 from safetensors.numpy import save_file
 
 import noisewise
-from noisewise import PrivateClassifier, PrivateRegressor, load, runs, save
-from noisewise.data.schema import Column, Schema
-from noisewise.report.page import report_page
-from noisewise.runs.seal import _digest
+from noisewise import PrivateClassifier, PrivateRegressor, load, save
+from noisewise.evidence import runs
+from noisewise.evidence.report.page import report_page
+from noisewise.statements.seal import _digest
+from noisewise.tables.schema import Column, Schema
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.uniform(0, 9, 300).round(2), "b": RNG.choice(["u", "v"], 300)})
@@ -130,7 +131,7 @@ def test_any_changed_byte_is_refused(run, name):
 def test_every_use_of_a_changed_folder_is_refused(run, tmp_path, monkeypatch, capsys):
     import sys
 
-    from noisewise.cli import main
+    from noisewise.faces.cli import main
 
     FRAME.assign(y=CLASSES).to_csv(tmp_path / "d.csv", index=False)
     text = (run / "run.json").read_text()
@@ -215,7 +216,7 @@ def test_links_to_files_with_the_right_content_are_as_good_as_the_files(run, tmp
 
 
 def test_a_huge_file_is_not_read(run, monkeypatch):
-    monkeypatch.setattr("noisewise.runs.seal.LARGEST", 100)
+    monkeypatch.setattr("noisewise.statements.seal.LARGEST", 100)
     with pytest.raises(ValueError, match="too large"):
         load(run)
 

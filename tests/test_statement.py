@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.budget import AdditiveMeter, Budget, PlanMeter
+from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.shapes import SHAPE
-from noisewise.statement import Statement, derived_words, make_statement, training_budget
+from noisewise.statements.json_shapes import SHAPE
+from noisewise.statements.statement import Statement, derived_words, make_statement, training_budget
 from noisewise.trusted.accountants.base import ACCOUNTANTS
 from noisewise.trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic, together
 from noisewise.trusted.events import (

@@ -9,14 +9,13 @@ import sys
 import numpy as np
 import pytest
 import torch
+from noisewise.curator import Answer, Count, Curator, Descent, PublicCurator
 from spies import SEEN, TensorSpy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from noisewise.asking import Asking
-from noisewise.budget import AdditiveMeter, Budget
-from noisewise.curator import Answer, Count, Curator, Descent, PublicCurator
-from noisewise.tensors import array, entries, in_kind, is_tensor
+from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.asking import Asking, array, entries, in_kind, is_tensor
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 
@@ -201,7 +200,7 @@ def test_so_does_a_public_curator():
 WITHOUT = """
 import sys
 import numpy as np
-from noisewise.tensors import array, in_kind, is_tensor
+from noisewise.asking import array, in_kind, is_tensor
 
 class Tensor:  # only by its name
     pass
@@ -209,7 +208,7 @@ class Tensor:  # only by its name
 rows = np.ones((20, 3))
 assert not is_tensor(rows) and not is_tensor(Tensor()) and array(rows) is rows and in_kind(rows, rows) is rows
 
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.curator import Curator, PublicCurator
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear

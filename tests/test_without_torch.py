@@ -36,7 +36,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
 # Each command of a list as the shell would call it; afterwards its exit code, and which of the names it has imported.
 COMMANDS = """
 import json, sys, warnings
-from noisewise.cli import main
+from noisewise.faces.cli import main
 warnings.simplefilter("ignore")
 commands, names = json.loads(sys.argv[1])
 for words in commands:

@@ -7,7 +7,7 @@ import random
 from ranks import PIECE, refused
 
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.ranks import Lead, Part, Places, Spread
+from noisewise.remote.processes import Lead, Part, Places, Spread
 from noisewise.remote.workers import Gone, Sealed, Worker, WorkerLine
 from noisewise.trusted.noise import Stream
 

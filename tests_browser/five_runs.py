@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.generated import census
+from noisewise.faces.cli.main import app
+from noisewise.tables.generated import census
 
 NAMES = ("classes", "several", "regression", "perceptron", "everything")
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")

@@ -15,8 +15,8 @@ import pytest
 from screens import keep, paper, show
 from selenium import webdriver
 
-from noisewise import runs
-from noisewise.report.page import write_report
+from noisewise.evidence import runs
+from noisewise.evidence.report.page import write_report
 
 ROOT = Path(__file__).parent.parent
 VIEWS = [(width, dark) for width in (1280, 360) for dark in (False, True)]

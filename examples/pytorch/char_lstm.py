@@ -8,7 +8,7 @@ import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisewise.pytorch import DPLSTM, PrivacyEngine
+from noisewise.faces.pytorch import DPLSTM, PrivacyEngine
 
 LETTERS, LANGUAGES, LENGTH = 26, 4, 10
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisewise.pytorch import BatchMemoryManager, ModuleValidator, PrivacyEngine
+from noisewise.faces.pytorch import BatchMemoryManager, ModuleValidator, PrivacyEngine
 
 
 def block(channels_in, channels_out):

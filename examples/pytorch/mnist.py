@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisewise.pytorch import PrivacyEngine
+from noisewise.faces.pytorch import PrivacyEngine
 
 
 class SampleConvNet(nn.Module):

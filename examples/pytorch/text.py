@@ -6,7 +6,7 @@ import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, Dataset
 
-from noisewise.pytorch import PrivacyEngine
+from noisewise.faces.pytorch import PrivacyEngine
 
 LENGTH = 64  # every text is cut or padded to this, by itself: a batch padded to its longest text would mix records
 PAD = 0

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from noisewise import Budget
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import audit_power
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import beginners
 from noisewise_lab.site.pages import ROOT
 

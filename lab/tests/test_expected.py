@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import expected
 from noisewise_lab.expected import KINDS, ExpectedCell, cells, generated, sizes
 from noisewise_lab.expected_table import chosen_power, covered, left_out, quantile_rows, spread, variable

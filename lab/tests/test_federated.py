@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import federated
 from noisewise_lab.tables_prepare import SOURCES
 

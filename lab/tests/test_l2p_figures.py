@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from noisewise.curator.facts import Released
 
-from noisewise.budget import Budget
+from noisewise.accounts.paying import Budget
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import load_protector
 from noisewise.train import Records, train

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab.commands import bench
 
 COMMANDS = [
@@ -30,7 +30,7 @@ def test_bench_is_found_by_its_entry_point():
 def test_the_list_of_commands_says_the_same_as_bench_and_does_not_import_it():
     code = """
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 sys.argv = ["noisewise", "--help"]
 try:
     main()

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.encode import Encoder
-from noisewise.data.preprocess import Scaling
-from noisewise.data.rows import read_rows
+from noisewise.faces.cli.main import app
+from noisewise.tables.encode import Encoder
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import read_rows
 from noisewise_lab import large
 
 ROWS, COLUMNS, PASSES = 3000, 4, 6

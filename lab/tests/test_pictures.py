@@ -12,7 +12,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import pictures
 
 

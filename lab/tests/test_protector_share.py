@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import protector_share
 from noisewise_lab.figure3 import ZeroWeight
 from noisewise_lab.l2p_data import Problem, scaled_rows

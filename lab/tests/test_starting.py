@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import starting
 from noisewise_lab.starting import STARTS, Cost, Start, plain_environment, starting_rows
 

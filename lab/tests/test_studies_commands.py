@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import ablation, protector_speed, transfer
 
 SCORES = {"error": 0.2, "loss": 0.5, "repeats": 2, "over_momentum": 0.1, "over_momentum_error": 0.1}

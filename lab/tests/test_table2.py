@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab import table2
 from noisewise_lab.datasets import Missing, load
 from noisewise_lab.ppsgd_figures import Point, figure2, figure3, means, run_point

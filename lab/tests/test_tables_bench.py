@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.schema import Column, Schema
+from noisewise.faces.cli.main import app
+from noisewise.tables.schema import Column, Schema
 from noisewise_lab import tables_bench
 from noisewise_lab.tables_bench import Asked, mean_ways, scored, summary, way
 from noisewise_lab.tables_prepare import write_table

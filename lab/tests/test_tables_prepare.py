@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.encode import Encoder
-from noisewise.data.schema import gaps
+from noisewise.faces.cli.main import app
+from noisewise.tables.encode import Encoder
+from noisewise.tables.schema import gaps
 from noisewise_lab import tables_packages
 from noisewise_lab.tables_prepare import SOURCES, prepare
 from noisewise_lab.tables_split import listed, split

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.schema import Column, Schema
+from noisewise.faces.cli.main import app
+from noisewise.tables.schema import Column, Schema
 from noisewise_lab import tuning_bench
 from noisewise_lab.tables_prepare import write_table
 from noisewise_lab.tables_split import listed

@@ -17,20 +17,20 @@ from . import _public as _public
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .accounts import spending
-    from .budget import Budget, BudgetExhausted
-    from .budget.account import BudgetWarning
-    from .curator import Curator, PublicCurator
-    from .data.pictures import OrientedGradients
-    from .data.schema import Column, Schema, read_schema
-    from .estimators import PrivateClassifier, PrivateRegressor, load, save
-    from .estimators.pipelines import PrivacyWarning
-    from .estimators.search import PrivateSearchCV
-    from .ledger import Ledger
-    from .planning import Plan, plan
-    from .pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
-    from .pytorch.fit import fit
-    from .runs.agreement import verify
+    from .accounts import Budget, BudgetExhausted
+    from .accounts.account import BudgetWarning
+    from .accounts.ledger import Ledger
+    from .accounts.paying import spending
+    from .asking import Curator, PublicCurator
+    from .faces.plan import Plan, plan
+    from .faces.pytorch import DPLSTM, BatchMemoryManager, ModuleValidator, PrivacyEngine, load_module
+    from .faces.pytorch.fit import fit
+    from .faces.sklearn import PrivateClassifier, PrivateRegressor, load, save
+    from .faces.sklearn.pipelines import PrivacyWarning
+    from .faces.sklearn.search import PrivateSearchCV
+    from .statements.verify import verify
+    from .tables.pictures import OrientedGradients
+    from .tables.schema import Column, Schema, read_schema
     from .trusted.accountants.calibrate import calibrate, epsilon
     from .trusted.accountants.choose import explain
 
@@ -66,22 +66,22 @@ __all__ = [
     "verify",
 ]
 _HOMES = {
-    "accounting.calibrate": ("calibrate", "epsilon"),
-    "accounting.choose": ("explain",),
-    "budget": ("Budget", "BudgetExhausted"),
-    "accounts": ("spending",),
-    "budget.account": ("BudgetWarning",),
-    "curator": ("Curator", "PublicCurator"),
-    "data.pictures": ("OrientedGradients",),
-    "data.schema": ("Column", "Schema", "read_schema"),
-    "estimators": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
-    "estimators.pipelines": ("PrivacyWarning",),
-    "estimators.search": ("PrivateSearchCV",),
-    "ledger": ("Ledger",),
-    "planning": ("Plan", "plan"),
-    "pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),
-    "pytorch.fit": ("fit",),
-    "runs.agreement": ("verify",),
+    "trusted.accountants.calibrate": ("calibrate", "epsilon"),
+    "trusted.accountants.choose": ("explain",),
+    "accounts": ("Budget", "BudgetExhausted"),
+    "accounts.paying": ("spending",),
+    "accounts.account": ("BudgetWarning",),
+    "asking": ("Curator", "PublicCurator"),
+    "tables.pictures": ("OrientedGradients",),
+    "tables.schema": ("Column", "Schema", "read_schema"),
+    "faces.sklearn": ("PrivateClassifier", "PrivateRegressor", "load", "save"),
+    "faces.sklearn.pipelines": ("PrivacyWarning",),
+    "faces.sklearn.search": ("PrivateSearchCV",),
+    "accounts.ledger": ("Ledger",),
+    "faces.plan": ("Plan", "plan"),
+    "faces.pytorch": ("BatchMemoryManager", "DPLSTM", "ModuleValidator", "PrivacyEngine", "load_module"),
+    "faces.pytorch.fit": ("fit",),
+    "statements.verify": ("verify",),
 }
 
 

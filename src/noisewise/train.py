@@ -14,20 +14,19 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .budget import Budget, BudgetExhausted, Meter, Terms
-from .budget.account import Account, paying, private_fit_begins
-from .budget.purse import Purse
-from .curator import Curator, PublicCurator
-from .journal import Journal, Journalled, paid
+from .accounts import Budget, BudgetExhausted, Meter, Terms
+from .accounts.account import Account, paying, private_fit_begins
+from .accounts.journal import Journal, Journalled, paid
+from .accounts.purse import Purse
+from .accounts.recorded import MOST, Recording
+from .accounts.recorded import Trained as Trained
+from .asking import Curator, PublicCurator, array
 from .methods import Method, makes_a_promise
 from .methods.nonprivate import NonPrivate
 from .methods.size import size_noise
 from .protect.learned.unroll_shards import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
-from .tape import MOST, Recording
-from .tape import Trained as Trained
-from .tensors import array
-from .torchrun import started_by_torchrun
+from .remote.torchrun import started_by_torchrun
 from .trusted.events import FULL, FixedBatch, Poisson, leaves
 from .trusted.facts import facts_of
 from .trusted.models import Additive, Model

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.accounts.paying import AdditiveMeter, Budget
 from noisewise.trusted.accountants import Unpriceable
 from noisewise.trusted.accountants.calibrate import _even, calibrate, epsilon
 from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled
@@ -141,7 +141,7 @@ def test_epsilon_validates():
 
 def test_accounting_needs_neither_torch_nor_sklearn():
     code = (
-        "import sys, noisewise.budget, noisewise.trusted.accountants.calibrate as c\n"
+        "import sys, noisewise.accounts, noisewise.trusted.accountants.calibrate as c\n"
         "from noisewise.trusted.events import Gaussian\n"
         "assert 'dp_accounting' not in sys.modules\n"
         "c.epsilon(Gaussian(1.0), delta=1e-5)\n"

@@ -61,9 +61,9 @@ def test_it_is_found_and_chosen_by_name(tree):
     told = ran(tree, "-c", """if True:
         import noisewise as nw
         from noisewise.trusted.accountants.base import currencies, names
-        from noisewise.budget import Budget, Terms, meter_from
-        from noisewise.budget.choosing import choose_meter
-        from noisewise.budget.purse import Purse
+        from noisewise.accounts import Budget, Terms, meter_from
+        from noisewise.accounts.choosing import choose_meter
+        from noisewise.accounts.purse import Purse
         from noisewise.trusted.events import Gaussian
         assert nw.__file__.startswith(__import__("os").getcwd())
         assert names()[-1] == "doubled" and "doubled" in currencies()
@@ -81,12 +81,15 @@ def test_it_is_found_and_chosen_by_name(tree):
 
 
 def test_the_commands_show_it(tree):
-    command = "import sys; from noisewise.cli import main; sys.argv = ['noisewise', *sys.argv[1:]]; main()"
+    command = "import sys; from noisewise.faces.cli import main; sys.argv = ['noisewise', *sys.argv[1:]]; main()"
     plan = ["plan", "--epsilon", "1", "--delta", "1e-6", "--steps", "10", "--rates", "0.1", "--json"]
     full, batches = json.loads(ran(tree, "-c", command, *plan))["rows"]
     assert full["accountant"] == "gdp" and full["alternatives"]["doubled"] > full["noise_multiplier"]
     assert batches["accountant"] == "pld" and batches["alternatives"]["doubled"] > batches["noise_multiplier"]
-    assert ran(tree, "-c", "from noisewise.theory.accountants import NAMES; print(*NAMES)").split()[-1] == "doubled"
+    assert (
+        ran(tree, "-c", "from noisewise.evidence.theory.accountants import NAMES; print(*NAMES)").split()[-1]
+        == "doubled"
+    )
 
 
 CONTRACT = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_contract.py", "-k", "doubled", "--noconftest"]

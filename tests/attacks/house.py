@@ -1,15 +1,15 @@
 """Names that attacks use, wherever they live: attacks also run on the commit where they worked."""
 
 try:
-    from noisewise.trusted.models import MLP, Linear
+    from noisewise.models import MLP, Linear
 except ImportError:
     from noisewise.gradients import MLP, Linear
 try:
-    from noisewise.statement import make_statement
+    from noisewise.statements.statement import make_statement
 except ImportError:
     from noisewise.report.statement import make_statement
 try:
-    from noisewise.bought_quality import private_quality
+    from noisewise.evidence.bought_quality import private_quality
 except ImportError:  # on an estimator, in torch's tensors
     from noisewise.quality import private_quality
 

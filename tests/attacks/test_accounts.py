@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import Budget, BudgetExhausted
-from noisewise.budget.purse import Purse
+from noisewise.accounts.paying import Budget, BudgetExhausted
 from noisewise.methods.descent import DeflatedDescent
 
 BUDGET = Budget(1.0, 1e-6)
@@ -45,7 +45,7 @@ def test_what_is_no_purse_does_not_lead_past_the_account(purse, how):
 
 
 def test_an_evaluation_does_not_lead_past_it_either():
-    from noisewise.bought_quality import private_quality
+    from noisewise.evidence.bought_quality import private_quality
 
     fitted = model(random_state=0).fit(*rows()).fitted_
     with nw.spending(BUDGET, dataset="patients"), pytest.raises(TypeError, match="purse is a"):

@@ -14,9 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.accounts.paying.recorded import Recording
 from noisewise.curator import (
     Choice,
     Count,
@@ -32,17 +30,19 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.asking import array
 from noisewise.guest.serving import Served
-from noisewise.tape import Recording
-from noisewise.tensors import array
 from noisewise.trusted import own_settings as settings
 from noisewise.trusted.accountants.gdp import root_of
-from noisewise.trusted.features.columns import TableColumn
 from noisewise.trusted.features.features import Hats, even
+from noisewise.trusted.features.table_columns import TableColumn
 from noisewise.trusted.losses import Logistic, Softmax, loss_named, loss_names
 from noisewise.trusted.models import Additive, Linear
 from noisewise.trusted.question import plain
-from noisewise.trusted.stores.crew import threads
+from noisewise.trusted.stores.threads import threads
 
 pytestmark = pytest.mark.guard("found when arrays took the place of tensors, before they reached a commit")
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import json
 
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 
 
 def test_an_honest_method_is_not_accused_by_chance():

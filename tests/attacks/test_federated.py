@@ -12,16 +12,16 @@ import pytest
 from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, on_clients
 
 from noisewise import verify
-from noisewise.federated.client import Client, told_by
-from noisewise.federated.crowd import Crowd
-from noisewise.federated.direct import Direct
-from noisewise.federated.fit import fit_of_clients, ready_clients
-from noisewise.federated.flower import FlowerCarrier
-from noisewise.federated.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
+from noisewise.remote.clients.client import Client, told_by
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.fit import fit_of_clients, ready_clients
+from noisewise.remote.clients.flower import FlowerCarrier
+from noisewise.remote.clients.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
+from noisewise.remote.clients.server import Crowd
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
-from noisewise.remote.line import RankLost
-from noisewise.statement import _odd_clients, worded
+from noisewise.remote.transport import RankLost
+from noisewise.statements.statement import _odd_clients, worded
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import CLIENT as CLIENTS_WORD
 
@@ -61,7 +61,7 @@ def test_a_server_cannot_name_the_file_that_a_client_reads(tmp_path):
 
 
 def test_a_server_makes_a_client_write_nothing(tmp_path):
-    from noisewise.journal import Journal
+    from noisewise.accounts.paying.journal import Journal
 
     body = pickle.dumps(Calls(Journal, tmp_path / "journal", {}), protocol=5)
     assert state_of(Client(tmp_path / "own.csv").answer(b"", body)) == FAILED
@@ -69,7 +69,7 @@ def test_a_server_makes_a_client_write_nothing(tmp_path):
 
 
 def test_a_server_makes_a_client_look_up_no_address(tmp_path):
-    from noisewise.ledger import Ledger
+    from noisewise.accounts.paying.ledger import Ledger
 
     with pytest.raises(ValueError, match=BAD):
         read_question(pickle.dumps(Calls(Ledger, f"sqlite:///{tmp_path}/ledger.db"), protocol=5))
@@ -248,7 +248,7 @@ def exchanged(monkeypatch, replies, wait, pause=0.0):
     """What clients said; the clock moves only while their answers are looked at, ``pause`` seconds each."""
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None)
-    monkeypatch.setattr("noisewise.federated.flower.time", clock)
+    monkeypatch.setattr("noisewise.remote.clients.flower.time", clock)
     carrier = FlowerCarrier(Slow(replies), [], [], wait=wait, poll=0.0)
     asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2)]
     said = []
@@ -270,10 +270,10 @@ def test_no_client_takes_the_place_of_anothers_answer(monkeypatch):
 def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
     """A client that a second server asks, whose versions have the same numbers."""
 
-    from noisewise import federation
-    from noisewise.data.preprocess import Scaling
-    from noisewise.data.schema import Schema
-    from noisewise.fitting.labels import Target
+    from noisewise.remote import federation
+    from noisewise.tables.fit.labels import Target
+    from noisewise.tables.preprocess import Scaling
+    from noisewise.tables.schema import Schema
     from noisewise.trusted.losses import Squared
     from noisewise.trusted.models import Linear
 

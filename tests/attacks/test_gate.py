@@ -13,19 +13,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-
-from noisewise import reading
-from noisewise.budget import AdditiveMeter, Budget, PlanMeter
 from noisewise.curator import QUESTIONS, Curator
-from noisewise.pytorch.ledger import Ledger
-from noisewise.pytorch.run import Run
+
+from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.faces.pytorch.loop_meter import Ledger
+from noisewise.faces.pytorch.run import Run
+from noisewise.statements import reading_list as reading
+from noisewise.trusted.choose_best import Entrant, choose_best
 from noisewise.trusted.engine import Refused
 from noisewise.trusted.events import Composed, Gaussian, InvalidEvent, Repeated
 from noisewise.trusted.gate import Gate
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.own_settings import own_settings
-from noisewise.trusted.panel import Entrant, choose_best
 from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores.totals import IntegerTotal, fixed_size
 from noisewise.trusted.trace import Released

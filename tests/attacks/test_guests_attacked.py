@@ -198,7 +198,7 @@ def test_a_guest_that_may_have_read_records_is_ended(tmp_path, monkeypatch):
 
 
 def test_files_of_clients_are_refused_too(tmp_path):
-    from noisewise.cli.federated import fitted_on_clients
+    from noisewise.faces.cli.federated import fitted_on_clients
 
     (tmp_path / "rows.csv").write_text("a\n1\n")
 
@@ -212,7 +212,7 @@ def test_files_of_clients_are_refused_too(tmp_path):
 
 
 def test_no_run_folder_chooses_to_have_its_method_run_outside_of_a_sandbox():
-    from noisewise.audit.of_run import claim_of
+    from noisewise.evidence.audit.finished_run import claim_of
 
     statement = fitted("visitors.honest:Descent").statement_.data
     assert claim_of({**statement, "isolation": "process"}).method.isolation == "sandbox"

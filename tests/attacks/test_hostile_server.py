@@ -15,9 +15,10 @@ from crowds import CLIENT, RECORD, a_fit, client_files, on_clients
 from desk import SCHEMA
 
 import noisewise
-from noisewise.federated.client import Client
-from noisewise.federated.direct import Direct
-from noisewise.federated.messages import (
+from noisewise.methods import method_named, registry
+from noisewise.remote.clients.client import Client
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.messages import (
     DONE,
     FAILED,
     REFUSED,
@@ -26,8 +27,7 @@ from noisewise.federated.messages import (
     pack_question,
     read_history,
     read_question,
-)  # fmt: skip
-from noisewise.methods import method_named, registry
+)
 from noisewise.remote.forms import unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.workers import Sealed
@@ -104,7 +104,7 @@ def test_nothing_of_noisewise_reads_pickles():
 
 def test_a_message_between_ranks_calls_nothing(tmp_path):
     """A class of noisewise could be called with anything: a journal makes its own folder."""
-    from noisewise.journal import Journal
+    from noisewise.accounts.paying.journal import Journal
 
     body = pickle.dumps(Calls(Journal, tmp_path / "journal", {}), protocol=5)
     with pytest.raises(ValueError, match=BAD):
@@ -113,7 +113,7 @@ def test_a_message_between_ranks_calls_nothing(tmp_path):
 
 
 def test_a_sealed_message_of_a_worker_calls_nothing(tmp_path):
-    from noisewise.journal import Journal
+    from noisewise.accounts.paying.journal import Journal
 
     worker = Sealed(b"k" * 32)
     sealed = b"n" * 12 + worker._cipher.encrypt(b"n" * 12, pickle.dumps(Calls(Journal, tmp_path / "journal", {})), b"")
@@ -128,7 +128,7 @@ def test_a_sealed_message_of_a_worker_calls_nothing(tmp_path):
 def pinned(path, **pins):
     """A client that agreed to this; where none could agree to anything, one that did not."""
     try:
-        from noisewise.federated.agreed import Agreed
+        from noisewise.remote.clients.agreement import Agreed
     except ImportError:
         return Client(path)
     return Client(path, Agreed(**pins))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.cli import main
+from noisewise.faces.cli import main
 
 from .silence import LABELS, NUMBER, PLAIN, SECRETS, WORD, N, cases, keeps_quiet
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.journal import Journal, closed_journal
+from noisewise.accounts.paying.journal.chain import Chain
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import Terms
-from noisewise.budget.purse import Purse
+from noisewise.accounts.paying import Terms
 from noisewise.guest.isolation import refuse_readable
-from noisewise.journal import Journal, closed_journal
-from noisewise.journal.chain import Chain
-from noisewise.statement_words import derived_words, format_of
+from noisewise.statements.wording import derived_words, format_of
 from noisewise.trusted.events import Gaussian, to_dict
 
 from .test_journals import SIGMA, Run, kept

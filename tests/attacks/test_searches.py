@@ -15,17 +15,18 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import Budget, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.estimators.search import _prepared
+from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.faces.sklearn.search import _prepared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.prepare import Hats, TableColumn
-from noisewise.runs.agreement import verify
-from noisewise.statement_words import derived_words
-from noisewise.trusted import panel
+from noisewise.methods.preparation import Hats, TableColumn
+from noisewise.statements.verify import verify
+from noisewise.statements.wording import derived_words
+from noisewise.trusted import choose_best as panel
+from noisewise.trusted.choose_best import Entrant
 from noisewise.trusted.events import (
     BoundedRange,
     Composed,
@@ -42,7 +43,6 @@ from noisewise.trusted.features.features import even
 from noisewise.trusted.losses import ClassWeighted, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.own_settings import own_settings
-from noisewise.trusted.panel import Entrant
 from noisewise.trusted.stores.grid import in_memory
 from noisewise.trusted.units import Unit
 from noisewise.tune import selection

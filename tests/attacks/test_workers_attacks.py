@@ -14,21 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from desk import shell_of
+from noisewise.accounts.paying.purse import Purse
 from ranks import made_up
 from workers import Here, held
 
 import noisewise as nw
-from noisewise.budget import Budget
-from noisewise.budget.purse import Purse
-from noisewise.data.files import find_files
-from noisewise.data.refusal import Refusal
-from noisewise.data.schema import read_schema
-from noisewise.fitting.of_ranks import _holder
+from noisewise.accounts.paying import Budget
 from noisewise.methods import method_named
 from noisewise.remote.holder import Holder, Holding, Request
-from noisewise.remote.line import RankLost
-from noisewise.remote.ranks import Lead
+from noisewise.remote.processes import Lead
+from noisewise.remote.transport import RankLost
 from noisewise.remote.workers import Worker, WorkerLine
+from noisewise.tables.files import find_files
+from noisewise.tables.fit.across_processes import _holder
+from noisewise.tables.refusal import Refusal
+from noisewise.tables.schema import read_schema
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
@@ -174,7 +174,7 @@ def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_c
     tmp_path, schema_of, monkeypatch, workers
 ):
     """Rows that count are chosen in one pass and read in a later one: rows of one person in between would all count."""
-    from noisewise.data.persons import Persons
+    from noisewise.tables.persons import Persons
 
     folder, choose = written(tmp_path / "people"), Persons.in_files
 
@@ -190,7 +190,7 @@ def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_c
 
 
 def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
-    from noisewise.data.persons import Persons
+    from noisewise.tables.persons import Persons
 
     folder, choose = written(tmp_path / "people"), Persons.in_files
     schema = schema_of(UNIT.replace("low = -1.0\nhigh = 1.0\n", "", 1))
@@ -209,7 +209,7 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
 
 
 def test_nor_when_a_score_is_bought(tmp_path, schema_of, monkeypatch, capsys):
-    from noisewise.data.persons import Persons
+    from noisewise.tables.persons import Persons
 
     folder, choose, shell = written(tmp_path / "people"), Persons.in_files, shell_of(monkeypatch, capsys)
     nw.save(classifier(schema_of(UNIT)).fit_files(folder), tmp_path / "run")
@@ -374,7 +374,7 @@ def test_a_question_that_is_stopped_is_asked_no_more_and_stays_charged(tmp_path,
 def test_an_address_is_that_of_a_cluster_that_is_there(address):
     """Ray would start a cluster with dashboard and spilling for some of these, and import a module for others."""
     pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
-    from noisewise.cli.ranks import refuse_records
+    from noisewise.faces.cli.processes import refuse_records
 
     with pytest.raises(ValueError, match="pass HOST:PORT, or auto"):
         refuse_records("ray", None, address)
@@ -391,7 +391,7 @@ print("in", ray.cluster_resources())
 def test_a_stranger_on_the_network_does_not_join_the_cluster():
     """Ray listens on every network that the machine has, and runs the code of whoever connects."""
     ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
-    from noisewise.fitting.of_ranks import elsewhere
+    from noisewise.tables.fit.across_processes import elsewhere
 
     own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     with elsewhere("ray", 1) as lead:
@@ -414,7 +414,7 @@ def test_a_stranger_on_the_network_does_not_join_the_cluster():
 def test_no_other_cluster_takes_the_place_of_one_that_was_left():
     """Ray would start one by itself at the next call: with a dashboard, spilling, and open to strangers."""
     ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
-    from noisewise.fitting.of_ranks import elsewhere
+    from noisewise.tables.fit.across_processes import elsewhere
 
     with elsewhere("ray", 1) as lead:
         ray.shutdown()

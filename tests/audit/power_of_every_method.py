@@ -12,7 +12,7 @@ import time
 import broken_variants as broken
 import numpy as np
 
-from noisewise.audit import epsilon_lower_bound, small_setting
+from noisewise.evidence.audit import epsilon_lower_bound, small_setting
 from noisewise.methods import registry
 
 

@@ -17,9 +17,9 @@ from scipy.special import ndtr
 from scipy.stats import binomtest, chi2
 
 import noisewise as nw
-from noisewise.audit import Neighbours, epsilon_lower_bound, worst_case
-from noisewise.audit.canaries import FAR_LABEL, U
-from noisewise.budget import AdditiveMeter
+from noisewise.accounts.paying import AdditiveMeter
+from noisewise.evidence.audit import Neighbours, epsilon_lower_bound, worst_case
+from noisewise.evidence.audit.canaries import FAR_LABEL, U
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of

@@ -14,14 +14,14 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.audit import epsilon_lower_bound, lower_bound
-from noisewise.audit.confirm import LEVEL, LOOKS, confirm, scores_named
-from noisewise.audit.error_bounds import epsilon_bound
-from noisewise.audit.lower_bound import _Prepared, judged
-from noisewise.cli.main import app
+from noisewise.evidence.audit import epsilon_lower_bound, lower_bound
+from noisewise.evidence.audit.confirm import LEVEL, LOOKS, confirm, scores_named
+from noisewise.evidence.audit.error_bounds import epsilon_bound
+from noisewise.evidence.audit.lower_bound import _Prepared, judged
+from noisewise.evidence.report.about_promise import refutes
+from noisewise.faces.cli.main import app
 from noisewise.methods import registry
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.report.about_promise import refutes
 from noisewise.trusted.accountants.gdp import mu_of
 
 METHODS = sum(kind.private for kind in registry().values())
@@ -174,7 +174,7 @@ def test_the_command_shows_that_it_is_confirming(monkeypatch):
         yield lambda done, total, news: shown.append((done, news))
 
     monkeypatch.setattr(lower_bound, "judged", alarmed)
-    monkeypatch.setattr("noisewise.cli.audit.bar", bar)
+    monkeypatch.setattr("noisewise.faces.cli.audit.bar", bar)
     command("--json")
     assert [news for done, news in shown if done <= 80] == [""] * 2
     assert {news for done, news in shown if done > 80} == {"confirming an alarm"}
@@ -182,7 +182,7 @@ def test_the_command_shows_that_it_is_confirming(monkeypatch):
 
 def test_the_command_says_that_an_alarm_was_not_confirmed(monkeypatch):
     monkeypatch.setattr(lower_bound, "judged", alarmed)
-    monkeypatch.setattr("noisewise.cli.audit._power", lambda found: None)
+    monkeypatch.setattr("noisewise.faces.cli.audit._power", lambda found: None)
     said, data = command(), command("--json")
     assert (said.exit_code, data.exit_code) == (0, 0)
     assert "VIOLATION" not in said.output and "a first alarm was not confirmed" in said.stdout

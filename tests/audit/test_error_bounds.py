@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm
 
-from noisewise.audit.error_bounds import epsilon_bound, exact_epsilon, gdp_mu, pooled_mu, strength, upper_bound
+from noisewise.evidence.audit.error_bounds import epsilon_bound, exact_epsilon, gdp_mu, pooled_mu, strength, upper_bound
 from noisewise.trusted.accountants.gdp import delta_of, epsilon_of
 
 

@@ -11,14 +11,14 @@ import math
 
 import broken_variants as broken
 import pytest
+from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.audit import epsilon_lower_bound, small_setting
-from noisewise.audit.canaries import worst_case
-from noisewise.audit.lower_bound import _Plan, _Prepared
-from noisewise.audit.transcript import Overheard, Witness
-from noisewise.curator import PublicCurator
+from noisewise.evidence.audit import epsilon_lower_bound, small_setting
+from noisewise.evidence.audit.canaries import worst_case
+from noisewise.evidence.audit.lower_bound import _Plan, _Prepared
+from noisewise.evidence.audit.transcript import Overheard, Witness
 from noisewise.methods import registry
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
@@ -107,7 +107,7 @@ def test_what_is_worked_out_once_changes_nothing(name):
         quick = prepared.run(1, 0)
     witness = Witness(worlds)
     public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
-    from noisewise.audit.lower_bound import _seed
+    from noisewise.evidence.audit.lower_bound import _seed
 
     slow = train(
         Overheard(setting.method, witness), Records(worlds.X[1], worlds.y[1], worlds.size, worlds.row_bound),

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from noisewise import Budget
-from noisewise.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt
-from noisewise.audit.gan import Hostile, Server, gan, mean_and_error
-from noisewise.audit.gan_play import play
-from noisewise.audit.shared_sum import network as made
-from noisewise.audit.shared_sum import shared
-from noisewise.budget import BudgetExhausted
-from noisewise.data.generated import digits
+from noisewise.accounts.paying import BudgetExhausted
+from noisewise.evidence.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt
+from noisewise.evidence.audit.gan import Hostile, Server, gan, mean_and_error
+from noisewise.evidence.audit.gan_play import play
+from noisewise.evidence.audit.shared_sum import network as made
+from noisewise.evidence.audit.shared_sum import shared
+from noisewise.tables.generated import digits
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon
 from noisewise.trusted.events import Gaussian, Repeated
 

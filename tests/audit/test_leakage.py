@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from noisewise import Budget, Curator
-from noisewise.audit.leakage import closed_form, inferred_label, leakage, released_gradient
-from noisewise.budget import AdditiveMeter
-from noisewise.data.generated import digits
-from noisewise.data.preprocess import Scaling
+from noisewise.accounts.paying import AdditiveMeter
+from noisewise.evidence.audit.leakage import closed_form, inferred_label, leakage, released_gradient
+from noisewise.tables.generated import digits
+from noisewise.tables.preprocess import Scaling
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise as nw
-import noisewise.cli.audit
-from noisewise.audit import epsilon_lower_bound, power_against_half_noise, worst_case
-from noisewise.audit.lower_bound import _Plan, _Prepared, best_test, claims_gaussian_dp, judged
-from noisewise.budget import AdditiveMeter, PlanMeter, Terms, open_meter
-from noisewise.cli.main import app
+import noisewise.faces.cli.audit
+from noisewise.accounts.paying import AdditiveMeter, PlanMeter, Terms, open_meter
+from noisewise.evidence.audit import epsilon_lower_bound, power_against_half_noise, worst_case
+from noisewise.evidence.audit.lower_bound import _Plan, _Prepared, best_test, claims_gaussian_dp, judged
+from noisewise.faces.cli.main import app
 from noisewise.methods import registry
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.trusted.accountants.gdp import mu_of
@@ -201,7 +201,7 @@ def test_the_command_says_what_it_does_not_know():
 
 
 def test_a_run_is_audited_at_its_own_promise_and_keeps_the_entry(tmp_path):
-    from noisewise import runs
+    from noisewise.evidence import runs
 
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(60, 2)), rng.integers(2, size=60)

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 
 from noisewise import PrivateClassifier, PrivateRegressor, load, save
-from noisewise.audit.membership import ATTACKS, judge, membership, membership_game, train_shadows
-from noisewise.audit.roc import Allowed, Rate, allowed_by, point, roc
-from noisewise.data.generated import digits
-from noisewise.data.schema import Column, Schema
-from noisewise.estimators.finished import attack_run, entry, read_table
+from noisewise.evidence.audit.membership import ATTACKS, judge, membership, membership_game, train_shadows
+from noisewise.evidence.audit.roc import Allowed, Rate, allowed_by, point, roc
+from noisewise.evidence.runs import append
+from noisewise.faces.sklearn.finished import attack_run, entry, read_table
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
-from noisewise.runs import append
+from noisewise.tables.generated import digits
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.accountants.gdp import mu_of
 
 BY_HEART = NonPrivate(steps=60)

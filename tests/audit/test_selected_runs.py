@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.audit.error_bounds import exact_epsilon
+from noisewise.evidence.audit.error_bounds import exact_epsilon
 from noisewise.trusted.accountants import gdp, rdp
 from noisewise.trusted.accountants.repetitions import log_mean
 from noisewise.trusted.events import Gaussian, PoissonRepetitions, Selection, TruncatedNegativeBinomial

@@ -17,23 +17,23 @@ import warnings
 import numpy as np
 import pytest
 from joblib import parallel_config
+from noisewise.accounts.paying.account import Account, BudgetWarning
+from noisewise.accounts.paying.paying import spending
+from noisewise.accounts.paying.purse import Purse
+from noisewise.accounts.paying.store import Amount
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import noisewise as nw
 from noisewise import train
-from noisewise.accounts import spending
-from noisewise.bought_quality import private_quality
-from noisewise.budget import Budget, BudgetExhausted, Terms, account
-from noisewise.budget.account import Account, BudgetWarning
-from noisewise.budget.purse import Purse
-from noisewise.budget.store import Amount
-from noisewise.data.bought import purchase
-from noisewise.data.files import open_source
-from noisewise.data.schema import Column, Schema
-from noisewise.estimators import Origin
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, account
+from noisewise.evidence.bought_quality import private_quality
+from noisewise.faces.sklearn import Origin
 from noisewise.methods.descent import DeflatedDescent
+from noisewise.tables.bought import purchase
+from noisewise.tables.files import open_source
+from noisewise.tables.schema import Column, Schema
 from noisewise.trusted.events import Gaussian
 
 RNG = np.random.default_rng(0)
@@ -367,7 +367,7 @@ def test_a_statement_names_the_account_and_is_verified(tmp_path):
         {"more": 1},
     ):
         assert not nw.verify(data | {"account": data["account"] | wrong}).holds
-    from noisewise.report.page import write_report
+    from noisewise.evidence.report.page import write_report
 
     folder = nw.save(fitted, tmp_path / "run")
     write_report(folder, None)

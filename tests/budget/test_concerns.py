@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.concerns import concerns
 from sklearn.base import clone
 
 import noisewise as nw
-from noisewise.budget import concerns as module
-from noisewise.budget.concerns import concerns
-from noisewise.report.page import report_page
-from noisewise.statement_words import FORMATS, derived_words, format_of, likely
-from noisewise.statement_words import text as text_of
+from noisewise.accounts.paying import concerns as module
+from noisewise.evidence.report.page import report_page
+from noisewise.statements.wording import FORMATS, derived_words, format_of, likely
+from noisewise.statements.wording import text as text_of
 
 X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
 Y = X[:, 0] > 0

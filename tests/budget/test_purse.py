@@ -18,11 +18,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisewise.accounts.paying.purse import Purse
+from noisewise.accounts.paying.store import Amount, Entry, left_of
 
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
-from noisewise.budget.purse import Purse
-from noisewise.budget.store import Amount, Entry, left_of
-from noisewise.statement import training_budget
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
+from noisewise.statements.statement import training_budget
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.base import currencies
 from noisewise.trusted.events import ApproximateDP, FixedBatch, Gaussian, Poisson, Repeated
@@ -360,7 +360,7 @@ path, log = folder + "/spending.json", os.open(folder + "/released", os.O_WRONLY
 purse = Purse(Budget(3.0, 1e-6), GDP, store=path)
 if step:
     writes = []
-    from noisewise.budget import store
+    from noisewise.accounts import store
     real = store.write_atomically
     def counting(*args, **options):
         writes.append(1)

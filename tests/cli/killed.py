@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from desk import SCHEMA, people
-
-from noisewise.budget import Budget, meter_from
-from noisewise.cli import main as entry
+from noisewise.accounts.paying.journal import WHAT
 from noisewise.curator import Curator
-from noisewise.journal import WHAT
-from noisewise.runs import verify
+
+from noisewise.accounts.paying import Budget, meter_from
+from noisewise.evidence.runs import verify
+from noisewise.faces.cli import main as entry
 from noisewise.trusted.events import from_dict, to_dict
 
 SECRET, NUMBER = "PLANTED-7f3a91", 61.73519183

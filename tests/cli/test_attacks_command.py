@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from noisewise import PrivateClassifier, save
-from noisewise.cli.attacks import attack, load_pictures
+from noisewise.faces.cli.attacks import attack, load_pictures
 
 QUICK = {
     "membership": ["--rows", "60", "--targets", "1", "--shadows", "2", "--hidden", "0"],

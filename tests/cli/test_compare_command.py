@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise import runs
-from noisewise.cli import main as entry
-from noisewise.cli.compare import read_public
-from noisewise.cli.main import app
-from noisewise.runs.seal import NEEDED
+from noisewise.evidence import runs
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.compare import read_public
+from noisewise.faces.cli.main import app
+from noisewise.statements.seal import NEEDED
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-6", "--size", "1000"]
 QUICK = [*BUDGET, "--methods", "descent,pnsgd", "--repeats", "2", "--jobs", "1"]
@@ -158,7 +158,7 @@ def test_a_changed_run_folder_is_not_sealed_again(public, tmp_path, run_folder, 
     if when == "before":
         change()
     else:
-        monkeypatch.setattr("noisewise.compare.compare", change)
+        monkeypatch.setattr("noisewise.faces.compare.compare.compare", change)
     told = run(public, "--target", "rich", *QUICK, "--out", tmp_path / "out", "--run", run_folder)
     assert isinstance(told.exception, ValueError) and "trace.json was changed" in str(told.exception)
     assert not (run_folder / "comparison.json").exists()
@@ -170,7 +170,7 @@ def test_ctrl_c_leaves_nothing_behind(public, tmp_path, monkeypatch, capsys):
         options["report"](1, 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("noisewise.compare.compare", stopped)
+    monkeypatch.setattr("noisewise.faces.compare.compare.compare", stopped)
     monkeypatch.setattr(sys, "argv", ["noisewise", "compare", str(public), "--target", "rich", *BUDGET,
                                       "--out", str(tmp_path / "out")])  # fmt: skip
     with pytest.raises(SystemExit) as exit_:

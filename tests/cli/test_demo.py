@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.cli import demo
-from noisewise.cli.main import app
+from noisewise.faces.cli import demo
+from noisewise.faces.cli.main import app
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from desk import people
+from noisewise.accounts.paying.choosing import choose_meter
 
 import noisewise
-from noisewise.budget import Budget
-from noisewise.budget.choosing import choose_meter
-from noisewise.runs import check_seal, reseal
+from noisewise.accounts.paying import Budget
+from noisewise.evidence.runs import check_seal, reseal
 from noisewise.trusted.events import from_dict
 
 OPTIONS = ("--schema", "schema.toml", "--epsilon", 2, "--delta", 1e-6, "--method", "dpsgd", "--seed", 1, "--out", "run")
@@ -92,7 +92,7 @@ def test_what_is_stopped_after_paying_is_said(run, shell, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.runs.append", full)
+        patched.setattr("noisewise.evidence.runs.append", full)
         told = shell("evaluate", run, "public.csv", "--epsilon", 0.5)
     assert told.code == 2 and "what was spent is written to run/evaluation.spending.json" in told.err and told.out == ""
     (entry,) = json.loads(Path("run/evaluation.spending.json").read_text())["entries"]
@@ -107,8 +107,10 @@ def test_a_folder_that_cannot_be_written_is_found_before_paying(run, shell, monk
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("noisewise.runs.folder.tempfile.TemporaryFile", refuse)
-    monkeypatch.setattr("noisewise.bought_quality.private_quality", lambda *_, **__: pytest.fail("it was paid for"))
+    monkeypatch.setattr("noisewise.evidence.runs.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr(
+        "noisewise.evidence.bought_quality.private_quality", lambda *_, **__: pytest.fail("it was paid for")
+    )
     told = shell("evaluate", run, "public.csv", "--epsilon", 1)
     assert told.code == 2 and "cannot be written" in told.err
 

@@ -52,7 +52,7 @@ def test_bad_input_is_one_line(run, shell, monkeypatch):
         assert told.code == 2 and word in told.err and told.err.count("\n") == 1 and told.out == ""
     assert Path("mine.json").read_text() == "mine"
     assert shell("export", run, "--to", "json", "--out", "mine.json", "--force").code == 0
-    monkeypatch.setattr("noisewise.export.formats.find_spec", lambda name: None)
+    monkeypatch.setattr("noisewise.evidence.export.formats.find_spec", lambda name: None)
     told = shell("export", run, "--to", "onnx")
     assert told.code == 2 and "pip install 'noisewise[export]'" in told.err and told.err.count("\n") == 1
 
@@ -60,7 +60,7 @@ def test_bad_input_is_one_line(run, shell, monkeypatch):
 @pytest.mark.parametrize("arguments", [["run", "--to", "pickle"], ["nowhere", "--to", "json"]])
 def test_a_refusal_loads_nothing_heavy(arguments):
     code = (
-        "import sys\nfrom noisewise.cli import main\n"
+        "import sys\nfrom noisewise.faces.cli import main\n"
         f"sys.argv = ['noisewise', 'export', *{arguments!r}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(*[name for name in ('torch', 'sklearn', 'pandas', 'onnx') if name in sys.modules])"

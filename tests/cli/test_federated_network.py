@@ -20,14 +20,14 @@ from desk import SCHEMA, people
 from networks import certificate_of, key_of
 from ports import free_port
 
-from noisewise.runs import verify
+from noisewise.evidence.runs import verify
 
 LONG = 200  # seconds; far more than it takes
 ASKED = ("--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--method", "dpsgd")
 AGREED = ("--insecure", "--unit", "record")
 MORTAL = """
 import os, signal
-from noisewise.federated.client import Client
+from noisewise.remote.clients.client import Client
 answer, totals = Client.answer, []
 def mortal(self, history, question):
     totals.append(1)
@@ -35,7 +35,7 @@ def mortal(self, history, question):
         os.kill(os.getpid(), signal.SIGKILL)
     return answer(self, history, question)
 Client.answer = mortal
-from noisewise.cli import main
+from noisewise.faces.cli import main
 main()
 """
 
@@ -112,7 +112,7 @@ def join(start, number, address, *options, unit="record", secure=("--insecure",)
 
 def test_the_commands_train_over_the_network_of_this_machine(table, shell, monkeypatch, capsys):
     """Both commands in one process, which is quicker than starting several: the server in it, its client in a thread."""
-    from noisewise.cli.network import client
+    from noisewise.faces.cli.network import client
 
     where = f"127.0.0.1:{free_port()}"
     own = {
@@ -291,6 +291,6 @@ def test_a_client_that_cannot_be_is_refused_in_one_line(options, words, table, s
     "command", [("server", "--clients", 1, "--unit", "record", *ASKED), ("client", "data/0.csv", "--unit", "record")]
 )
 def test_without_flower_one_line_says_how_to_install_it(command, table, shell, monkeypatch):
-    monkeypatch.setattr("noisewise.federated.flower.find_spec", lambda name: None)
+    monkeypatch.setattr("noisewise.remote.clients.flower.find_spec", lambda name: None)
     told = shell("federated", *command, "--insecure")
     assert told.code == 2 and "pip install 'noisewise[flower]'" in told.err and told.err.count("\n") == 1

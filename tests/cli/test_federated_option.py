@@ -12,9 +12,9 @@ import pytest
 from crowds import Meddling, client_files
 from desk import SCHEMA
 
-from noisewise.federated import flower
-from noisewise.federated.direct import Direct
-from noisewise.runs import verify
+from noisewise.evidence.runs import verify
+from noisewise.remote.clients import flower
+from noisewise.remote.clients.direct import Direct
 
 ASKED = ("train", "clients", "--schema", "schema.toml", "--epsilon", 4, "--delta", 1e-5, "--method", "dpsgd")
 RECORD, CLIENT = ("--federated", "--unit", "record"), ("--federated", "--unit", "client")
@@ -95,7 +95,7 @@ def test_without_flower_one_line_says_how_to_install_it(tmp_path, shell, monkeyp
 def test_refusals_need_neither_torch_nor_flower():
     code = (
         "import sys\nsys.argv[1:] = ['train', 'x', '--epsilon', '1', '--delta', '1e-6', '--federated']\n"
-        "from noisewise.cli import main\n"
+        "from noisewise.faces.cli import main\n"
         "try:\n    main()\nexcept SystemExit as stop:\n    print(stop.code, *{'torch', 'flwr', 'ray', 'scipy', 'numpy'} & {*sys.modules})\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from killed import GIVEN, KINDS, RESUME, Moment, drawn, entries, finished, holds_after_a_kill, laid_out, ran, warm
 
-from noisewise.cli import train as command
+from noisewise.faces.cli import train as command
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_folder_that_is_read_only_from_the_start_is_refused_before_anything_is
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.runs.folder.tempfile.TemporaryFile", refuse)
+        patched.setattr("noisewise.evidence.runs.tempfile.TemporaryFile", refuse)
         assert ran(place, KINDS["filter"]) == 2 and "cannot be written (Read-only file system)" in said(place)
     assert said(place).count("\n") == 1 and not drawn(place) and {path.name for path in place.iterdir()} <= GIVEN
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise
-from noisewise.budget import Budget, PlanMeter
-from noisewise.cli import main as entry
-from noisewise.cli.main import app
-from noisewise.statement import FORMAT, derived_words
+from noisewise.accounts.paying import Budget, PlanMeter
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.main import app
+from noisewise.statements.statement import FORMAT, derived_words
 from noisewise.trusted.events import Gaussian, Repeated, to_dict
 
 COMMANDS = [["demo"], ["verify"], ["methods"]]
@@ -87,7 +87,7 @@ def test_version_says_which_kernels_are_in_use(monkeypatch, capsys):
 
 def test_version_imports_neither_torch_nor_numba():
     code = (
-        "import sys; from noisewise.cli.main import main; sys.argv = ['noisewise', '--version']\n"
+        "import sys; from noisewise.faces.cli.main import main; sys.argv = ['noisewise', '--version']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\nprint({'torch', 'numba', 'numpy'} & set(sys.modules))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -189,7 +189,7 @@ def test_a_field_that_is_written_twice_is_refused(path):
 
 def test_the_installed_command_runs(path):
     path.write_text(json.dumps(statement()), encoding="utf-8")
-    code = "import sys; from noisewise.cli import main; sys.argv[0] = 'noisewise'; main()"
+    code = "import sys; from noisewise.faces.cli import main; sys.argv[0] = 'noisewise'; main()"
     done = subprocess.run([sys.executable, "-c", code, "verify", str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("yes: ")

@@ -6,7 +6,7 @@ import json
 
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise.methods import registry
 
 

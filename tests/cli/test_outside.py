@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from noisewise.cli import outside
+from noisewise.faces.cli import outside
 
 WORKING = """
 import typer
@@ -159,7 +159,7 @@ def test_a_new_command_of_ours_is_one_file(tmp_path):
     package = Path(outside.__file__).parents[1]
     shutil.copytree(package, tmp_path / "noisewise", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "noisewise" / "cli" / "wave.py").write_text(WAVE)
-    code = "import sys; from noisewise.cli import main; sys.argv[0] = 'noisewise'; main()"
+    code = "import sys; from noisewise.faces.cli import main; sys.argv[0] = 'noisewise'; main()"
     for arguments, said in ((["wave"], "hello\n"), (["--help"], "Wave at people.")):
         told = subprocess.run(
             [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}

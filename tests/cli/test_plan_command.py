@@ -8,8 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli import main as entry
-from noisewise.cli.main import app
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.main import app
 
 BUDGET = ["plan", "--epsilon", "1", "--delta", "1e-6"]
 QUICK = [*BUDGET, "--steps", "10,100", "--rates", "0.1"]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from noisewise.cli import main as entry
-from noisewise.cli.main import app
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.main import app
 from noisewise.learned import trained
 from noisewise.learned.meta import CONSTRAINTS, Training
 from noisewise.learned.tasks import tasks_from
@@ -222,7 +222,7 @@ def test_the_paper_preset(made, tmp_path, monkeypatch):
 def test_the_progress_bar_says_how_training_goes(made, tmp_path, monkeypatch):
     from rich.console import Console
 
-    from noisewise.show import progress
+    from noisewise.faces import progress
 
     told = Console(stderr=True, force_terminal=True, width=140, record=True)
     monkeypatch.setattr(progress, "errors", told)

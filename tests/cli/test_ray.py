@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from noisewise import PrivateClassifier
-from noisewise.cli.ranks import refuse_records
-from noisewise.data.schema import read_schema
-from noisewise.fitting.of_ranks import elsewhere, lead_workers
+from noisewise.faces.cli.processes import refuse_records
 from noisewise.methods import method_named
-from noisewise.remote.line import RankLost
+from noisewise.remote.transport import RankLost
+from noisewise.tables.fit.across_processes import elsewhere, lead_workers
+from noisewise.tables.schema import read_schema
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'noisewise[ray]'")
 SCHEMA = """format = "noisewise-schema/1"

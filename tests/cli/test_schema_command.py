@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli import main as entry
-from noisewise.cli.main import app
-from noisewise.cli.schema import schema
-from noisewise.data.schema import read_schema
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.main import app
+from noisewise.faces.cli.schema import schema
+from noisewise.tables.schema import read_schema
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from bucket_server import KEY, SECRET, serving, with_key
 from desk import people
 
 import noisewise as nw
-from noisewise.cli import train as command
-from noisewise.data.schema import read_schema
+from noisewise.faces.cli import train as command
+from noisewise.tables.schema import read_schema
 
 BUDGET = ("--epsilon", 2, "--delta", 1e-6)
 SEEDED = ("--schema", "schema.toml", *BUDGET, "--method", "dpsgd", "--seed", 1)

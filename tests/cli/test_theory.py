@@ -9,8 +9,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli import main as entry
-from noisewise.cli.main import app
+from noisewise.faces.cli import main as entry
+from noisewise.faces.cli.main import app
 
 QUICK = {
     "bounds": ["--draws", "2", "--largest", "30"],

@@ -17,7 +17,7 @@ from bucket_server import serving, with_key
 from desk import SCHEMA, people
 from ports import free_port
 
-from noisewise.runs import verify
+from noisewise.evidence.runs import verify
 
 HERE = Path(__file__).parent
 ASKED = ("train", "data", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--method", "dpsgd")
@@ -32,7 +32,7 @@ def reply(self, request):
         os.kill(os.getpid(), signal.SIGKILL)
     return asked(self, request)
 Holder.reply = reply
-from noisewise.cli import main
+from noisewise.faces.cli import main
 main()
 """
 
@@ -101,7 +101,7 @@ def test_several_processes_give_the_bits_of_one(count, table, shell):
 
 
 def test_ranks_that_do_not_come_are_told_of(table, shell, monkeypatch):
-    from noisewise.cli import ranks
+    from noisewise.faces.cli import processes as ranks
 
     told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for name, value in {**told, "NOISEWISE_RANK_TIMEOUT": "1"}.items():
@@ -171,7 +171,7 @@ def test_what_torchrun_starts_anew_spends_nothing(table, shell, monkeypatch):
 
 
 def test_a_search_is_for_one_process(table, shell, monkeypatch):
-    from noisewise.cli import train
+    from noisewise.faces.cli import train
 
     Path("settings.toml").write_text("[[candidate]]\nmax_grad_norm = 0.5\n")
     monkeypatch.setattr(train, "lead", lambda: object())

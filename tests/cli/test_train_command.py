@@ -18,9 +18,9 @@ from desk import SCHEMA, people
 
 import noisewise
 from noisewise import verify
-from noisewise.budget import Budget, meter_from
-from noisewise.cli import train as command
-from noisewise.data.schema import read_schema
+from noisewise.accounts.paying import Budget, meter_from
+from noisewise.faces.cli import train as command
+from noisewise.tables.schema import read_schema
 from noisewise.trusted.events import from_dict
 
 BUDGET = ("--epsilon", 2, "--delta", 1e-6)
@@ -305,7 +305,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
 )
 def test_what_cannot_be_trained_is_refused_before_bounds_are_paid_for(desk, shell, monkeypatch, arguments, told):
     people(300)[["age", "hours", "income"]].to_csv("numbers.csv", index=False)
-    monkeypatch.setattr("noisewise.data.bought.Purchase.bounds", lambda *_, **__: pytest.fail("bounds were bought"))
+    monkeypatch.setattr("noisewise.tables.bought.Purchase.bounds", lambda *_, **__: pytest.fail("bounds were bought"))
     before = names()
     answer = shell(
         "train", "numbers.csv", "--target", "income", *BUDGET, "--bounds-epsilon", 1, *arguments, "--out", "run"
@@ -398,10 +398,10 @@ def test_ctrl_c_between_the_histograms_and_while_reading(desk, shell, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.prepare.bounds._outermost", stop)
+        patched.setattr("noisewise.methods.preparation.bounds._outermost", stop)
         assert shell(*common, "--out", "one").code == 130
     with monkeypatch.context() as patched:
-        patched.setattr("noisewise.fitting.of_files.read_rows", stop)
+        patched.setattr("noisewise.tables.fit.from_files.read_rows", stop)
         assert shell(*common, "--out", "two").code == 130
     for name, events in (("one", 1), ("two", 2)):
         (entry,) = json.loads(Path(f"{name}.spending.json").read_text())["entries"]
@@ -426,7 +426,7 @@ def test_nothing_is_asked_when_spending_cannot_be_written_down(desk, shell, monk
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noisewise.budget.store.write_atomically", full)
+    monkeypatch.setattr("noisewise.accounts.store.write_atomically", full)
     monkeypatch.setattr("noisewise.train.Curator", lambda *_, **__: pytest.fail("a record was touched"))
     before = names()
     told = shell("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "deep/run")
@@ -449,7 +449,7 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     before = names()
     common = ("train", "private.csv", "--schema", "schema.toml", *BUDGET, "--out", "run")
     assert shell(*common, "--seed", 1).code == 130 and names() == before
-    monkeypatch.setattr("noisewise.fitting.of_files.read_rows", stop)
+    monkeypatch.setattr("noisewise.tables.fit.from_files.read_rows", stop)
     assert shell(*common).code == 130 and names() == before
 
 
@@ -458,7 +458,7 @@ def test_a_real_process_stopped_by_a_real_signal(desk, how):
     """As a user would: the command runs, a signal comes from outside, and the shell sees 130; killed, all counts."""
     people(20_000).to_csv("many.csv", index=False)
     code = (
-        "import sys, noisewise.cli.train as t; from noisewise.cli import main\n"
+        "import sys, noisewise.faces.cli.train as t; from noisewise.faces.cli import main\n"
         "old = t._stepped\n"
         "def heard(self, step, *facts):\n"
         "    old(self, step, *facts)\n"
@@ -482,7 +482,7 @@ def test_a_real_process_stopped_by_a_real_signal(desk, how):
 def test_the_command_as_a_process_keeps_json_clean(desk):
     options = ["train", "private.csv", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6", "--out", "run"]
     done = subprocess.run(
-        [sys.executable, "-c", "from noisewise.cli import main; main()", *options, "--method", "dpsgd", "--json"],
+        [sys.executable, "-c", "from noisewise.faces.cli import main; main()", *options, "--method", "dpsgd", "--json"],
         capture_output=True,
         text=True,
     )

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from noisewise.cli.main import app
-from noisewise.data.codebook import codes_in, pair_in, read_book
-from noisewise.data.schema import gaps, read_schema
+from noisewise.faces.cli.main import app
+from noisewise.tables.codebook import codes_in, pair_in, read_book
+from noisewise.tables.schema import gaps, read_schema
 
 CODEBOOK = """name,kind,low,high,categories,label
 age,integer,17,90,,Age in years

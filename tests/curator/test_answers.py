@@ -10,10 +10,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from purse import with_purse
-from scipy import stats
-
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import (
     Correct,
     Count,
@@ -26,6 +22,10 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
+from purse import with_purse
+from scipy import stats
+
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.trusted.accountants.common import Unpriceable
 from noisewise.trusted.events import BoundedRange, FixedBatch, Gaussian, Poisson
 from noisewise.trusted.losses import Hinge, Logistic, Softmax

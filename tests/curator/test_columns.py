@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.trusted import gate as room
-from noisewise.trusted.columns import ColumnCurator
+from noisewise.trusted.column_curator import ColumnCurator
 from noisewise.trusted.events import Gaussian
 
 EDGES = np.array([-10.0, -1.0, 0.0, 1.0, 10.0])

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from noisewise.curator import QUESTIONS, Curator
 
 import noisewise as nw
-from noisewise.budget import AdditiveMeter
-from noisewise.curator import QUESTIONS, Curator
+from noisewise.accounts.paying import AdditiveMeter
 from noisewise.protect.learned.inside import unrolled
 from noisewise.protect.learned.parts import new_weights, protector
 from noisewise.protect.learned.weights import KNOBS, Design, flattened, unflattened, with_knobs, zero_weights
@@ -338,7 +338,7 @@ def test_the_whole_of_a_protector_can_be_asked_for():
 
 
 def test_it_is_registered_and_known_to_a_report():
-    from noisewise.report.words import question_text
+    from noisewise.evidence.report.sentences import question_text
 
     assert QUESTIONS["MetaGradient"] is MetaGradient
     assert question_text("MetaGradient") == "private meta-gradients of a protector"

@@ -59,14 +59,14 @@ class NearOrigin(Question):
 ASK = """
 import numpy as np
 import noisewise as nw
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.curator import QUESTIONS
 from noisewise.trusted.models import Linear
 from noisewise.trusted.losses import Logistic
 from noisewise.curator import KINDS
 from noisewise.trusted.proved import Line
 from noisewise.trusted.question import HowAsked
-from noisewise.report.words import question_text
+from noisewise.evidence.report.sentences import question_text
 
 X = np.concatenate([np.full((60, 3), 0.1), np.full((40, 3), 1.0)])
 meter = AdditiveMeter(Budget(50.0, 1e-6), "gdp")
@@ -82,8 +82,8 @@ assert not kind.fits(line.noise_std / 2, how, Line(line.clip, private.facts))
 
 ELSEWHERE = """
 import numpy as np, pytest
-from noisewise.federated.requests import check_request
-from noisewise.messages import BadMessage
+from noisewise.remote.clients.requests import check_request
+from noisewise.remote.messages import BadMessage
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.trusted.losses import Logistic
@@ -114,7 +114,7 @@ from types import SimpleNamespace
 from noisewise import reading
 from noisewise.guest.serving import Served
 from noisewise.guest.wire import question_to
-from noisewise.statement import HOMES
+from noisewise.statements.statement import HOMES
 
 assert HOMES["NearOrigin"] == "trusted/questions/near_origin" and reading.digest_of(HOMES["NearOrigin"] + ".py")
 served = Served(SimpleNamespace(tick=lambda: None), private)

@@ -7,22 +7,22 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
+from noisewise.curator import QUESTIONS, Curator
 from sklearn.base import clone
 
 import noisewise as nw
-from noisewise.bought_quality import private_quality
-from noisewise.budget import AdditiveMeter, Budget
-from noisewise.budget.purse import Purse
-from noisewise.curator import QUESTIONS, Curator
-from noisewise.data.bought import purchase
-from noisewise.data.files import open_source
-from noisewise.data.schema import Column, Schema
+from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.evidence.bought_quality import private_quality
 from noisewise.methods import registry
-from noisewise.prepare import Codes, Features, Hats, TableColumn
+from noisewise.methods.preparation import Codes, Features, Hats, TableColumn
+from noisewise.tables.bought import purchase
+from noisewise.tables.files import open_source
+from noisewise.tables.schema import Column, Schema
+from noisewise.trusted.choose_best import Entrant, _sum
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Additive, Linear
 from noisewise.trusted.noise import Stream
-from noisewise.trusted.panel import Entrant, _sum
 from noisewise.trusted.questions import HowAsked
 from noisewise.trusted.questions.moments import Count
 from noisewise.trusted.stores import records_of
@@ -324,13 +324,13 @@ def test_who_has_no_label_is_taken_out_of_what_was_drawn():
 
 
 def test_a_row_of_a_client_without_a_label_is_none_of_its_rows():
-    from noisewise.federated.person import Together
+    from noisewise.remote.clients.one_record import Together
 
     y = np.array([1.0, NO_LABEL, -1.0])
     assert len(Together(np.eye(3), y, 1, 1.0).held(Linear(3, Logistic()), in_memory).rows) == 2
 
 
 def test_what_is_ready_to_run_shows_no_row():
-    from noisewise.fitting.ready import Ready
+    from noisewise.tables.fit.ready import Ready
 
     assert repr(Ready(None, ("rows",), None)) == "Ready(...)"

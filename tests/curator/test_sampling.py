@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from noisewise.trusted.gate import Gate, draw
-from noisewise.trusted.loops import Tally
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.stores.totals import IntegerTotal, expected_size, fixed_size
+from noisewise.trusted.tickets import Tally
 
 RARE = 1e-4
 DRAWS = 15_000

@@ -12,15 +12,15 @@ import pytest
 from bucket_server import KEY, SECRET, serving, with_key
 from desk import people
 
-from noisewise.data.addresses import Address, place_of, refused, steady
-from noisewise.data.encode import Encoder
-from noisewise.data.files import find_files, open_source
-from noisewise.data.pieces import pieces_of, read_pieces
-from noisewise.data.preprocess import Scaling
-from noisewise.data.refusal import Refusal
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import Column, Schema
 from noisewise.remote.forms import packed, unpacked
+from noisewise.tables.addresses import Address, place_of, refused, steady
+from noisewise.tables.encode import Encoder
+from noisewise.tables.file_pieces import pieces_of, read_pieces
+from noisewise.tables.files import find_files, open_source
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.refusal import Refusal
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import Column, Schema
 
 ENCODER = Encoder(
     Schema(

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import AdditiveMeter, Budget, meter_from
-from noisewise.budget.purse import Purse
-from noisewise.data.bought import part_of, purchase, with_bounds
-from noisewise.data.files import open_source
-from noisewise.data.schema import Column, Schema, gaps
-from noisewise.prepare.bounds import quantile_bounds
-from noisewise.trusted.columns import ColumnCurator
+from noisewise.accounts.paying import AdditiveMeter, Budget, meter_from
+from noisewise.methods.preparation.bounds import quantile_bounds
+from noisewise.tables.bought import part_of, purchase, with_bounds
+from noisewise.tables.files import open_source
+from noisewise.tables.schema import Column, Schema, gaps
+from noisewise.trusted.column_curator import ColumnCurator
 from noisewise.trusted.events import from_dict
 
 ROWS = 20_000

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.data.files import open_source
-from noisewise.data.persons import Coins, Persons, persons_of
-from noisewise.data.refusal import Refusal
-from noisewise.data.schema import Column, Schema, read_schema
+from noisewise.tables.files import open_source
+from noisewise.tables.persons import Coins, Persons, persons_of
+from noisewise.tables.refusal import Refusal
+from noisewise.tables.schema import Column, Schema, read_schema
 
 
 def counted(ids, rows=1, seed=0):

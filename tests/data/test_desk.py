@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from noisewise.data.refusal import Refusal, our_words
+from noisewise.tables.refusal import Refusal, our_words
 
 
 def told(error: type[BaseException], what: BaseException) -> BaseException:

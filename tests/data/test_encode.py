@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.data.encode import Encoder
-from noisewise.data.preprocess import Scaling
-from noisewise.data.schema import Column, Schema
-from noisewise.data.values import is_missing_word, number_of
+from noisewise.tables.encode import Encoder
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.values import is_missing_word, number_of
 
 AGE = Column("age", "number", 0, 100)
 JOB = Column("job", "category", categories=("clerk", "farmer"))

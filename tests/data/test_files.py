@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.data import files
-from noisewise.data.encode import Encoder
-from noisewise.data.files import find_files, open_source, unusable
-from noisewise.data.schema import Column, Schema
+from noisewise.tables import files
+from noisewise.tables.encode import Encoder
+from noisewise.tables.files import find_files, open_source, unusable
+from noisewise.tables.schema import Column, Schema
 
 
 def written(folder, name, content):

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisewise.data.encode import Encoder
-from noisewise.data.files import open_source
-from noisewise.data.fill import fill_from_public, same_names, skeleton
-from noisewise.data.rows import read_matrix
-from noisewise.data.schema import Column, Schema, gaps
+from noisewise.tables.encode import Encoder
+from noisewise.tables.files import open_source
+from noisewise.tables.fill import fill_from_public, same_names, skeleton
+from noisewise.tables.rows import read_matrix
+from noisewise.tables.schema import Column, Schema, gaps
 
 
 def csv(folder, columns, name="d.csv"):

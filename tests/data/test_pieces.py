@@ -11,21 +11,21 @@ import pytest
 from desk import SCHEMA, people
 from ranks import DirectLine
 
-from noisewise.budget import Budget
-from noisewise.data import pieces as pieces_module
-from noisewise.data.encode import Encoder
-from noisewise.data.files import open_source
-from noisewise.data.pieces import lengths_of, pieces_of, read_pieces
-from noisewise.data.refusal import Refusal
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import read_schema
-from noisewise.fitting.fit import Labelled
-from noisewise.fitting.labels import numbers_of_files
-from noisewise.fitting.of_files import fit_of_files
-from noisewise.fitting.of_ranks import _holder, spread_files
+from noisewise.accounts.paying import Budget
 from noisewise.methods import method_named
 from noisewise.remote.forms import packed, unpacked
-from noisewise.remote.ranks import Lead
+from noisewise.remote.processes import Lead
+from noisewise.tables import file_pieces as pieces_module
+from noisewise.tables.encode import Encoder
+from noisewise.tables.file_pieces import lengths_of, pieces_of, read_pieces
+from noisewise.tables.files import open_source
+from noisewise.tables.fit.across_processes import _holder, spread_files
+from noisewise.tables.fit.fit import Labelled
+from noisewise.tables.fit.from_files import fit_of_files
+from noisewise.tables.fit.labels import numbers_of_files
+from noisewise.tables.refusal import Refusal
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import read_schema
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_ranks_refuse_a_file_that_changed_after_it_was_dealt(folder, monkeypatch
         rewritten(folder / "c.csv")
         return pieces
 
-    monkeypatch.setattr("noisewise.fitting.of_ranks.pieces_of", dealt)
+    monkeypatch.setattr("noisewise.tables.fit.across_processes.pieces_of", dealt)
     lead = led()
     with pytest.raises(ValueError, match=r"c\.csv: has changed since the run began; start again"):
         spread_files(lead, folder, fit(folder))

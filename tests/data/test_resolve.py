@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import Budget
-from noisewise.budget.purse import Purse
-from noisewise.data.resolve import FROM_LABELS, resolve
-from noisewise.data.schema import gaps, read_schema
+from noisewise.accounts.paying import Budget
+from noisewise.tables.resolve import FROM_LABELS, resolve
+from noisewise.tables.schema import gaps, read_schema
 
 BUDGET = Budget(1.0, 1e-6)
 SCHEMA = """format = "noisewise-schema/1"

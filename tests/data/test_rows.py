@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from noisewise.data import rows as module
-from noisewise.data.encode import Encoder
-from noisewise.data.preprocess import Scaling
-from noisewise.data.rows import RowStore, in_single_precision, read_matrix, read_rows
-from noisewise.data.schema import Column, Schema
+from noisewise.tables import rows as module
+from noisewise.tables.encode import Encoder
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import RowStore, in_single_precision, read_matrix, read_rows
+from noisewise.tables.schema import Column, Schema
 
 SCHEMA = Schema(
     (
@@ -98,7 +98,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path):
 def test_a_crash_leaves_nothing_behind(tmp_path):
     code = f"""
 import os, numpy as np
-from noisewise.data.rows import RowStore
+from noisewise.tables.rows import RowStore
 store = RowStore(3, {str(tmp_path)!r})
 store.append(np.ones((5, 3), np.float32))
 X = store.matrix()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisewise.data.schema import FORMAT, Column, Gap, Schema, gaps, read_schema
-from noisewise.data.values import key
+from noisewise.tables.schema import FORMAT, Column, Gap, Schema, gaps, read_schema
+from noisewise.tables.values import key
 
 EXAMPLE = """
 format = "noisewise-schema/1"

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.budget import Budget
-from noisewise.data.fill import fill_from_public, public_doubts
-from noisewise.data.resolve import resolve
-from noisewise.data.schema import Column, Schema
+from noisewise.accounts.paying import Budget
+from noisewise.tables.fill import fill_from_public, public_doubts
+from noisewise.tables.resolve import resolve
+from noisewise.tables.schema import Column, Schema
 
 ROWS = 3000
 BUDGET = Budget(1.0, 1e-6)

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget.purse import Purse
-from noisewise.data.encode import Encoder
-from noisewise.data.schema import Column, Schema, read_schema
-from noisewise.data.tables import columns_of
+from noisewise.tables.encode import Encoder
+from noisewise.tables.schema import Column, Schema, read_schema
+from noisewise.tables.table_columns import columns_of
 
 TARGET = Column("y", "category", categories=("no", "yes"))
 BAD = {

@@ -154,7 +154,7 @@ def shell(command: str, *, refused: bool = False) -> str:
 
 
 def _ours(arguments: list[str], refused: bool) -> str:
-    from noisewise.cli import main
+    from noisewise.faces.cli import main
 
     told, before, code = io.StringIO(), sys.argv, 0
     sys.argv = ["noisewise", *arguments]

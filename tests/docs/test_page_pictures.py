@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from pages import ROOT
 from typer.main import get_command
 
-from noisewise.cli.main import app
+from noisewise.faces.cli.main import app
 from noisewise_lab.commands import bench
 
 IMAGES = ROOT / "docs" / "images"

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 import noisewise as nw
-from noisewise.data.schema import Column, Schema
-from noisewise.fitting.fitted import Fitted
 from noisewise.methods.additive import AdditiveDescent
+from noisewise.tables.fit.fitted import Fitted
+from noisewise.tables.schema import Column, Schema
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-6, "random_state": 1}
 COLUMNS = (

@@ -16,11 +16,11 @@ from exported_models import MAKERS, fitted, rows_for, told
 from page_programs import programs
 
 import noisewise as nw
-from noisewise.data.schema import Column, Schema
-from noisewise.data.values import key
-from noisewise.export import elsewhere
-from noisewise.export.plain_model import plain_model
-from noisewise.export.write import exported
+from noisewise.evidence.export import elsewhere
+from noisewise.evidence.export.plain_model import plain_model
+from noisewise.evidence.export.write import exported
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.values import key
 
 ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
 

@@ -7,12 +7,12 @@ from crowds import CLIENT, CLIENTS, RECORD, NoNoise, a_fit, client_files, equal,
 from desk import SCHEMA
 from test_clients_law import REFUSED, a_method, budget_for, every
 
-from noisewise.federated.agreed import Agreed
-from noisewise.federated.client import Client
-from noisewise.federated.fit import least_rate
-from noisewise.federation import Declared
 from noisewise.methods import method_named, registry
-from noisewise.remote.line import RankLost
+from noisewise.remote.clients.agreement import Agreed
+from noisewise.remote.clients.client import Client
+from noisewise.remote.clients.fit import least_rate
+from noisewise.remote.federation import Declared
+from noisewise.remote.transport import RankLost
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 UNKNOWN = {"projected_sgd"}  # whose rate is made of the size

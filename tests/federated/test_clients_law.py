@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from crowds import CLIENT, CLIENTS, RECORD, NoNoise, a_fit, alone, client_files, equal, on_clients
 from desk import SCHEMA
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import Budget
-from noisewise.budget.purse import Purse
-from noisewise.federated.client import Client
-from noisewise.federated.fit import fit_of_clients
-from noisewise.federation import Federated
+from noisewise.accounts.paying import Budget
 from noisewise.methods import registry
-from noisewise.statement import verify_data
+from noisewise.remote.clients.client import Client
+from noisewise.remote.clients.fit import fit_of_clients
+from noisewise.remote.federation import Federated
+from noisewise.statements.statement import verify_data
 from noisewise.trusted.stores.protocol import SUMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
@@ -146,6 +146,6 @@ def test_a_client_that_forgot_everything_answers_the_same(tmp_path):
 
 def test_a_client_knows_every_sum_by_itself():
     """In a process of its own nothing but the client is imported."""
-    code = "import noisewise.federated.client; from noisewise.trusted.stores.protocol import SUMS; print(*sorted(SUMS))"
+    code = "import noisewise.remote.clients.client; from noisewise.trusted.stores.protocol import SUMS; print(*sorted(SUMS))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.split() == sorted(SUMS)

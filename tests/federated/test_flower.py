@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients
 
-from noisewise.federated import flower
-from noisewise.federated.direct import Direct
-from noisewise.remote.line import RankLost
+from noisewise.remote.clients import flower
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.transport import RankLost
 
 pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed")
 LONG = 600  # seconds; far more than it takes
@@ -191,7 +191,7 @@ def test_flowers_simulation_gives_the_bits_of_one_process_and_says_nothing(tmp_p
 @pytest.mark.parametrize("unit", ["record", "client"])
 @pytest.mark.parametrize("method", ["dpsgd", "additive", "descent"])
 def test_flowers_simulation_gives_the_bits_of_clients_in_one_process(method, unit, tmp_path):
-    from noisewise.federation import Federated
+    from noisewise.remote.federation import Federated
 
     paths = client_files(tmp_path, clients=5)
     asked = (*ASKED, "--method", method, "--seed", 1, "--size-is-public", "--federated", "--unit", unit)
@@ -209,7 +209,7 @@ def test_nothing_of_a_simulation_stays(tmp_path):
     code = (
         "import pathlib, sys, tempfile\n"
         "tempfile.tempdir = sys.argv[1]\n"
-        "from noisewise.federated.flower import simulated\n"
+        "from noisewise.remote.clients.flower import simulated\n"
         "if __name__ == '__main__':\n"
         "    with simulated([pathlib.Path(p) for p in sys.argv[2:]]) as carrier:\n"
         "        assert len(list(carrier.ask(b'', {0: b'', 1: b''}))) == 2\n"
@@ -230,7 +230,7 @@ def test_nothing_of_a_simulation_stays(tmp_path):
 
 SIMULATION = """
 import os, pathlib, subprocess, sys
-from noisewise.federated.flower import simulated
+from noisewise.remote.clients.flower import simulated
 if __name__ == "__main__":
     with simulated([pathlib.Path(path) for path in sys.argv[1:]]) as carrier:
         import ray

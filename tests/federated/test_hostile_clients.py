@@ -9,15 +9,15 @@ import pytest
 from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, equal, on_clients, totals_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import Budget
-from noisewise.budget.purse import Purse
-from noisewise.federated.direct import Direct
-from noisewise.federated.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
+from noisewise.accounts.paying import Budget
 from noisewise.methods import method_named
-from noisewise.remote.line import RankLost
-from noisewise.trusted.stores.asked import THETA, norm_within
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
+from noisewise.remote.transport import RankLost
 from noisewise.trusted.stores.protocol import SUMS, HeldRecords, everywhere
+from noisewise.trusted.stores.sum_limits import THETA, norm_within
 from noisewise.trusted.stores.totals import IntegerTotal
 
 HOSTILE = 2

@@ -11,16 +11,16 @@ pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
 
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients, totals_of
 from networks import over_network
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import Budget
-from noisewise.budget.purse import Purse
-from noisewise.federated.agreed import Agreed
-from noisewise.federated.client import Client
-from noisewise.federated.direct import Direct
-from noisewise.federated.messages import WHOLE, pack_answer, read_question
-from noisewise.federation import Federated
+from noisewise.accounts.paying import Budget
 from noisewise.methods import registry
-from noisewise.remote.line import RankLost
+from noisewise.remote.clients.agreement import Agreed
+from noisewise.remote.clients.client import Client
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.messages import WHOLE, pack_answer, read_question
+from noisewise.remote.federation import Federated
+from noisewise.remote.transport import RankLost
 
 FEW = 3  # clients
 LATE = 0.8  # seconds
@@ -92,7 +92,7 @@ def test_unit_client_the_run_goes_on_without_who_is_late(tmp_path):
 
 
 def test_a_client_answers_only_by_the_schema_that_it_wants(tmp_path):
-    from noisewise.data.schema import read_schema
+    from noisewise.tables.schema import read_schema
 
     paths = client_files(tmp_path, FEW)
     (tmp_path / "other.toml").write_text((tmp_path / "schema.toml").read_text().replace("high = 90", "high = 91"))

@@ -17,10 +17,10 @@ from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.serverapp import ServerApp
 from networks import ANY, Clients, certificate_of, key_of, opened_link
 
-from noisewise.federated.address import Address
-from noisewise.federated.network import node as nodes
-from noisewise.federated.network.link import Link, check_certificate, listening, public_keys
-from noisewise.federated.network.node import Node, Server, serve
+from noisewise.remote.clients.address import Address
+from noisewise.remote.clients.network import node as nodes
+from noisewise.remote.clients.network.link import Link, check_certificate, listening, public_keys
+from noisewise.remote.clients.network.node import Node, Server, serve
 
 
 def echo(answers=lambda number: number):

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.budget import Budget
-from noisewise.data.generated import census
-from noisewise.data.schema import Column, Schema
-from noisewise.data.tables import columns_of
-from noisewise.fitting.auto import choice_for, method_for, outline_for
-from noisewise.fitting.why import MOST_COLUMNS, choice_of_run, why
+from noisewise.accounts.paying import Budget
+from noisewise.evidence.report.page import report_page, write_report
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.report.page import report_page, write_report
-from noisewise.trusted.features.columns import TableColumn
+from noisewise.tables.fit.auto import choice_for, method_for, outline_for
+from noisewise.tables.fit.why_auto import MOST_COLUMNS, choice_of_run, why
+from noisewise.tables.generated import census
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.table_columns import columns_of
 from noisewise.trusted.features.features import Product
+from noisewise.trusted.features.table_columns import TableColumn
 
 PEOPLE = census(6000)
 SCHEMA = Schema(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.budget import Budget
-from noisewise.fitting.auto import AUTO, MOST_COLUMNS, TABLES, choice_for, method_for
-from noisewise.fitting.why import why
+from noisewise.accounts.paying import Budget
 from noisewise.methods import RECOMMENDED, method_named
-from noisewise.trusted.features.columns import TableColumn
+from noisewise.tables.fit.auto import AUTO, MOST_COLUMNS, TABLES, choice_for, method_for
+from noisewise.tables.fit.why_auto import why
+from noisewise.trusted.features.table_columns import TableColumn
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from noisewise.budget import Budget
-from noisewise.data.schema import Column, Schema
-from noisewise.estimators import PrivateClassifier, PrivateRegressor
-from noisewise.fitting.auto import method_for
-from noisewise.fitting.of_files import fit_of_files
+from noisewise.accounts.paying import Budget
+from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
+from noisewise.tables.fit.auto import method_for
+from noisewise.tables.fit.from_files import fit_of_files
+from noisewise.tables.schema import Column, Schema
 
 CHECKS = """
 import sys
 import numpy as np
-from noisewise.budget import Budget
-from noisewise.data.encode import Encoder
-from noisewise.data.schema import Column, Schema
-from noisewise.fitting.fit import Fit, classes_for, classifier_loss, model_for
-from noisewise.fitting.of_files import scaling_of
+from noisewise.accounts import Budget
+from noisewise.tables.encode import Encoder
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.fit.fit import Fit, classes_for, classifier_loss, model_for
+from noisewise.tables.fit.from_files import scaling_of
 from noisewise.methods import registry
 
 classes = np.array([0, 1])
@@ -85,7 +85,7 @@ def test_a_dry_run_checks_the_fit_that_the_estimator_would_run(target, persons, 
 DRY_RUN = """
 import sys
 from pathlib import Path
-from noisewise.cli import main
+from noisewise.faces.cli import main
 
 folder, (command, wanted) = Path(sys.argv[1]), sys.argv[2:4]
 (folder / "people.csv").write_text("age,income,job\\n30,1,clerk\\n40,2,farmer\\n")
@@ -130,7 +130,7 @@ def test_tensors_are_taken_from_who_imports_torch_after_noisewise():
     code = """
 import sys
 from noisewise import tensors
-from noisewise.budget import Budget, PlanMeter
+from noisewise.accounts import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic

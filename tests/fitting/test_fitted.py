@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.bought_quality import scored_by
-from noisewise.fitting.fitted import Fitted
+from noisewise.evidence import runs
+from noisewise.evidence.bought_quality import scored_by
+from noisewise.tables.fit.fitted import Fitted
 from noisewise.trusted.models import MLP
 
 FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
@@ -72,7 +72,7 @@ def test_many_rows_are_scored_in_chunks_and_none_in_none(monkeypatch):
     fitted = FITS["three classes"]().fitted_
     rows = fitted.scaling(X)
     whole = fitted.scores(rows)
-    monkeypatch.setattr("noisewise.fitting.network.CHUNK", 7)
+    monkeypatch.setattr("noisewise.statements.network.CHUNK", 7)
     np.testing.assert_allclose(fitted.scores(rows), whole, rtol=1e-14, atol=1e-15)
     assert fitted.scores(rows[:0]).shape == (0, 3)
 
@@ -104,7 +104,7 @@ def test_after_training_nothing_needs_torch_or_scikit_learn(tmp_path, what):
     data = [str(FOLDERS / "rows.csv")] if command in ("predict", "evaluate") else []
     code = f"""
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 sys.argv = ["noisewise", {command!r}, {str(runs_copy)!r}, *{data!r}, *{options!r}]
 try:
     main()

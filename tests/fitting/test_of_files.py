@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from noisewise import PrivateClassifier, PrivateRegressor, load
-from noisewise.data.schema import Column, Schema
-from noisewise.runs import save
+from noisewise.evidence.runs import save
+from noisewise.tables.schema import Column, Schema
 
 RNG = np.random.default_rng(0)
 AGES, JOBS = RNG.integers(18, 90, 300), RNG.choice(["clerk", "farmer", ""], 300)  # "": no label, which drops the record
@@ -68,7 +68,7 @@ def _timeless(text: str) -> dict:
 
 TRAINING = """
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 sys.argv = ["noisewise", "train", "people.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"]
 try:
     main()

@@ -105,7 +105,7 @@ def main(path: str) -> None:
     from .tables import reading
 
     encoder, scaling = reading()
-    from noisewise.data.rows import read_rows
+    from noisewise.tables.rows import read_rows
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))

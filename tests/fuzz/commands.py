@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from noisewise.cli import main
+from noisewise.faces.cli import main
 
 from .core import SECRETS, target
 from .folders import runs

@@ -13,22 +13,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from noisewise.accounts.paying.journal.folder import FORMAT as JOURNAL
+from noisewise.accounts.paying.journal.folder import Journal
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.budget.purse import Purse
-from noisewise.export.elsewhere import Scores
-from noisewise.export.plain_model import plain_model
-from noisewise.journal.folder import FORMAT as JOURNAL
-from noisewise.journal.folder import Journal
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.evidence.export.elsewhere import Scores
+from noisewise.evidence.export.plain_model import plain_model
+from noisewise.evidence.report.page import report_page
+from noisewise.evidence.runs import fitted_in, load
 from noisewise.learned.trained import read_checkpoint, write_checkpoint
 from noisewise.protect.learned.zoo import as_bytes, load_protector, shipped
-from noisewise.report.page import report_page
-from noisewise.runs import load
-from noisewise.runs.agreement import verify, verify_contents
-from noisewise.runs.folder import fitted_in
-from noisewise.runs.seal import SEALED, reseal
-from noisewise.statement import verify_data
+from noisewise.statements.seal import SEALED, reseal
+from noisewise.statements.statement import verify_data
+from noisewise.statements.verify import verify, verify_contents
 from noisewise.trusted.events import Gaussian, to_dict
 
 from .core import target

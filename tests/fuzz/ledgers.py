@@ -9,9 +9,10 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.ledger import Ledger
-from noisewise.ledger.verify import verified
+from noisewise.accounts.paying.ledger import Ledger
+from noisewise.accounts.paying.ledger.verify import verified
+
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
 from noisewise.trusted.events import Gaussian
 
 from .core import target

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from noisewise.data.codebook import codes_in, pair_in, read_book
-from noisewise.data.schema import Schema, gaps, read_schema
-from noisewise.data.wizard import Wizard, answered
 from noisewise.learned.tasks import load_tasks
+from noisewise.tables.codebook import codes_in, pair_in, read_book
+from noisewise.tables.schema import Schema, gaps, read_schema
+from noisewise.tables.wizard import Wizard, answered
 from noisewise.trusted.events import from_dict, leaves, to_dict
 from noisewise.tune.settings import read_candidates
 

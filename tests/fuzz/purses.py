@@ -16,9 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
-from noisewise.budget.account import Account
-from noisewise.budget.purse import Part, Purse
+from noisewise.accounts.paying.account import Account
+from noisewise.accounts.paying.purse import Part, Purse
+
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
 from noisewise.trusted.events import (
     ApproximateDP,
     BoundedRange,

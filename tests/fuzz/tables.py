@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from noisewise.data.encode import Encoder
-from noisewise.data.files import Dialect
-from noisewise.data.fill import fill_from_public, skeleton
-from noisewise.data.preprocess import Scaling
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import Schema
+from noisewise.tables.encode import Encoder
+from noisewise.tables.files import Dialect
+from noisewise.tables.fill import fill_from_public, skeleton
+from noisewise.tables.preprocess import Scaling
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import Schema
 
 from .core import NUMBER, WORD, target
 from .mutate import INTERESTING, flipped
@@ -112,7 +112,7 @@ def public_csv(file: tuple[str, bytes, tuple[str | None, str | None]]) -> None:
 
 @target("CSV, names alone", csv_of, weight=1, shown=lambda file: first_line(file[1]))
 def names_alone(file: tuple[str, bytes, tuple[str | None, str | None]]) -> None:
-    from noisewise.data.files import open_source
+    from noisewise.tables.files import open_source
 
     name, content, dialect = file
     text = skeleton(open_source(laid(name, content), separator=Dialect(*dialect))).to_toml()
@@ -176,6 +176,6 @@ def private_parquet(content: bytes) -> None:
 
 @target("Parquet, names and types", parquet_of, weight=0.5)
 def parquet_names(content: bytes) -> None:
-    from noisewise.data.files import open_source
+    from noisewise.tables.files import open_source
 
     skeleton(open_source(laid("private.parquet", content)))

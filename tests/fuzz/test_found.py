@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.journal.folder import FORMAT, Journal
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.data.codebook import codes_in
-from noisewise.data.wizard import answered
-from noisewise.export.elsewhere import Scores
-from noisewise.journal.folder import FORMAT, Journal
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
+from noisewise.evidence.export.elsewhere import Scores
+from noisewise.evidence.report.page import report_page
 from noisewise.learned.tasks import load_tasks
 from noisewise.protect.learned.zoo import load_protector
-from noisewise.report.page import report_page
-from noisewise.runs.seal import reseal
+from noisewise.statements.seal import reseal
+from noisewise.tables.codebook import codes_in
+from noisewise.tables.wizard import answered
 from noisewise.trusted.accountants.choose import choose_terms, explain
 from noisewise.trusted.events import Gaussian, InvalidEvent, from_dict, to_dict
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisewise.accounts.paying.purse import Purse
 
-from noisewise.budget import AdditiveMeter
-from noisewise.budget.purse import Purse
-from noisewise.data.files import Dialect
-from noisewise.data.refusal import Refusal
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import Schema
+from noisewise.accounts.paying import AdditiveMeter
+from noisewise.tables.files import Dialect
+from noisewise.tables.refusal import Refusal
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import Schema
 from noisewise.trusted.events import InvalidEvent, from_dict
 
 from . import purses, targets

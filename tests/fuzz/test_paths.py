@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.journal.folder import Journal
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise import atomic
-from noisewise.budget import Budget, Terms
-from noisewise.budget.purse import Purse
-from noisewise.data.rows import RowStore
-from noisewise.journal.folder import Journal
+from noisewise.accounts.paying import Budget, Terms, atomic
+from noisewise.evidence.report.page import write_report
+from noisewise.evidence.runs import load, new_folder
 from noisewise.learned.tasks import load_tasks
-from noisewise.report.page import write_report
-from noisewise.runs import load, new_folder
-from noisewise.runs.agreement import verify
-from noisewise.runs.seal import put_json, reseal
+from noisewise.statements.seal import put_json, reseal
+from noisewise.statements.verify import verify
+from noisewise.tables.rows import RowStore
 from noisewise.trusted.events import Gaussian
 from noisewise.tune.runs import _folder
 
@@ -118,7 +117,7 @@ def test_a_report_and_a_list_of_a_run_replace_links(run: Path, untouched: Path) 
 
 @pytest.mark.parametrize("words", [("theory", "accountants", "--csv", "link"), ("demo", "--files", ".")])
 def test_commands_write_through_no_link(tmp_path: Path, untouched: Path, words: Any, monkeypatch: Any) -> None:
-    from noisewise.cli import main
+    from noisewise.faces.cli import main
 
     monkeypatch.chdir(tmp_path)
     for name in ("link", "people.csv"):

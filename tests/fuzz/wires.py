@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.federated.messages import read_history, read_question
-from noisewise.federation import Declared, Federated
-from noisewise.messages import DTYPES, pack, unpack
+from noisewise.remote.clients.messages import read_history, read_question
+from noisewise.remote.federation import Declared, Federated
 from noisewise.remote.forms import packed
 from noisewise.remote.holder import Request
+from noisewise.remote.messages import DTYPES, pack, unpack
 from noisewise.trusted.features.features import Codes, Hats, even
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear

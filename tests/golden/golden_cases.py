@@ -22,9 +22,9 @@ import torch
 from golden_text import HOME, normal
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.cli import main as entry
-from noisewise.data.schema import read_schema
+from noisewise.faces.cli import main as entry
 from noisewise.methods import registry
+from noisewise.tables.schema import read_schema
 from noisewise.trusted.events import to_dict
 
 TABLES = ("numbers", "mixed")

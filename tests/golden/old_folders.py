@@ -19,7 +19,7 @@ from golden_cases import OLD, PROMISE, laid_out
 from golden_text import put
 
 HOUSE = Path(__file__).parents[2]
-CALL = "import sys; sys.argv[0] = 'noisewise'; from noisewise.cli import main; main()"
+CALL = "import sys; sys.argv[0] = 'noisewise'; from noisewise.faces.cli import main; main()"
 KINDS = {
     "seeded": ("group.toml", "--method", "output_perturbation", "--seed", "1"),
     "private": ("income.toml", "--method", "sufficient_statistics"),

@@ -7,12 +7,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from noisewise.accounts.paying.purse import Purse
 from sandbox import needs_sandbox
 
 import noisewise as nw
-from noisewise.audit import epsilon_lower_bound
-from noisewise.budget.purse import Purse
-from noisewise.compare import compare
+from noisewise.evidence.audit import epsilon_lower_bound
+from noisewise.faces.compare.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
 from noisewise.guest.serving import FREE, PARSED, Served
@@ -207,7 +207,7 @@ def test_compare_and_audit_take_guests(rows):
 def test_the_command_line_takes_guests(rows, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from noisewise.cli.main import app
+    from noisewise.faces.cli.main import app
 
     X, y = rows
     lines = [

@@ -111,7 +111,7 @@ def test_a_cache_that_fails_in_use_is_done_without(monkeypatch, tmp_path, name):
 
 def test_importing_noisewise_and_asking_for_help_do_not_import_numba():
     code = (
-        "import sys\nimport noisewise, noisewise.curator, noisewise.trusted.fast.kernels\nfrom noisewise.cli import main\n"
+        "import sys\nimport noisewise, noisewise.curator, noisewise.trusted.fast.kernels\nfrom noisewise.faces.cli import main\n"
         "sys.argv = ['noisewise', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\nprint('numba' in sys.modules)"
     )

@@ -12,6 +12,7 @@ from operator import add
 
 import numpy as np
 import pytest
+from noisewise.curator import QUESTIONS
 from test_curator_laws import (
     BASES,
     COMBINATIONS,
@@ -29,8 +30,7 @@ from test_curator_laws import (
     terms,
 )
 
-from noisewise.curator import QUESTIONS
-from noisewise.federated.person import OneRecord, Together
+from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.models import MLP
 from noisewise.trusted.own_settings import own_settings
 from noisewise.trusted.stores.grid import in_memory

@@ -16,12 +16,12 @@ from operator import mul, sub
 import numpy as np
 import pytest
 import torch
+from noisewise.curator import QUESTIONS
 from noisewise.curator.facts import facts_of
 from scipy import stats
 
-from noisewise.budget import Budget
-from noisewise.curator import QUESTIONS
-from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
+from noisewise.accounts.paying import Budget
+from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
 from noisewise.protect.learned.inside import unrolled
 from noisewise.trusted.engine import Spec
 from noisewise.trusted.events import BoundedRange
@@ -31,7 +31,7 @@ from noisewise.trusted.models.module import ModuleModel
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.questions import HowAsked, rebuilt
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.columns import ColumnRecords
+from noisewise.trusted.stores.column_records import ColumnRecords
 from noisewise.trusted.stores.shards import Shards
 from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal

@@ -10,19 +10,19 @@ from itertools import product
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.recorded import kind_of
+from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 from pairs import pairwise
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.budget import Terms, meter_from, open_meter
-from noisewise.curator import Curator, PublicCurator
-from noisewise.fitting.fit import network_of
+from noisewise.accounts.paying import Terms, meter_from, open_meter
+from noisewise.evidence.runs import verify
 from noisewise.methods import registry
-from noisewise.prepare import TableColumn
-from noisewise.runs import verify
-from noisewise.statement import make_statement
-from noisewise.tape import kind_of
+from noisewise.methods.preparation import TableColumn
+from noisewise.statements.statement import make_statement
+from noisewise.tables.fit.fit import network_of
 from noisewise.train import Records, train
 from noisewise.trusted.events import Repeated
 from noisewise.trusted.losses import LOSSES

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noisewise.curator import Curator, Gradient
 from test_method_laws import Recorder, Replayer
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.budget import AdditiveMeter, BudgetExhausted, meter_from
-from noisewise.curator import Curator, Gradient
+from noisewise.accounts.paying import AdditiveMeter, BudgetExhausted, meter_from
+from noisewise.asking import array
 from noisewise.methods.l2p import L2P
-from noisewise.prepare.basis import worth_buying
+from noisewise.methods.preparation.basis import worth_buying
 from noisewise.protect import protector
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import new_weights
 from noisewise.protect.learned.weights import Design, weights_from
 from noisewise.protect.signal import BETA, Signal
-from noisewise.tensors import array
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.events import Repeated

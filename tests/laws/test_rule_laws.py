@@ -7,13 +7,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
 
 from noisewise._version import __version__
-from noisewise.budget import AdditiveMeter, Budget, BudgetExhausted
-from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
-from noisewise.prepare import TableColumn
-from noisewise.runs.rules import odd_answers, verify_statement
-from noisewise.statement import worded
+from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.methods.preparation import TableColumn
+from noisewise.statements.rules import odd_answers, verify_statement
+from noisewise.statements.statement import worded
 from noisewise.trusted.accountants.common import Unpriceable
 from noisewise.trusted.arithmetic import GRADES, Arithmetic
 from noisewise.trusted.events import ADJACENCIES, Gaussian, Repeated, sampled, to_dict
@@ -198,7 +198,7 @@ def test_every_question_says_what_it_is():
 
 
 def test_facts_of_a_statement_are_those_of_the_run():
-    from noisewise.runs.rules import facts_of_statement
+    from noisewise.statements.rules import facts_of_statement
 
     for name, model in MODELS.items():
         data, _ = stated(None, model, "add_remove", 3, Gaussian(NOISE))

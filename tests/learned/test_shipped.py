@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.data.generated import census
+from noisewise.tables.generated import census
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 

@@ -7,9 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from noisewise.accounts.paying.ledger import Ledger
 from pg_server import ABSENT, Server, binaries
-
-from noisewise.ledger import Ledger
 
 
 @pytest.fixture(scope="session")

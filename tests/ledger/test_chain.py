@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from noisewise.accounts.paying.ledger import Ledger
+from noisewise.accounts.paying.ledger.database import Database, ledger_url
+from noisewise.accounts.paying.ledger.sql_tables import Row, hashed
+from noisewise.accounts.paying.ledger.verify import verified
 from sqlalchemy import text
 
-from noisewise.budget import Budget, Terms
-from noisewise.ledger import Ledger
-from noisewise.ledger.database import Database, ledger_url
-from noisewise.ledger.tables import Row, hashed
-from noisewise.ledger.verify import verified
+from noisewise.accounts.paying import Budget, Terms
 from noisewise.trusted.events import Gaussian
 
 GDP = Terms.adaptive("gdp")

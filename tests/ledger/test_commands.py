@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from desk import SCHEMA
+from noisewise.accounts.paying.ledger import Ledger
+from noisewise.accounts.paying.ledger.verify import verified
 from pg_server import ANALYST, WORD
 
 import noisewise as nw
-from noisewise.ledger import Ledger
-from noisewise.ledger.verify import verified
 
 TRAIN = ("train", "private.csv", "--schema", "schema.toml", "--delta", 1e-6)
 PAID = ("--ledger", "ledger.db", "--dataset", "patients")
@@ -326,8 +326,8 @@ STOPPED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from noisewise.cli import main
-from noisewise.journal.folder import Journal
+from noisewise.faces.cli import main
+from noisewise.accounts.journal.folder import Journal
 whole = Journal.answered
 count = iter(range(100))
 def answered(self, *rest):
@@ -421,7 +421,7 @@ def test_a_ledger_that_does_not_answer(desk, shell):
 def test_commands_without_a_ledger_do_not_import_the_database(desk):
     code = """
 import sys
-from noisewise.cli import main
+from noisewise.faces.cli import main
 for arguments in (["--version"], ["train", "private.csv", "--epsilon", "-1", "--delta", "1e-6", "--dataset", "d"],
                   ["train", "private.csv", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"], ["ledger", "--help"],
                   ["plan", "--epsilon", "1", "--delta", "1e-6", "--size", "1000"]):

@@ -8,13 +8,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from noisewise.accounts.paying.ledger import Ledger, account_in
+from noisewise.accounts.paying.ledger.database import ledger_url, shown
+from noisewise.accounts.paying.ledger.store import in_units, unit_for
+from noisewise.accounts.paying.ledger.verify import verified
+from noisewise.accounts.paying.store import Claimed
 
-from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
-from noisewise.budget.store import Claimed
-from noisewise.ledger import Ledger, account_in
-from noisewise.ledger.database import ledger_url, shown
-from noisewise.ledger.store import in_units, unit_for
-from noisewise.ledger.verify import verified
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
 BUDGET = Budget(3.0, 1e-5)

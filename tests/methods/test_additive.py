@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.recorded import Recording
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.budget import BudgetExhausted
-from noisewise.data.schema import Column, Schema
+from noisewise.accounts.paying import BudgetExhausted
+from noisewise.evidence import runs
 from noisewise.methods import method_named
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.prepare import TableColumn
-from noisewise.runs.agreement import verify
-from noisewise.tape import Recording
+from noisewise.methods.preparation import TableColumn
+from noisewise.statements.verify import verify
+from noisewise.tables.schema import Column, Schema
 from noisewise.train import Records, train
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from noisewise.curator import Curator
 from noisewise.curator.facts import facts_of
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 import noisewise as nw
-from noisewise.budget import AdditiveMeter
-from noisewise.curator import Curator
-from noisewise.data.generated import measurements
+from noisewise.accounts.paying import AdditiveMeter
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
-from noisewise.prepare.basis import LEAST_SPREAD, deflating, flattening
+from noisewise.methods.preparation.basis import LEAST_SPREAD, deflating, flattening
+from noisewise.tables.generated import measurements
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

@@ -9,7 +9,7 @@ import pytest
 from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.budget import Budget
+from noisewise.accounts.paying import Budget
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.growing_batch import GrowingBatch
 from noisewise.train import Records, train

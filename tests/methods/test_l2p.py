@@ -8,19 +8,19 @@ import warnings
 
 import numpy as np
 import pytest
+from noisewise.curator import Curator, PublicCurator
 from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.curator import Curator, PublicCurator
-from noisewise.data.generated import census, measurements
+from noisewise.evidence.runs import verify
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import new_weights
 from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.protect.learned.zoo import OutsideRange, named, names
-from noisewise.runs import verify
+from noisewise.tables.generated import census, measurements
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.losses import Logistic, Softmax, Squared

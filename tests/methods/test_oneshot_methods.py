@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from noisewise.curator import PublicCurator
 
 import noisewise as nw
-from noisewise.curator import PublicCurator
-from noisewise.data.generated import census
-from noisewise.estimators import PrivateClassifier, PrivateRegressor
+from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.objective_perturbation import ObjectivePerturbation
 from noisewise.methods.output_perturbation import OutputPerturbation
 from noisewise.methods.pnsgd import Pnsgd
+from noisewise.tables.generated import census
 from noisewise.train import Records, train
 from noisewise.trusted.events import ApproximateDP, Gaussian
 from noisewise.trusted.losses import Hinge, HuberHinge, Logistic, Softmax, Squared

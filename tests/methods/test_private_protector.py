@@ -9,13 +9,13 @@ import warnings
 import numpy as np
 import pytest
 from desk import laid_out, shell_of
+from noisewise.curator import Answer
 
 import noisewise as nw
-from noisewise.curator import Answer
+from noisewise.evidence.runs import verify
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.private import CLIP, MetaPlan, MetaRun, planned, shrunk
 from noisewise.protect.learned.zoo import load_protector, named
-from noisewise.runs import verify
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
 from noisewise.trusted.events import Gaussian, leaves

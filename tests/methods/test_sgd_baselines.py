@@ -7,7 +7,7 @@ import pytest
 from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.budget import open_meter
+from noisewise.accounts.paying import open_meter
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sgd_adv import SgdAdv
 from noisewise.methods.sgd_ma import SgdMa

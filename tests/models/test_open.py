@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import noisewise
-from noisewise.estimators import PrivateClassifier
+from noisewise.faces.sklearn import PrivateClassifier
 from noisewise.methods import registry
 from noisewise.trusted import losses
 from noisewise.trusted.losses import LOSSES, Hinge, Logistic, Loss, loss_named, loss_names, register
@@ -62,7 +62,7 @@ class LeakyRelu(Layer):
 """
 FIT = """
 import numpy as np
-from noisewise.estimators import PrivateClassifier
+from noisewise.faces.sklearn import PrivateClassifier
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (3000, 3)); y = X[:, 0] > 0.1
 fitted = PrivateClassifier(5.0, 1e-6, loss="squared_hinge", bounds=(-1, 1), random_state=0).fit(X, y)
@@ -72,7 +72,7 @@ print(fitted.statement_.data["model"]["loss"])
 """
 PREDICT = """
 import numpy as np
-from noisewise.fitting.network import Network
+from noisewise.statements.network import Network
 print(Network("MLP", (1, 1, 1), "squared", "leaky_relu").scores(np.array([1.0, 0, 1, 0]), np.array([[-8.0]])).tolist())
 """
 
@@ -98,7 +98,7 @@ def copy(tmp_path):
 def test_a_new_loss_and_a_new_layer_are_one_file_each(copy):
     assert copy("-c", FIT) == "squared_hinge\n"
     helps = copy(
-        "-c", "import sys; from noisewise.cli import main; sys.argv = ['noisewise', 'train', '--help']; main()"
+        "-c", "import sys; from noisewise.faces.cli import main; sys.argv = ['noisewise', 'train', '--help']; main()"
     )
     assert "squared_hinge" in helps
     assert copy("-c", PREDICT) == "[-1.0]\n"

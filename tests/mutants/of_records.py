@@ -90,14 +90,14 @@ MUTANTS = (
         "total[j] += np.bincount(",
         "total[j] += 2 * np.bincount(",
         ("tests/curator/test_columns.py::test_no_neighbours_reach_further",),
-        "trusted/stores/columns.py",
+        "trusted/stores/column_records.py",
     ),
     Mutant(
         "a thread works on rows when the question has failed",
         "        wait(others)\n",
         "        pass\n",
         ("tests/records/test_crew.py::test_nobody_works_on_when_one_has_failed",),
-        "trusted/stores/crew.py",
+        "trusted/stores/threads.py",
     ),
     Mutant(
         "a record without a label is somebody in its shard",
@@ -118,7 +118,7 @@ MUTANTS = (
         "own = (where >= group.begin) & (where < group.end)",
         "own = where >= group.begin",
         ("tests/records/test_shared_words.py",),
-        "trusted/stores/words.py",
+        "trusted/stores/common_words.py",
         kernels="compiled",
     ),
     Mutant(
@@ -266,7 +266,7 @@ MUTANTS = (
         "return not bool(between.all() and whole >= STEPS * step.max())",
         "return False",
         ("tests/prepare/test_cell_types.py::test_a_column_far_from_zero_does_not_collapse",),
-        "trusted/features/columns.py",
+        "trusted/features/table_columns.py",
     ),
     Mutant(
         "rows of features are longer than one",

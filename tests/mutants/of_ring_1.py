@@ -89,7 +89,7 @@ MUTANTS = (
         "return np.array(plain.cpu().numpy())",
         "return np.asarray(plain.cpu().numpy())",
         ("tests/test_tensors.py::test_an_array_of_a_tensor_shares_no_memory_with_it",),
-        "tensors.py",
+        "asking.py",
     ),
     Mutant(
         "batches of rows are taken for persons with several",
@@ -201,7 +201,7 @@ MUTANTS = (
         "stream, self._stream = self._stream, None",
         "stream = self._stream",
         ("tests/curator/test_sampling.py::test_a_batch_of_a_loop_has_its_noise_once",),
-        "trusted/loops.py",
+        "trusted/tickets.py",
     ),
     Mutant(
         "rows of another width are taken",
@@ -215,7 +215,7 @@ MUTANTS = (
         "if len(asked.edges) != self.__columns:",
         "if False:",
         ("tests/curator/test_columns.py::test_edges_must_be_edges",),
-        "trusted/columns.py",
+        "trusted/column_curator.py",
     ),
     Mutant(
         "everybody is compared on, and trained on too",
@@ -243,14 +243,14 @@ MUTANTS = (
         'half * (1 if adjacency == "replace_one" else 2)',
         "half * 2",
         ("tests/curator/test_generalized.py::test_a_choice_among_models_has_the_scale_of_its_relation",),
-        "trusted/panel.py",
+        "trusted/choose_best.py",
     ),
     Mutant(
         "exp is wrong in its last steps",
         "1 / 24, 1 / 6, 0.5, 1.0, 1.0)",
         "1 / 24, 1 / 7, 0.5, 1.0, 1.0)",
         ("tests/laws/test_loss_laws.py::test_rows_and_tensors_say_the_same_and_the_slope_is_autograds",),
-        "trusted/plain.py",
+        "trusted/elementwise.py",
     ),
     Mutant(
         "a record whose scores are in several cells is charged as for one",

@@ -10,12 +10,12 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from noisewise.data.schema import Column, Schema
-from noisewise.data.tables import columns_of, number_columns
-from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
-from noisewise.prepare.choices import Frequencies as Known
-from noisewise.prepare.choices import balanced, knots_for, main_blocks, pair_blocks, scales_of
-from noisewise.prepare.names import names_of
+from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
+from noisewise.methods.preparation.choices import Frequencies as Known
+from noisewise.methods.preparation.choices import balanced, knots_for, main_blocks, pair_blocks, scales_of
+from noisewise.methods.preparation.names import names_of
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.table_columns import columns_of, number_columns
 from noisewise.trusted.features.features import even, features_anew
 from noisewise.trusted.features.scale import check_scale, log_scale, positions, values_at
 

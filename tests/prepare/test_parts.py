@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise.evidence.report.page import report_page
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.prepare import Hats
-from noisewise.prepare.basis import Basis
-from noisewise.prepare.bounds import Bounds
-from noisewise.prepare.parts import MEMBERS, cost, parts_of
-from noisewise.prepare.ranks import Ranks
-from noisewise.report.page import report_page
-from noisewise.runs.seal import reseal
+from noisewise.methods.preparation import Hats
+from noisewise.methods.preparation.basis import Basis
+from noisewise.methods.preparation.bounds import Bounds
+from noisewise.methods.preparation.parts import MEMBERS, cost, parts_of
+from noisewise.methods.preparation.quantiles import Ranks
+from noisewise.statements.seal import reseal
 from noisewise.trusted.events import Gaussian, to_dict
 from noisewise.trusted.features.features import even
 from noisewise.trusted.trace import Released

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.prepare import Hats
-from noisewise.prepare.choices import public_rows_tell
-from noisewise.prepare.ranks import POINTS, consistent, public_ranks, quantile_points
+from noisewise.methods.preparation import Hats
+from noisewise.methods.preparation.choices import public_rows_tell
+from noisewise.methods.preparation.quantiles import POINTS, consistent, public_ranks, quantile_points
 from noisewise.trusted.features.scale import log_scale, positions
 
 LINE = (0.0, 1.0), (0.0, 1.0)

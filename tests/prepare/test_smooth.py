@@ -7,7 +7,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.prepare.smooth import ENOUGH, SMOOTHINGS, Smoothing, choice_share, smoothed, straight
+from noisewise.methods.preparation.smooth import ENOUGH, SMOOTHINGS, Smoothing, choice_share, smoothed, straight
 from noisewise.trusted.events import BoundedRange, leaves
 from noisewise.trusted.features.features import Codes, Hats, Product, even
 

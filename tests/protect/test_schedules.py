@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise import theory
+from noisewise.evidence import theory
 from noisewise.protect import schedules
 
 

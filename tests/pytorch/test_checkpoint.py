@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from noisewise.accounts.paying.journal import Journal
+from noisewise.accounts.paying.purse import Purse
+from noisewise.curator import Curator
 from torch import nn
 
-from noisewise.budget import Budget, Terms
-from noisewise.budget.purse import Purse
-from noisewise.curator import Curator
-from noisewise.journal import Journal
-from noisewise.pytorch.fit import fit
-from noisewise.runs import verify
+from noisewise.accounts.paying import Budget, Terms
+from noisewise.evidence.runs import verify
+from noisewise.faces.pytorch.fit import fit
 
 BUDGET, LAST, N, STEPS = Budget(2.0, 1e-5), nn.CrossEntropyLoss(), 100, 6
 
@@ -100,7 +100,7 @@ SCRIPT = """
 import os, sys, signal
 sys.path.insert(0, sys.argv[3])
 import test_checkpoint as t
-from noisewise.journal import Journal
+from noisewise.accounts.journal import Journal
 true, seen = Journal.answered, []
 def answered(self, *given):
     seen.append(1)

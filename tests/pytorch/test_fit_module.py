@@ -8,17 +8,17 @@ import warnings
 
 import pytest
 import torch
+from noisewise.accounts.paying.purse import Purse
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from noisewise.budget import Budget, Terms
-from noisewise.budget.purse import Purse
+from noisewise.accounts.paying import Budget, Terms
+from noisewise.evidence.runs import verify
+from noisewise.faces.pytorch.fit import fit
+from noisewise.faces.pytorch.fitted import load_module
+from noisewise.faces.pytorch.handed_over import handed_over
+from noisewise.faces.pytorch.requested import METHODS, Size, chosen, with_batches
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.pytorch.asked import METHODS, Size, chosen, with_batches
-from noisewise.pytorch.fit import fit
-from noisewise.pytorch.fitted import load_module
-from noisewise.pytorch.handed_over import handed_over
-from noisewise.runs import verify
 
 BUDGET, LAST, N = Budget(2.0, 1e-5), nn.CrossEntropyLoss(), 200
 
@@ -297,6 +297,7 @@ def test_what_is_wrong_is_said_once_and_costs_nothing(case):
 
 def test_questions_about_rows_are_refused_before_they_are_paid(monkeypatch):
     from noisewise.curator import Curator, FirstMoment
+
     from noisewise.trusted.events import Gaussian
 
     purse = Purse(BUDGET)

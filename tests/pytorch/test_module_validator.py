@@ -7,7 +7,7 @@ import torch
 from private_loop import Loop, small
 from torch import nn
 
-from noisewise.pytorch import DPGRU, DPLSTM, DPRNN, ModuleValidator, PrivacyEngine, UnsupportedModuleError
+from noisewise.faces.pytorch import DPGRU, DPLSTM, DPRNN, ModuleValidator, PrivacyEngine, UnsupportedModuleError
 
 
 def normalised() -> nn.Module:

@@ -11,8 +11,15 @@ from private_loop import Loop
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR
 
 import noisewise as nw
-from noisewise.pytorch import ExponentialNoise, LambdaGradClip, LambdaNoise, PrivacyEngine, StepGradClip, StepNoise
-from noisewise.statement import verify_data
+from noisewise.faces.pytorch import (
+    ExponentialNoise,
+    LambdaGradClip,
+    LambdaNoise,
+    PrivacyEngine,
+    StepGradClip,
+    StepNoise,
+)
+from noisewise.statements.statement import verify_data
 from noisewise.trusted.events import FixedBatch, Gaussian, Poisson, Repeated
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import (
 )
 
 import noisewise as nw
-from noisewise.pytorch import BatchMemoryManager, ExponentialNoise, PrivacyEngine
+from noisewise.faces.pytorch import BatchMemoryManager, ExponentialNoise, PrivacyEngine
 
 
 def paid(loop):

@@ -11,7 +11,7 @@ from private_loop import Loop, by_hand, records, small
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from noisewise.pytorch import BatchMemoryManager
+from noisewise.faces.pytorch import BatchMemoryManager
 from noisewise.trusted.engine import tape
 
 

@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from noisewise.trusted.stores import crew
-from noisewise.trusted.stores.crew import together
+from noisewise.trusted.stores import threads as crew
+from noisewise.trusted.stores.threads import together
 
 
 def test_every_part_is_done_once_and_in_order_by_threads_that_stay(monkeypatch):

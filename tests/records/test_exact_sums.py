@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from noisewise.trusted import plain
+from noisewise.trusted import elementwise as plain
 from noisewise.trusted.fast.kernels import VARIABLE
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import Linear

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from noisewise.curator import Curator
 from ranks import DirectLine
 from scipy import stats
 
-from noisewise.budget import Budget, Terms, open_meter
-from noisewise.curator import Curator
-from noisewise.pytorch import ranks as several
-from noisewise.pytorch.fit import fit
+from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.faces.pytorch import processes as several
+from noisewise.faces.pytorch.fit import fit
 from noisewise.remote.holder import Holder, Holding
-from noisewise.remote.ranks import Lead, cut, spread_tensors
+from noisewise.remote.processes import Lead, cut, spread_tensors
 from noisewise.trusted.engine import Spec
 from noisewise.trusted.models.module import ModuleModel
 from noisewise.trusted.stores.modules import MARGIN, ONES, ModuleRecords, TensorRows

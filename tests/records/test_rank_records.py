@@ -10,17 +10,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from noisewise.accounts.paying.purse import Purse
+from noisewise.curator import QUESTIONS, Curator
 from ranks import DirectLine, made_up, spread, through_the_wire
 
-from noisewise.budget import Budget, BudgetExhausted, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.curator import QUESTIONS, Curator
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
 from noisewise.methods import method_named
-from noisewise.prepare import TableColumn
+from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request
-from noisewise.remote.line import RankLost
-from noisewise.remote.ranks import Places, cut
-from noisewise.torchrun import restarts, started_by_torchrun
+from noisewise.remote.processes import Places, cut
+from noisewise.remote.torchrun import restarts, started_by_torchrun
+from noisewise.remote.transport import RankLost
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic, Softmax, Squared

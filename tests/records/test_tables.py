@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.prepare import Codes, Features, Hats, Product, TableColumn
+from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
 from noisewise.trusted.fast.kernels import VARIABLE
 from noisewise.trusted.features.features import even
 from noisewise.trusted.features.scale import log_scale

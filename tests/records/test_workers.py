@@ -7,17 +7,17 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from noisewise.accounts.paying.purse import Purse
+from noisewise.curator import Curator
 from ranks import made_up
 from workers import Here, Shuffled, held
 
-from noisewise.budget import Budget, Terms, open_meter
-from noisewise.budget.purse import Purse
-from noisewise.curator import Curator
+from noisewise.accounts.paying import Budget, Terms, open_meter
 from noisewise.methods import method_named
-from noisewise.prepare import TableColumn
+from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Reply
-from noisewise.remote.line import RankLost
-from noisewise.remote.ranks import Lead
+from noisewise.remote.processes import Lead
+from noisewise.remote.transport import RankLost
 from noisewise.remote.workers import ATTEMPTS, Sealed, WorkerLine
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Logistic, Softmax

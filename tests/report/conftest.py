@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.data.generated import census
+from noisewise.evidence import runs
 from noisewise.methods.descent import DeflatedDescent
+from noisewise.tables.generated import census
 from noisewise.trusted.accountants.gdp import mu_of
 
 CREATED = "2025-03-01T12:30:59+00:00"

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.data.schema import Column, Schema
+from noisewise.evidence import runs
+from noisewise.evidence.report.charts import Series, line_chart
+from noisewise.evidence.report.page import report_page
 from noisewise.methods.additive import AdditiveDescent
-from noisewise.report.charts import Series, line_chart
-from noisewise.report.page import report_page
+from noisewise.tables.schema import Column, Schema
 
 HOSTILE = "<script>alert(1)</script>"
 rng = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from noisewise.report.axes import NARROWEST, Axis, finite, labels_along, linear_ticks, log_ticks, thinned
-from noisewise.report.charts import ACROSS, HEIGHT, TRACK, Interval, Series, interval_chart, line_chart
+from noisewise.evidence.report.axes import NARROWEST, Axis, finite, labels_along, linear_ticks, log_ticks, thinned
+from noisewise.evidence.report.charts import ACROSS, HEIGHT, TRACK, Interval, Series, interval_chart, line_chart
 
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r")
 

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise import runs
-from noisewise.cli.main import app, main
-from noisewise.data.generated import census
-from noisewise.report import words
-from noisewise.report.page import report_page, write_report
+from noisewise.evidence import runs
+from noisewise.evidence.report import sentences as words
+from noisewise.evidence.report.page import report_page, write_report
+from noisewise.faces.cli.main import app, main
+from noisewise.tables.generated import census
 
 SECTIONS = ("How good the model is", "What it found", "What is promised", "How it was done")
 PARTS = {  # with the file that each is made of, if it may be missing

@@ -13,14 +13,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import noisewise as nw
-from noisewise import statement as module
-from noisewise.budget import AdditiveMeter, Budget
+from noisewise.accounts.paying import AdditiveMeter, Budget
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.shapes import SHAPE, Optional
+from noisewise.statements import statement as module
+from noisewise.statements.json_shapes import SHAPE, Optional
 from noisewise.trusted.arithmetic import PSEUDO_RANDOM, Arithmetic
 from noisewise.trusted.events import Gaussian, to_dict
 
-SCHEMA = json.loads(files("noisewise.report").joinpath("statement.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(files("noisewise.evidence.report").joinpath("statement.schema.json").read_text(encoding="utf-8"))
 VALID = Draft202012Validator(SCHEMA)
 X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
 Y = (X[:, 0] > 0).astype(int)

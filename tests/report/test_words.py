@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.budget import AdditiveMeter, Budget, PlanMeter
-from noisewise.report import words
-from noisewise.report.markup import clean, escape, join, name_of, tag
+from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.evidence.report import sentences as words
+from noisewise.evidence.report.markup import clean, escape, join, name_of, tag
 from noisewise.trusted.accountants.gdp import epsilon_of
 from noisewise.trusted.events import ApproximateDP, Gaussian
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from noisewise.theory import (
+from noisewise.evidence.theory import (
     Problem,
     advantage,
     best_steps,

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.theory import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
-from noisewise.theory.erm import lecture_noise, risk_rows
+from noisewise.evidence.theory import best_private_steps, last_iterate_bound, private_bound, second_moment, subsampled
+from noisewise.evidence.theory.erm import lecture_noise, risk_rows
 from noisewise.trusted.accountants.classic import advanced_epsilon
 from noisewise.trusted.accountants.common import approximate
 from noisewise.trusted.events import ApproximateDP, Gaussian, Poisson, Repeated

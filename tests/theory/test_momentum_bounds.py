@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.theory import (
+from noisewise.evidence.theory import (
     Problem,
     descent_bound,
     descent_influence,
@@ -21,7 +21,7 @@ from noisewise.theory import (
     uniform_schedule,
     zeta,
 )
-from noisewise.theory.momentum import momentum_uniform_bound, printed_influence
+from noisewise.evidence.theory.momentum import momentum_uniform_bound, printed_influence
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.9])

@@ -7,8 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.theory import approximate_tail, compare_accountants, gaussian_tail, pure_tail, tcdp_tail, zcdp_tail
-from noisewise.theory.tails import tail_rows
+from noisewise.evidence.theory import (
+    approximate_tail,
+    compare_accountants,
+    gaussian_tail,
+    pure_tail,
+    tcdp_tail,
+    zcdp_tail,
+)
+from noisewise.evidence.theory.tails import tail_rows
 from noisewise.trusted.accountants.gdp import delta_of, epsilon_of
 
 DRAWS = 200_000

@@ -19,12 +19,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.budget.purse import Purse
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
 from noisewise.methods.dpsgd import DpSgd
-from noisewise.runs.agreement import verify
+from noisewise.statements.verify import verify
 from noisewise.trusted.accountants import calibrate
 from noisewise.trusted.accountants.rdp import plan_epsilon
 from noisewise.trusted.events import BoundedRange, Gaussian, Selection, TruncatedNegativeBinomial, from_dict, leaves
@@ -369,7 +369,7 @@ def test_killed_in_the_middle_all_is_spent(tmp_path):
     program = textwrap.dedent(
         f"""
         import numpy as np, noisewise as nw
-        from noisewise.budget.purse import Purse
+        from noisewise.accounts.purse import Purse
         from noisewise.trusted.events import TruncatedNegativeBinomial
         X = np.random.default_rng(0).uniform(-1, 1, (20000, 3)); y = (X[:, 0] > 0).astype(int)
         face = nw.PrivateClassifier(3.0, 1e-6, bounds=(-1, 1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import noisewise as nw
-from noisewise.data.generated import census
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.online import OnlineDescent
+from noisewise.tables.generated import census
 from noisewise.tune.online import online
 
 TABLE = census(400)

@@ -14,13 +14,13 @@ import pytest
 
 import noisewise as nw
 import noisewise.tune.public as public
-from noisewise.data.generated import census
-from noisewise.data.preprocess import Cells, Scaling
-from noisewise.fitting.fit import Labelled
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.tables.fit.fit import Labelled
+from noisewise.tables.generated import census
+from noisewise.tables.preprocess import Cells, Scaling
 from noisewise.trusted.accountants.gdp import mu_of
-from noisewise.trusted.features.columns import TableColumn
+from noisewise.trusted.features.table_columns import TableColumn
 from noisewise.tune.public import Bench, differing, public_scores
 from noisewise.tune.searches import by_optuna, drawn, halving, nearest
 from noisewise.tune.simulated import as_given, budget_for, moved, parts_of, shape_of, table_of, widths

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-from noisewise.audit.confirm import confirm
-from noisewise.audit.error_bounds import Floats
-from noisewise.audit.lower_bound import Audit, judged
-from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import Curator
+
+from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.evidence.audit.confirm import confirm
+from noisewise.evidence.audit.error_bounds import Floats
+from noisewise.evidence.audit.lower_bound import Audit, judged
 from noisewise.trusted.accountants.calibrate import calibrate
 from noisewise.trusted.losses import Squared
 from noisewise.trusted.models import Linear

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.show.figures import BLUE, GREEN, GREY, ORANGE, PALE, STYLES, label_axes, panels, save_figure
+from noisewise.evidence.figures import BLUE, GREEN, GREY, ORANGE, PALE, STYLES, label_axes, panels, save_figure
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon
 from noisewise.trusted.accountants.terms import Budget
 from noisewise.trusted.events import Gaussian, Repeated

@@ -24,7 +24,7 @@ import pandas as pd
 
 import noisewise
 from noisewise import Budget, PrivateClassifier, PrivateRegressor
-from noisewise.data.schema import Column, Schema
+from noisewise.tables.schema import Column, Schema
 
 from . import tables_peer
 from .store import Report, Row, run_cells

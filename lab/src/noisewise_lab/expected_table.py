@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise.show.figures import GREY, STYLES, band, label_axes, legend_below, panels, save_figure
+from noisewise.evidence.figures import GREY, STYLES, band, label_axes, legend_below, panels, save_figure
 
 from .expected import KINDS
 from .store import Row

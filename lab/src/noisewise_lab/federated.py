@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise.budget import Budget
-from noisewise.data.rows import read_rows
-from noisewise.data.schema import Column, Schema
-from noisewise.federated.crowd import Carrier, Crowd
-from noisewise.federated.direct import Direct
-from noisewise.federated.fit import fit_of_clients, ready_clients
-from noisewise.federation import Federated
-from noisewise.fitting.fit import Fit
-from noisewise.fitting.fitted import Fitted
-from noisewise.fitting.of_files import fit_of_files, ready_files
+from noisewise.accounts.paying import Budget
+from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.fit import fit_of_clients, ready_clients
+from noisewise.remote.clients.server import Carrier, Crowd
+from noisewise.remote.federation import Federated
+from noisewise.tables.fit.fit import Fit
+from noisewise.tables.fit.fitted import Fitted
+from noisewise.tables.fit.from_files import fit_of_files, ready_files
+from noisewise.tables.rows import read_rows
+from noisewise.tables.schema import Column, Schema
 
 from .tables_prepare import SOURCES, schema_of
 
@@ -115,7 +115,7 @@ def carried(paths: Sequence[Path], *, flower: bool) -> Iterator[Carrier]:
     if not flower:
         yield Direct(paths)
         return
-    from noisewise.federated.flower import simulated
+    from noisewise.remote.clients.flower import simulated
 
     with simulated(paths) as carrier:
         yield carrier

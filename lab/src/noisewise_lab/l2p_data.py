@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.data.pictures import OrientedGradients
 from noisewise.protect.learned import zoo
+from noisewise.tables.pictures import OrientedGradients
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import MLP, Linear, Model
 

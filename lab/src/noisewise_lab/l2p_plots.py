@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
+from noisewise.evidence.figures import band, legend_below, panels, save_figure, ticks
 
 from .store import Row
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from noisewise.data.schema import Column, Schema
+from noisewise.tables.schema import Column, Schema
 
 Report = Callable[[str, float], None]  # (what is done now, the share of it that is done)
 BUDGET = (1.0, 1e-9)
@@ -289,9 +289,9 @@ def _in_turns(job: Job, report: Report) -> tuple[dict[str, Any], dict[str, Any],
 
 def decode(job: Job, pipe: Connection) -> dict[str, Any]:
     """Read, encode and scale into a mapped file; then Poisson batches from there and from memory, as a remark."""
-    from noisewise.data.encode import Encoder
-    from noisewise.data.preprocess import Scaling
-    from noisewise.data.rows import read_rows
+    from noisewise.tables.encode import Encoder
+    from noisewise.tables.preprocess import Scaling
+    from noisewise.tables.rows import read_rows
     from noisewise.trusted.stores.grid import Mapped, in_memory
 
     encoder = Encoder(job.schema)
@@ -312,8 +312,9 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def _poisson_seconds(X: Any, y: Any, store: Any) -> float:
     """Seconds of one question about a small Poisson batch, the median of many."""
-    from noisewise.budget import Budget, PlanMeter
     from noisewise.curator import Curator
+
+    from noisewise.accounts.paying import Budget, PlanMeter
     from noisewise.trusted.events import Gaussian, Repeated, Sampling, sampled
 
     batch: Sampling = ("poisson", RATE)
@@ -328,7 +329,7 @@ def _poisson_seconds(X: Any, y: Any, store: Any) -> float:
 
 def train_mapped(job: Job, pipe: Connection) -> dict[str, Any]:
     """The whole way of ``noisewise train --cache``: files in, a model out, in passes over a mapped file."""
-    from noisewise.estimators import PrivateClassifier
+    from noisewise.faces.sklearn import PrivateClassifier
     from noisewise.methods.descent import DeflatedDescent
 
     pipe.recv()
@@ -341,10 +342,10 @@ def train_mapped(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
     """The same training on the same rows, all of them in memory."""
-    from noisewise.data.encode import Encoder
-    from noisewise.data.preprocess import Scaling
-    from noisewise.data.rows import read_rows
     from noisewise.methods.descent import DeflatedDescent
+    from noisewise.tables.encode import Encoder
+    from noisewise.tables.preprocess import Scaling
+    from noisewise.tables.rows import read_rows
     from noisewise.trusted.stores.grid import in_memory
 
     pipe.recv()
@@ -362,7 +363,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def _train(method: Any, X: Any, y: Any, store: Any, progress: Any) -> None:
     """A run as the estimators do it, on rows that are there already."""
-    from noisewise.budget import Budget
+    from noisewise.accounts.paying import Budget
     from noisewise.train import Records, train
 
     records = Records(X, _signs(y), None, row_bound=1.0, store=store)

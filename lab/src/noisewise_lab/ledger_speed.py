@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noisewise.budget import Budget, BudgetExhausted, Terms
-from noisewise.ledger import Ledger, LedgerBusy
+from noisewise.accounts.paying.ledger import Ledger, LedgerBusy
+
+from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
 
 GDP, RUN = Terms.adaptive("gdp"), Budget(0.01, 1e-8)
 BODY = "x" * 1000  # about what a reservation writes

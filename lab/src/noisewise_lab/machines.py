@@ -151,7 +151,7 @@ def _gloo(rows: int, columns: int) -> Iterator[Ask]:
     for other in others:
         other.start()
     from noisewise.remote.gloo import GlooLine
-    from noisewise.remote.ranks import Lead
+    from noisewise.remote.processes import Lead
 
     with mock.patch.dict(os.environ, {**meeting, "RANK": "0"}):  # later commands of this process wait for no rank
         line = GlooLine()
@@ -191,8 +191,8 @@ def _holding(part: int, rows: int, columns: int) -> Any:
 
 @contextmanager
 def _ray(rows: int, columns: int) -> Iterator[Ask]:
-    from noisewise.remote.on_ray import RayCluster
-    from noisewise.remote.ranks import Lead
+    from noisewise.remote.processes import Lead
+    from noisewise.remote.ray_workers import RayCluster
     from noisewise.remote.workers import WorkerLine
     from noisewise.trusted.losses import Logistic
     from noisewise.trusted.models import Linear
@@ -286,7 +286,7 @@ def _alone(job: Job) -> dict[str, Any]:
 
 
 def _on_ray(job: Job) -> dict[str, Any]:
-    from noisewise.fitting.of_ranks import elsewhere
+    from noisewise.tables.fit.across_processes import elsewhere
 
     with elsewhere("ray", WORKERS) as lead:
         return _trained(job, {"lead": lead})

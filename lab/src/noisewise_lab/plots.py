@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from noisewise.show.figures import legend_below, panels, save_figure, ticks
+from noisewise.evidence.figures import legend_below, panels, save_figure, ticks
 
 SHOWN = {  # the methods drawn, with a colour and a marker each
     "descent": ("#0b6e99", "o"), "ppsgd": ("#b5541c", "s"), "dpsgd": ("#4c8c4a", "^"), "agd": ("#8a5fa8", "D"),

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise.budget import Budget
-from noisewise.data.generated import census
+from noisewise.accounts.paying import Budget
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import OutsideRange
+from noisewise.tables.generated import census
 from noisewise.train import Records, train
 
 from .datasets import Missing

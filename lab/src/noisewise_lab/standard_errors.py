@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from noisewise.curator import PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.budget import Budget
-from noisewise.curator import PublicCurator
+from noisewise.accounts.paying import Budget
 from noisewise.methods import Method, method_named, registry
 from noisewise.protect.learned.zoo import OutsideRange
-from noisewise.standard_errors import UNKNOWN, standard_errors
+from noisewise.statements.standard_errors import UNKNOWN, standard_errors
 from noisewise.train import Records, train
 from noisewise.trusted.losses import loss_named
 from noisewise.trusted.models import Linear

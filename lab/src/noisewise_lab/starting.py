@@ -115,7 +115,7 @@ def plain_environment() -> Mapping[str, str]:
 
 def _prepare(folder: Path) -> None:
     """The census as files, and a finished run."""
-    from noisewise.cli.demo import write_census
+    from noisewise.faces.cli.demo import write_census
 
     write_census(folder, private=ROWS)
     Start("train", ("train", *ALIKE, *BUDGET, "--out", "run"), 0.0).cost(folder, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.show.figures import band, legend_below, panels, save_figure, ticks
+from noisewise.evidence.figures import band, legend_below, panels, save_figure, ticks
 
 from .store import Row
 from .transfer import NARROW

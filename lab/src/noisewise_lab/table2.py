@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from noisewise.curator import PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.budget import Budget
-from noisewise.curator import PublicCurator
-from noisewise.estimators import PrivateClassifier, PrivateRegressor
+from noisewise.accounts.paying import Budget
+from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import Method, registry
 from noisewise.train import Records, train
 from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named

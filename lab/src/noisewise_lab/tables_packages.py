@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from noisewise.data.schema import Schema
+from noisewise.tables.schema import Schema
 
 from .tables_prepare import Source, schema_of, write_table
 

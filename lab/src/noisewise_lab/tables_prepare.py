@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from noisewise.data.schema import Column, Schema
-from noisewise.data.values import is_missing_word
+from noisewise.tables.schema import Column, Schema
+from noisewise.tables.values import is_missing_word
 
 Bounds = tuple[float, float]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from noisewise.data.encode import Encoder
-from noisewise.data.schema import Column, Schema, gaps, read_schema
+from noisewise.tables.encode import Encoder
+from noisewise.tables.schema import Column, Schema, gaps, read_schema
 
 TEST_SHARE = 0.25
 Array = NDArray[Any]

@@ -24,7 +24,7 @@ from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.unroll import PublicTask, advance, start
-from noisewise.prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating
+from noisewise.methods.preparation.basis import BASIS_SHARE, LENGTH_SHARE, deflating
 from noisewise.protect.learned import zoo
 from noisewise.protect.learned.parts import protector
 from noisewise.protect.learned.weights import Design, zero_weights

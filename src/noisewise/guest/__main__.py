@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import BudgetExhausted
+from ..accounts import BudgetExhausted
+from ..asking import array
 from ..methods.base import Method
-from ..tensors import array
-from .asking import Remote
+from .remote_curator import Remote
 from .wire import Wire, facts_from, public_from, terms_to
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 1, 38, 47, 4

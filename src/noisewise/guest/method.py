@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from ..budget import BudgetExhausted, Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import BudgetExhausted, Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..methods.base import Array, Method
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling

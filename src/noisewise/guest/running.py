@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..messages import BadMessage
+from ..remote.messages import BadMessage
 from ..trusted.process import Process, hide_memory, this_process
 from .isolation import Isolation, located, no_sandbox, package_of, started
 from .wire import Hung, Wire

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..budget import BudgetExhausted
-from ..curator import Curator
+from ..accounts import BudgetExhausted
+from ..asking import Curator
 from ..trusted.events import from_dict, to_dict
 from ..trusted.features.features import Features
 from .running import Guest

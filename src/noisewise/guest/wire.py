@@ -1,6 +1,6 @@
 """What goes over the pipes between host and guest: messages of plain data, and facts, terms and questions as such data.
 
-Every message is its length in 8 bytes and then the packed value (:mod:`noisewise.messages`). The two sides take turns: a side
+Every message is its length in 8 bytes and then the packed value (:mod:`noisewise.remote.messages`). The two sides take turns: a side
 that has sent a message reads next. Both time and size are bounded, so the other side can neither stop nor flood this one.
 """
 
@@ -17,12 +17,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Budget, Terms
-from ..curator import QUESTIONS, Answer, Facts, PublicCurator
-from ..messages import pack, unpack
-from ..tensors import array
+from ..accounts import Budget, Terms
+from ..asking import QUESTIONS, Answer, Facts, PublicCurator, array
+from ..remote.messages import pack, unpack
 from ..trusted.events import from_dict, plain_sampling, to_dict
-from ..trusted.features.columns import TableColumn
+from ..trusted.features.table_columns import TableColumn
 from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain

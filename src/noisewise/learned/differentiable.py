@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensors import array
+from ..asking import array
 from ..trusted.losses import Loss
 from ..trusted.models import MLP, Model
 from ..trusted.torch_extra import Tensor, torch

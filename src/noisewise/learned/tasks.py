@@ -35,10 +35,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..atomic import is_there
-from ..data.generated import census, digits
-from ..data.schema_text import one_line
-from ..prepare.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..accounts.atomic import is_there
+from ..methods.preparation.basis import BASIS_SHARE, LENGTH_SHARE, deflating, worth_buying
+from ..tables.generated import census, digits
+from ..tables.schema_text import one_line
 from ..trusted import validate
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.losses import USUAL, loss_named, loss_names

@@ -21,7 +21,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from .._version import __version__
-from ..atomic import write_atomically
+from ..accounts.atomic import write_atomically
 from ..protect.learned.weights import Design
 from ..protect.learned.zoo import RANGES, Learned, digest, save_protector
 from ..trusted.accountants.gdp import epsilon_of

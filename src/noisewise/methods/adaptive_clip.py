@@ -29,8 +29,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import Answer, Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants.joint import joint_noise, split_noise
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled

@@ -30,23 +30,23 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Budget, BudgetExhausted, Terms, currency
-from ..curator import Curator, Facts, FirstMoment, PublicCurator
-from ..prepare import choices
-from ..prepare.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
-from ..prepare.ranks import Ranks, public_ranks, ranks_from
-from ..prepare.smooth import SMOOTHINGS, choice_share, smoothed
+from ..accounts import Budget, BudgetExhausted, Terms, currency
+from ..asking import Curator, Facts, FirstMoment, PublicCurator
 from ..protect.signal import worth, worth_of
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.features.columns import TableColumn
 from ..trusted.features.features import Block, Features, even
 from ..trusted.features.scale import Floats
+from ..trusted.features.table_columns import TableColumn
 from ..trusted.questions.levels import ColumnLevels
 from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
 from .base import Array, Method
 from .nonprivate import warm_start
+from .preparation import choices
+from .preparation.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
+from .preparation.quantiles import Ranks, public_ranks, ranks_from
+from .preparation.smooth import SMOOTHINGS, choice_share, smoothed
 
 BETA = 0.9
 MOMENT_SHARE = 0.05  # of a stage, for the mean row

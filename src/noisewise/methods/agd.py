@@ -25,8 +25,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms, currency
-from ..curator import Answer, Curator, Facts, PublicCurator
+from ..accounts import Terms, currency
+from ..asking import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants import special
 from .base import Array, Method

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..curator import Facts, PublicCurator
+from ..asking import Facts, PublicCurator
 from .agd import Agd, State
 from .base import Array
 from .nonprivate import minimise

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from numpy.typing import NDArray
 
-from ..budget import Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..trusted.losses import loss_names
 from ..trusted.walks.oneshot import Whole
 
@@ -53,7 +53,7 @@ class Method(ABC):
         if any("meter" in vars(kind) for kind in cls.__mro__):
             raise TypeError(
                 f"{cls.__name__} defines meter, but a method does not bring its meter: define terms(self, facts) instead "
-                "and return Terms.plan(events) or Terms.adaptive(accountant) from noisewise.budget, or "
+                "and return Terms.plan(events) or Terms.adaptive(accountant) from noisewise.accounts, or "
                 "noisewise.trusted.accountants.choose.choose_terms(facts.budget, ...); the meter is made from them"
             )
 

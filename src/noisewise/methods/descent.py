@@ -37,9 +37,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
-from ..prepare.basis import (
+from ..accounts import Terms
+from ..asking import Curator, Facts, FirstMoment, PublicCurator, SecondMoment, SquaredLength
+from ..protect import calibration
+from ..protect.calibration import Calibration
+from ..protect.signal import signal_to_noise, worth
+from ..trusted import validate
+from ..trusted.accountants.choose import choose_terms
+from ..trusted.losses import LOSSES
+from .base import Array, Method
+from .nonprivate import warm_start
+from .preparation.basis import (
     BASIS_SHARE,
     LENGTH_SHARE,
     MOMENT_SHARE,
@@ -49,14 +57,6 @@ from ..prepare.basis import (
     flattening,
     worth_buying,
 )
-from ..protect import calibration
-from ..protect.calibration import Calibration
-from ..protect.signal import signal_to_noise, worth
-from ..trusted import validate
-from ..trusted.accountants.choose import choose_terms
-from ..trusted.losses import LOSSES
-from .base import Array, Method
-from .nonprivate import warm_start
 
 BETA = 0.9
 WARM_START_L2 = 0.1  # a start from few public rows should not run away

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..budget import Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..trusted.events import FULL, Sampling
 from .base import Array
 from .walk import Walk, WalkingMethod

@@ -24,8 +24,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import Answer, Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Answer, Curator, Facts, PublicCurator
 from ..protect import schedules
 from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from ..trusted import validate

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from ..budget import Budget, Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Budget, Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.accountants.calibrate import least_noise
 from ..trusted.events import Event, Gaussian, Poisson, Repeated

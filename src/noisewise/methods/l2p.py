@@ -29,8 +29,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..protect.arrays import Array
 from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step

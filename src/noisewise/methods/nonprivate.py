@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..curator import Curator, Facts, PublicCurator
+from ..asking import Curator, Facts, PublicCurator
 from .base import Array, Method
 
 WARM_START_L2 = 0.01

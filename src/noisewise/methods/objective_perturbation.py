@@ -6,7 +6,7 @@
 No step size, no number of steps, no clipping: the noise enters once, where the objective's own curvature shrinks it.
 
 *Guarantee*: a plan of one ApproximateDP(epsilon, delta) event (and the bought size, when the size is private, which
-takes its part of epsilon and half of delta), proved in :class:`noisewise.curator.PerturbedObjective` for both
+takes its part of epsilon and half of delta), proved in :class:`noisewise.asking.PerturbedObjective` for both
 relations. Losses of one linear score with bounded slope and curvature; softmax and the squared loss are refused.
 
 Kifer, Smith & Thakurta 2012; Iyengar et al. 2019, Towards Practical Differentially Private Convex Optimization.
@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..budget import Terms
-from ..curator import Curator, Facts, PerturbedObjective, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, PerturbedObjective, PublicCurator
 from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import epsilon

@@ -40,7 +40,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..curator import Answer, Curator, Facts, NormAtMost, PublicCurator
+from ..asking import Answer, Curator, Facts, NormAtMost, PublicCurator
 from ..protect.brake import Asked, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..budget import Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from .base import Array, Method
 from .nonprivate import minimise

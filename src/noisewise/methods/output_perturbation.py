@@ -7,7 +7,7 @@ Two walks on neighbouring records stay close, because a short step on a smooth c
 walk is ended early: the noise grows with its length eta T, as the error of ending early falls.
 
 *Guarantee*: a plan of one Gaussian event (and the bought size, when the size is private), exact by Gaussian DP; the
-sensitivity is proved in :class:`noisewise.curator.Descent`. Convex smooth losses of linear models; for the hinge pass
+sensitivity is proved in :class:`noisewise.asking.Descent`. Convex smooth losses of linear models; for the hinge pass
 the Huberised one, whose width says how smooth it is.
 
 Zhang, Zheng, Mou & Wang 2017, Efficient Private ERM for Smooth Objectives; Wu et al. 2017, Bolt-on Differential Privacy.
@@ -19,8 +19,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..budget import Terms
-from ..curator import Curator, Descent, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Descent, Facts, PublicCurator
 from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate

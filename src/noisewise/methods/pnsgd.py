@@ -5,7 +5,7 @@
 Only the last iterate is released. Each contracting noisy step after a record's own makes it harder to see, so the
 price is that of the last private record, with all the public steps behind it: s = sigma L / sqrt(public steps + 1).
 
-*Guarantee*: a plan of one Gaussian event under replace_one, proved in :class:`noisewise.curator.OnePass` by Gaussian
+*Guarantee*: a plan of one Gaussian event under replace_one, proved in :class:`noisewise.asking.OnePass` by Gaussian
 DP (the paper's Renyi bound asks for about a third more noise at small epsilon). Public rows are needed: without them
 nothing hides the last record; walking over them several times is free.
 
@@ -18,8 +18,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..budget import Terms
-from ..curator import Curator, Facts, OnePass, PublicCurator
+from ..accounts import Terms
+from ..asking import Curator, Facts, OnePass, PublicCurator
 from ..protect.signal import signal_to_noise
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate

@@ -21,8 +21,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Budget, Terms
-from ..curator import Curator, Facts, PublicCurator
+from ..accounts import Budget, Terms
+from ..asking import Curator, Facts, PublicCurator
 from ..protect.sets import ConvexSet, set_named
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate

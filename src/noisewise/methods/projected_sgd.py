@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..curator import Facts
+from ..asking import Facts
 from ..trusted import validate
 from ..trusted.events import Sampling
 from .projected_gd import ProjectedMethod

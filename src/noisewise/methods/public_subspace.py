@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..curator import Curator, Facts, PublicCurator
+from ..asking import Curator, Facts, PublicCurator
 from ..trusted import validate
 from ..trusted.events import FULL, Sampling
 from .base import Array

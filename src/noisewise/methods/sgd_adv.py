@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..curator import Facts
+from ..asking import Facts
 from ..trusted.events import Sampling
 from .dpsgd import DpSgd
 

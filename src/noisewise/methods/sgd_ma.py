@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..curator import Facts
+from ..asking import Facts
 from ..trusted.accountants.classic import LAMBDAS
 from ..trusted.events import Sampling
 from .dpsgd import DpSgd

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..curator import Facts
+from ..asking import Facts
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.events import Gaussian
 

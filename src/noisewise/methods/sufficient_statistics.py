@@ -23,8 +23,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
+from ..accounts import Terms
+from ..asking import CrossMoment, Curator, Facts, MinEigenvalue, PublicCurator, SecondMoment
 from ..trusted import validate
 from ..trusted.accountants.calibrate import calibrate
 from ..trusted.events import Gaussian, Repeated

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..budget import Terms
-from ..curator import Answer, Facts, PublicCurator
+from ..accounts import Terms
+from ..asking import Answer, Facts, PublicCurator
 from ..protect.optimizers import OPTIMIZERS, Optimizer
 from ..protect.signal import signal_to_noise
 from ..trusted import validate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from ..curator import Answer
+from ..asking import Answer
 from .arrays import Array
 
 S = TypeVar("S")

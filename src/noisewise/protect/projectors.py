@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..curator import Answer
+from ..asking import Answer
 from .arrays import Array
 from .optimizers import Optimizer
 from .signal import Signal

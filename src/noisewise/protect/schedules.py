@@ -2,7 +2,7 @@
 
 With q_t the influence of step t, the expected excess loss of a run holds a term sum_t q_t sigma_t^2, and the privacy
 cost of full-batch Gaussian steps is sum_t sigma_t^-2. The least influence for that cost has sigma_t proportional to
-q_t^(-1/4) (Lemma 3.1; :func:`noisewise.theory.optimal_schedule`).
+q_t^(-1/4) (Lemma 3.1; :func:`noisewise.evidence.theory.optimal_schedule`).
 
 *Guarantee*: none needed. A schedule is computed from public facts, and noise in any proportions is calibrated to the
 budget before it is used.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Budget
-from ..curator import Facts
+from ..accounts import Budget
+from ..asking import Facts
 from ..trusted.accountants.gdp import mu_of
 from .arrays import Array, filled
 

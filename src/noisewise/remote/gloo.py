@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..messages import BadMessage
-from ..torchrun import restarts
 from ..trusted.torch_extra import torch
 from .forms import packed, unpacked
-from .line import MAX_BYTES, RankLost, gone, patience
+from .messages import BadMessage
+from .torchrun import restarts
+from .transport import MAX_BYTES, RankLost, gone, patience
 
 
 class GlooLine:

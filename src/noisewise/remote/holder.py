@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ..trusted.models import Model
 from ..trusted.own_settings import own_settings
 from ..trusted.process import hide_memory
-from ..trusted.questions import QUESTIONS as QUESTIONS  # whose sums are asked for by name
+from ..trusted.questions import QUESTIONS as QUESTIONS
 from ..trusted.stores import records_of
 from ..trusted.stores.grid import Store, in_memory, labelled
 from ..trusted.stores.protocol import SUMS
 from ..trusted.stores.totals import Drawn, Integers, IntegerTotal
-from .line import Line
+from .transport import Line
 
 CHANGES = frozenset({"in_basis", "prepared", "centred"})
 

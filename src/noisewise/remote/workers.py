@@ -1,7 +1,7 @@
 """A line to workers that may be lost: a lost one is started anew, reads its pieces again, and hears the question once more.
 
 The driver is rank 0 and holds no rows; worker w is rank w. Each question is asked of every worker, whose one reply names the
-question and the pieces it answers for, and :class:`~noisewise.remote.ranks.Lead` takes no sum that is not made of every piece
+question and the pieces it answers for, and :class:`~noisewise.remote.processes.Lead` takes no sum that is not made of every piece
 once. A worker that dies, or says nothing for too long, is ended and replaced; whatever it may still say of the question goes
 to nobody. Its successor is asked the same question, with the same rows drawn and the same secret words: a question has one
 answer, however often it was asked. A piece that has other rows than at first stops the run.
@@ -19,7 +19,7 @@ from .._version import __version__
 from .forms import packed, unpacked
 from .history import History
 from .holder import Holder, Reply, Request
-from .line import MAX_BYTES, RankLost, patience
+from .transport import MAX_BYTES, RankLost, patience
 
 STAYS = "; this run stops, and what was reserved stays charged"
 START = 300.0  # seconds that a cluster has to find room for a worker

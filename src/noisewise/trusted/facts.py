@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .accountants.terms import Budget
 from .events import rebuilt
-from .features.columns import TableColumn
+from .features.table_columns import TableColumn
 from .models import Additive, Model
 from .trace import Released as Released
 from .units import RECORD, Unit

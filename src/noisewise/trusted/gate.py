@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from .events import BoundedRange, Event, Gaussian, Sampling, plain_sampling, rebuilt, sampled
 from .facts import Answer, Facts, Released
-from .loops import Tally, Ticket
 from .meter import Meter
 from .models import Model
 from .noise import Stream
@@ -35,6 +34,7 @@ from .question import HowAsked, Question, WholeRun, checked_noise
 from .stores.protocol import HeldRecords
 from .stores.shards import Shards
 from .stores.totals import Drawn, fixed_size
+from .tickets import Tally, Ticket
 from .trace import LOST
 
 _sampled = lru_cache(maxsize=16)(sampled)  # most runs ask with few kinds of noise; both arguments are public

@@ -43,7 +43,7 @@ class AdditiveMeter(Counts):
     pure epsilon here and its delta there (the proof is in ``accountants.common.split_delta``, and holds for any
     filter).
 
-    >>> from noisewise.budget import Budget
+    >>> from noisewise.accounts import Budget
     >>> meter = AdditiveMeter(Budget(1.0, 1e-6), "gdp")
     >>> for _ in range(3):
     ...     meter.spend(Gaussian(meter.noise_for(0.5)))
@@ -207,7 +207,7 @@ class PlanMeter(Counts):
     all of R, whatever comes first, and mixing choices changes nothing. An event that is skipped can be run and its
     answer thrown away, which is post-processing. What may NOT depend on answers is what the multiset contains.
 
-    >>> from noisewise.budget import Budget
+    >>> from noisewise.accounts import Budget
     >>> meter = PlanMeter(Budget(1.0, 1e-5), Repeated(Gaussian(20.0), 25))
     >>> meter.spend(Gaussian(20.0))
     >>> meter.affords(Gaussian(19.0))
@@ -338,7 +338,7 @@ def _price_of(plan: tuple[tuple[Leaf, int], ...], delta: float, adjacency: str, 
 def meter_from(budget: Budget, description: Mapping[str, Any]) -> Meter:
     """An unused meter as described, for replaying the events of a statement; a cap that does not match is refused.
 
-    >>> from noisewise.budget import Budget
+    >>> from noisewise.accounts import Budget
     >>> old = AdditiveMeter(Budget(1.0, 1e-6), "rdp", order=20)
     >>> meter_from(old.budget, old.describe()).currency == old.currency
     True

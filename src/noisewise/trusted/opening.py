@@ -30,7 +30,7 @@ def rebuilt_terms(terms: object) -> Terms:
     """
     if type(terms) is not Terms:
         raise TypeError(
-            f"terms are a {type(terms).__name__}; return exactly noisewise.budget.Terms, e.g. from choose_terms(...): a "
+            f"terms are a {type(terms).__name__}; return exactly noisewise.accounts.Terms, e.g. from choose_terms(...): a "
             "method names its meter, and the meter is made from the budget that was asked for"
         )
     kind, accountant = _word("kind", terms.kind), _word("accountant", terms.accountant)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Budget
-from ..fitting.fit import Fit, Labelled, refuse_without_torch
-from ..fitting.fitted import Fitted
+from ..accounts import Budget
 from ..methods import makes_a_promise
+from ..tables.fit.fit import Fit, Labelled, refuse_without_torch
+from ..tables.fit.fitted import Fitted
 from ..trusted.selection import SCORED
 from ..trusted.stores.grid import Store, in_memory
 

@@ -4,7 +4,7 @@
     release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
 
 *Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
-bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.panel.choose_best` has the proof, also for losses
+bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.choose_best.choose_best` has the proof, also for losses
 with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
 released, so methods may be anybody's.
 
@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..bought_quality import scored_by
-from ..budget import Budget, Terms
-from ..budget.account import Account
-from ..budget.purse import Purse
-from ..fitting.fit import as_labels
+from ..accounts import Budget, Terms
+from ..accounts.account import Account
+from ..accounts.purse import Purse
+from ..evidence.bought_quality import scored_by
 from ..methods.agd import choice_epsilon
+from ..tables.fit.fit import as_labels
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.price import price_of
 from ..trusted.accountants.search import least_scale, log_ratio
+from ..trusted.choose_best import Entrant, choose_best
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
-from ..trusted.panel import Entrant, choose_best
 from ..trusted.selection import SCORED, coins
 from .candidates import Candidate, Parts, Tuned, dealt, same_task, trained_on
 from .price import Agreed, all_agreed, opened

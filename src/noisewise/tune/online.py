@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..fitting.fit import Fit
 from ..methods.online import OnlineDescent
+from ..tables.fit.fit import Fit
 from ..trusted.events import FULL
 
 KEPT = ("learning_rate", "max_grad_norm", "l2")

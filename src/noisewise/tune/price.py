@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..budget import Budget, Terms
-from ..budget.account import Account, account_of, paying, private_fit_begins
-from ..budget.concerns import chosen, warn_of
-from ..budget.purse import Part, Purse
-from ..fitting.fit import Fit
+from ..accounts import Budget, Terms
+from ..accounts.account import Account, account_of, paying, private_fit_begins
+from ..accounts.concerns import chosen, warn_of
+from ..accounts.purse import Part, Purse
+from ..tables.fit.fit import Fit
 from ..trusted.accountants.base import currency
 from ..trusted.accountants.common import Unpriceable, unsampled
 from ..trusted.accountants.selection import whole_of

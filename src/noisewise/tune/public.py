@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..fitting.fit import Fit, Labelled
-from ..fitting.labels import Classes
-from ..quality import public_quality
+from ..evidence.quality import public_quality
+from ..tables.fit.fit import Fit, Labelled
+from ..tables.fit.labels import Classes
 from ..trusted import validate
 from .searches import SEARCHES, USUAL_TRIALS, by_optuna, drawn, halving, needed, try_each
 from .simulated import Parts, Shape, as_given, parts_of, shape_of, simulated, table_of

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..bought_quality import scored_by
-from ..budget import Budget, Terms
-from ..budget.account import BudgetWarning
-from ..curator import Correct, Curator, SquaredError
-from ..fitting.fit import Fit, Labelled, as_labels
-from ..fitting.fitted import Fitted
-from ..fitting.labels import Classes
+from ..accounts import Budget, Terms
+from ..accounts.account import BudgetWarning
+from ..asking import Correct, Curator, SquaredError
+from ..evidence.bought_quality import scored_by
+from ..tables.fit.fit import Fit, Labelled, as_labels
+from ..tables.fit.fitted import Fitted
+from ..tables.fit.labels import Classes
 from ..trusted.accountants.gdp import cost, epsilon_of
 from ..trusted.events import Gaussian
 from ..trusted.opening import open_meter

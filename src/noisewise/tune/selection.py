@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..budget import Budget, Terms
-from ..budget.account import Account
-from ..budget.purse import Purse
-from ..fitting.fitted import Fitted
-from ..fitting.labels import Target
+from ..accounts import Budget, Terms
+from ..accounts.account import Account
+from ..accounts.purse import Purse
 from ..methods import made_anew
+from ..tables.fit.fitted import Fitted
+from ..tables.fit.labels import Target
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.rdp import plan_epsilon
 from ..trusted.accountants.selection import calibrated_candidates, choose_repetitions, gaussian_worth

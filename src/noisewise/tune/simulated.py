@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget import Budget
-from ..data.preprocess import Cells, Scaling
-from ..fitting.fit import Fit, Labelled
-from ..fitting.fitted import Fitted
-from ..fitting.labels import Labels, Target
+from ..accounts import Budget
+from ..tables.fit.fit import Fit, Labelled
+from ..tables.fit.fitted import Fitted
+from ..tables.fit.labels import Labels, Target
+from ..tables.preprocess import Cells, Scaling
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]

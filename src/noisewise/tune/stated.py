@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..budget import Budget, Meter
-from ..fitting.fitted import Fitted
-from ..fitting.of_files import SETTINGS
-from ..prepare.parts import parts_of
-from ..reading import USES, also
-from ..statement import promised, worded
+from ..accounts import Budget, Meter
+from ..methods.preparation.parts import parts_of
+from ..statements.reading_list import USES, also
+from ..statements.statement import promised, worded
+from ..tables.fit.fitted import Fitted
+from ..tables.fit.from_files import SETTINGS
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Repeated, to_dict
 from .candidates import Candidate

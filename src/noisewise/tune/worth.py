@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..budget import Budget
+from ..accounts import Budget
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.selection import candidate_budget
 from .selection import law_for

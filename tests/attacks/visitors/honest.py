@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-
-from noisewise.budget import Terms
 from noisewise.curator import Count, FirstMoment
+
+from noisewise.accounts.paying import Terms
 from noisewise.methods import Method
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
@@ -138,7 +138,7 @@ class OnTable(Descent):
     table: ClassVar[bool] = True
 
     def step(self, state, private, public):
-        from noisewise.prepare import Hats
+        from noisewise.methods.preparation import Hats
         from noisewise.trusted.features.features import even
 
         if state.step == 0:

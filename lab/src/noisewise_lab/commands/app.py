@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from noisewise.cli.main import JsonFlag, errors, print_json, table_of
-from noisewise.show.progress import bars
+from noisewise.faces.cli.main import JsonFlag, errors, print_json, table_of
+from noisewise.faces.progress import bars
 
 if TYPE_CHECKING:
     from ..peers import Peer

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from noisewise.cli.main import JsonFlag, print_json, table_of
+from noisewise.faces.cli.main import JsonFlag, print_json, table_of
 
 from .app import bench
 

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from noisewise.cli.main import JsonFlag, print_json
-from noisewise.show.progress import bar
+from noisewise.faces.cli.main import JsonFlag, print_json
+from noisewise.faces.progress import bar
 
 from .app import bench
 

@@ -12,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from noisewise.cli.main import JsonFlag, errors, print_json, table_of
-from noisewise.show.progress import bars
+from noisewise.faces.cli.main import JsonFlag, errors, print_json, table_of
+from noisewise.faces.progress import bars
 
 from .app import bench
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from noisewise.cli.main import JsonFlag, errors, print_json, table_of
+from noisewise.faces.cli.main import JsonFlag, errors, print_json, table_of
 
 from .app import bench, watched
 

@@ -13,8 +13,8 @@ def commands_listed() -> str:
     """Every command with its arguments, options and examples; those of the laboratory too."""
     import typer
 
-    import noisewise.cli  # noqa: F401  adds the commands
-    from noisewise.cli.main import app
+    import noisewise.faces.cli  # noqa: F401  adds the commands
+    from noisewise.faces.cli.main import app
 
     from ..commands import bench
 

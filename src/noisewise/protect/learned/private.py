@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...curator import Answer, Facts
+from ...asking import Answer, Facts
 from ...trusted.questions.meta import FARTHEST, MetaGradient
 from ...trusted.stores.totals import Floats
 from ..signal import worth

@@ -23,8 +23,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from ...atomic import is_there, write_atomically
-from ...tensors import array
+from ...accounts.atomic import is_there, write_atomically
+from ...asking import array
 from ...trusted.facts import Facts
 from ...trusted.losses import LOSSES
 from ..protector import Protector

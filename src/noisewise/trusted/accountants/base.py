@@ -190,7 +190,7 @@ def accountant_named(name: str) -> Accountant:
 def currency(budget: Budget, name: str, *, order: int | None = None, one_shot_delta: float = 0.0) -> Currency:
     """How much of a currency the budget buys, once ``one_shot_delta`` is set aside; rounded down.
 
-    >>> from noisewise.budget import Budget
+    >>> from noisewise.accounts import Budget
     >>> round(currency(Budget(0.5, 1e-8), "gdp").cap ** 0.5, 6)
     0.101384
     """

@@ -30,8 +30,8 @@ from ..noise.normal_reference import (
     WHOLE,
     WHOLE_SQRT_HALF,
 )
+from .elementwise_compiled import widely
 from .kernels import jit
-from .plain_compiled import widely
 
 BLOCK = 512
 L0, L1, L2, L3 = LOG

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..stores.perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
+from .elementwise_compiled import widely
 from .kernels import jit
-from .plain_compiled import widely
 from .rows_compiled import fetch
 
 AHEAD = 4  # rows that are fetched before they are needed

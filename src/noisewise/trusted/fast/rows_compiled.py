@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from ..stores.grid import BOUND, DIRECTION, LONGEST
 from . import kernels
-from .plain_compiled import exp_of
+from .elementwise_compiled import exp_of
 
 ROWS = 32
 LINE = 32  # entries of a row in a line of the cache

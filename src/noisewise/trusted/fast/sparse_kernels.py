@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from ..stores.grid import BOUND, DIRECTION, LONGEST
 from ..stores.sparse_reference import MOST, SHORTER
 from . import kernels
-from .plain_compiled import exp_of
+from .elementwise_compiled import exp_of
 from .rows_compiled import EIGHT, WIDE, WORD, _data, _vector, on_grid, options
 
 __all__ = ["lay_out_entries", "measure", "options", "products", "sum_classes", "sum_one", "weighted"]

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""How :mod:`noisewise.trusted.stores.words` finds words, compiled."""
+"""How :mod:`noisewise.trusted.stores.common_words` finds words, compiled."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import TableColumn
 from .scale import Floats, check_scale, positions
+from .table_columns import TableColumn
 
 Places = NDArray[Any]  # whole numbers
 Singles = NDArray[np.float32]  # an entry as it is kept, whether it is made anew or laid out again
@@ -239,7 +239,9 @@ def even(blocks: Sequence[Block]) -> Features:
 def features_anew(features: object) -> Features:
     """The same features made anew of plain numbers; a subclass, whose function would be run on rows, is refused."""
     if type(features) is not Features:
-        raise TypeError(f"{type(features).__name__} is no description of features; pass noisewise.prepare.Features")
+        raise TypeError(
+            f"{type(features).__name__} is no description of features; pass noisewise.methods.preparation.Features"
+        )
     gains = np.array(np.asarray(features.gains), dtype=np.float64)
     return Features(tuple(_block_anew(block) for block in tuple(features.blocks)), gains)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import plain
+from .. import elementwise as plain
 from .base import Floats, Labels, Loss, Tensor, of_two
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from ..features.columns import TableColumn
+from ..features.table_columns import TableColumn
 from .linear import Linear
 
 

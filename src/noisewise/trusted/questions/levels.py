@@ -10,8 +10,8 @@ from ..facts import Facts
 from ..features.scale import check_scale
 from ..proved import Line
 from ..question import HowAsked, Question, between, question
-from ..stores.asked import MAX_LEVELS
 from ..stores.protocol import SUMS
+from ..stores.sum_limits import MAX_LEVELS
 from ..stores.totals import Drawn, IntegerTotal
 
 Scale = tuple[float, tuple[float, ...], tuple[float, ...]]

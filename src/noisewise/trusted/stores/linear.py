@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plain
+from .. import elementwise as plain
 from ..models import Model
 from . import reference
-from .crew import threads, together
 from .grid import BOUND, GridRows, Store, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
 from .protocol import HeldRecords
+from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector

@@ -17,13 +17,13 @@ from ..arithmetic import Arithmetic
 from ..models import MLP
 from ..torch_extra import torch
 from . import perceptron_selftest as selftest
-from .crew import threads, together
 from .grid import CHUNK, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
 from .perceptron_reference import bound_for
 from .protocol import HeldRecords
+from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, IntegerTotal
 
 FULL_PASS = 512  # records at a time where no batch size is public

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..arithmetic import PSEUDO_RANDOM, Arithmetic
 from ..features.features import Features
-from .asked import (
+from .grid import Store, in_memory
+from .sum_limits import (
     CLIP,
     CLIPS,
     LEVELS,
@@ -27,7 +28,6 @@ from .asked import (
     of_ones,
     up_to_ones,
 )
-from .grid import Store, in_memory
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 EXACT = Arithmetic("exact", (PSEUDO_RANDOM,))

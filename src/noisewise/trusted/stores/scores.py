@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plain
-from .asked import CLASSES, THETA, VECTOR, between, counts
+from .. import elementwise as plain
 from .linear import FINE
 from .protocol import HeldRecords, everywhere
+from .sum_limits import CLASSES, THETA, VECTOR, between, counts
 from .totals import Drawn, Floats, Integers
 
 Flags = NDArray[np.bool_]

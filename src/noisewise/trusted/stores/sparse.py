@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from ..fast import kernels
 from . import sparse_reference as reference
+from .common_words import Words, no_words, words_of
 from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Store, in_memory, labels_of
 from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
-from .words import Words, no_words, words_of
 
 WIDEST = 4096  # columns up to which rows are written out in full, all of them
 SCALES = 1e-6, 1e6  # from, to

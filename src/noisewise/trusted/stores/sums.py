@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .asked import POSITIVE, THETA, between, of_norm
 from .linear import FINE, LABEL, ROW
 from .protocol import HeldRecords, everywhere
+from .sum_limits import POSITIVE, THETA, between, of_norm
 from .totals import Drawn, Floats, Integers
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..features.columns import cell_type
 from ..features.features import Codes, Features, Hats, Product, even
 from ..features.scale import Floats, positions, slopes_of
+from ..features.table_columns import cell_type
 from .grid import CHUNK, Store, in_memory, numbers
 from .linear import NONE
 from .sparse import SparseRecords, SparseRows, lay_out_sparse

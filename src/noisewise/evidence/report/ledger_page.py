@@ -1,0 +1,130 @@
+"""The page of a ledger: how each account stands, its runs, and what they took of what was granted, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+
+from ..._version import __version__
+from ...accounts.account import rounded_down
+from ...accounts.ledger.ledger import State
+from ...accounts.ledger.lines import Line
+from ...accounts.store import Amount
+from . import sentences as words
+from .charts import Interval, Series, interval_chart, line_chart
+from .document import document
+from .markup import Markup, charts, figure, join, name_of, table, tag
+
+Account = tuple[State, Sequence[Line]]
+NAMES = {"spent": "spent", "reserved": "reserved", "left": "left"}
+CURRENCIES = {"gdp": "Gaussian DP", "zcdp": "zero-concentrated DP", "rdp": "Rényi DP"}
+
+
+def ledger_page(accounts: Iterable[Account]) -> str:
+    """One HTML document about these accounts. Where the ledger lies is not said: the page may go to others."""
+    shown = list(accounts)
+    now = words.when(datetime.now(UTC).isoformat(timespec="seconds"))
+    title = f"Account of {shown[0][0].name}" if len(shown) == 1 else f"{len(shown)} accounts"
+    head = tag("header", tag("h1", title), tag("p", f"How the ledger stood on {now}.", class_="soft"))
+    footer = tag("footer", f"Written by noisewise {__version__}. This page fetches nothing.")
+    return document(title, tag("main", head, *(_account(one, len(shown) > 1) for one in shown), footer))
+
+
+def _account(account: Account, several: bool) -> Markup:
+    state, lines = account
+    return tag(
+        "section",
+        tag("h2", name_of(state.name)) if several else None,
+        _tiles(state),
+        tag("p", _promise(state)),
+        charts(_standing(state), _course(state, lines)),
+        _runs(lines),
+    )
+
+
+def _tiles(state: State) -> Markup:
+    left, fits = _share(state, state.left), ("nothing", "no further run")
+    if (most := state.fits) is not None:
+        at_most = join("at most, at δ = ", words.budget(float(most.delta)), ", for one run")
+        fits = join("ε = ", rounded_down(float(most.epsilon))), at_most
+    granted = (words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta)))
+    not_settled = sum(entry.state == "reserved" for entry in state.entries)
+    tiles = [
+        ("Granted", join("ε = ", granted[0]), join("δ = ", granted[1], f", {state.budget.adjacency}")),
+        ("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
+        ("Fits", *fits),
+        ("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
+    ]
+    drawn = (tag("div", tag("i", a), tag("b", b), tag("span", c), class_="tile") for a, b, c in tiles)
+    return tag("div", *drawn, class_="tiles")
+
+
+def _promise(state: State) -> Markup:
+    whom = "a record" if state.unit == "record" else "a person with all rows"
+    return join(
+        "All that these runs release together, whatever they are and in whatever order, is (",
+        words.budget(float(state.budget.epsilon)), ", ", words.budget(float(state.budget.delta)),
+        f")-differentially private for {whom}. A run is charged what it reserved until it is settled, and then what it spent.",
+    )  # fmt: skip
+
+
+def _standing(state: State) -> Markup | None:
+    parts = [(name, _share(state, getattr(state, name))) for name in NAMES]
+    rows = [
+        Interval(NAMES[name], share, text=words.percent(share), solid=True, faint=name == "left")
+        for name, share in parts
+    ]
+    told = ", ".join(f"{name} {words.percent(share)}" for name, share in parts)
+    chart = interval_chart(
+        f"standing-{_key(state)}", rows, title="What was granted", description=told, x_label="share of what was granted",
+        limits=(0.0, 1.0), show=words.percent,
+    )  # fmt: skip
+    caption = f"In {CURRENCIES[state.currency]}"
+    if state.order is not None:
+        caption += f" at order {state.order}"
+    if state.granted.delta:
+        taken = 1 - state.left.delta / state.granted.delta
+        caption += f". Of the part of delta for runs that count as what they promise, {words.percent(taken)} is taken"
+    return figure("What was granted", chart, f"{caption}.")
+
+
+def _course(state: State, lines: Sequence[Line]) -> Markup | None:
+    if not lines:
+        return None
+    taken = [0.0, *accumulate(line.share for line in lines)]
+    series = [Series("of the budget", [(float(i), share) for i, share in enumerate(taken)], "area", 1)]
+    if any(line.delta_share for line in lines):
+        deltas = [0.0, *accumulate(line.delta_share for line in lines)]
+        series.append(
+            Series("of the part of delta", [(float(i), share) for i, share in enumerate(deltas)], "dashed", 2)
+        )
+    chart = line_chart(
+        f"course-{_key(state)}", series, title="Taken by runs", x_label="runs", y_label="taken, in all",
+        description=f"After {len(lines)} runs {words.percent(taken[-1])} of what was granted is taken.",
+        y_limits=(0.0, 1.0), show=words.percent, show_x=lambda value: f"{value:g}",
+    )  # fmt: skip
+    return figure("Taken by runs, one after the other", chart, "Runs that asked nothing take nothing.")
+
+
+def _runs(lines: Sequence[Line]) -> Markup:
+    if not lines:
+        return tag("p", "No run has taken anything yet.")
+    heads = ("run", "what", "epsilon", "delta", "share", "state", "by", "when")
+    rows = [
+        (
+            line.number, line.what, words.number(line.epsilon, 4), words.budget(line.delta), words.percent(line.share),
+            line.state, name_of(line.owner), words.when(line.when),
+        )
+        for line in lines
+    ]  # fmt: skip
+    return join(tag("h3", "Runs"), table(heads, rows, numeric=(0, 2, 3, 4), wide=True))
+
+
+def _share(state: State, amount: Amount) -> float:
+    return amount.cost / state.granted.cost
+
+
+def _key(state: State) -> str:
+    """A name for the parts of a chart; accounts may be called anything."""
+    return state.name.encode().hex()

@@ -1,0 +1,74 @@
+"""``noisewise methods``: every training method of the library, one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .main import JsonFlag, app, print_json, say
+
+
+def method_rows() -> list[dict[str, Any]]:
+    """One row for each registered method; one of another package is described by its own process."""
+    from ...guest import method_named
+    from ...methods import registered_elsewhere, registry
+
+    rows = [_row(name, kind) for name, kind in registry().items()]
+    for name in registered_elsewhere():
+        try:
+            rows.append(_row(name, method_named(name)))
+        except ValueError as error:
+            say(f"the method {name!r} of another package is left out: {error}")
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _row(name: str, method: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": method.summary,
+        "needs_public": method.needs_public,
+        "adaptive": method.adaptive,
+        "private": method.private,
+        "losses": list(method.losses),
+        "paper": method.paper,
+    }
+
+
+@app.command()
+def methods(json_output: JsonFlag = False) -> None:
+    """List the training methods: what each does, what it needs, and its paper.
+
+    Example: [bold]noisewise methods --json[/bold]
+    """
+    from ...methods import RECOMMENDED
+    from ...tables.fit.why_auto import AUTO, MOST_COLUMNS, TABLES
+
+    rows = method_rows()
+    if json_output:
+        print_json({"default": AUTO, "rows": rows})
+        return
+    every = {loss for row in rows for loss in row["losses"]}
+    chosen = (
+        f"The default, {AUTO}, takes {TABLES} for a table of up to {MOST_COLUMNS} columns when the model is left open, else "
+        f"{RECOMMENDED}; `noisewise plan` says why."
+    )
+    table = Table(
+        title="Training methods",
+        title_justify="left",
+        show_header=False,
+        show_lines=True,
+        caption=chosen,
+        caption_justify="left",
+    )
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("what")
+    for row in rows:
+        noise = (
+            "no privacy" if not row["private"] else "adaptive noise" if row["adaptive"] else "a plan fixed beforehand"
+        )
+        losses = "all losses" if set(row["losses"]) == every else ", ".join(row["losses"])
+        facts = [noise, "needs public rows" if row["needs_public"] else "", losses, row["paper"]]
+        table.add_row(row["name"], f"{row['summary']}\n[dim]{' · '.join(fact for fact in facts if fact)}[/dim]")
+    Console().print(table)

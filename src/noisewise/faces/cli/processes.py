@@ -1,0 +1,151 @@
+"""Where records lie when not in this process: with workers on Ray (``--records ray``), or at the ranks of torchrun.
+
+``torchrun -m noisewise train ...``: rank 0 is the command, the other ranks hold their pieces of the records and serve it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...remote.torchrun import restarts, started_by_torchrun
+from .main import say
+
+if TYPE_CHECKING:
+    from ...remote.processes import Lead
+
+Records = Annotated[
+    str | None,
+    typer.Option(help="ray: workers on Ray hold the records, each its pieces.", show_default="this process"),
+]
+RayWorkers = Annotated[
+    int | None, typer.Option(min=1, help="How many workers.", show_default="one for each processor of the cluster")
+]
+RayAddress = Annotated[
+    str | None, typer.Option(help="A Ray cluster that is there.", show_default="a new one on this machine")
+]
+COMMAND = "train"  # the one that several processes share; of any other rank 0 does all
+SECONDS_TO_MEET = 15.0  # after which ranks that are missing are told of
+_leads: list[Lead] = []
+
+
+def lead() -> Lead | None:
+    """The ranks that this command has; None when it is one process."""
+    return _leads[-1] if _leads else None
+
+
+@contextmanager
+def ranks() -> Iterator[bool]:
+    """Whether the command runs in this process: always, unless torchrun started several and this is not rank 0.
+
+    The others serve rank 0 in here until it is done; it lets them go whatever happens to it.
+    """
+    if not started_by_torchrun():
+        yield True
+        return
+    shared = sys.argv[1:2] == [COMMAND]
+    if not shared:
+        yield _first()
+        return
+    from ...remote.gloo import common_line
+    from ...tables.fit.across_processes import lead_files, serve_files
+
+    with _missed():
+        line = common_line()
+    try:
+        if line.rank:
+            serve_files(line)
+            yield False
+            return
+        with _leading(lead_files(line), "torchrun"):
+            yield True
+    finally:
+        line.close()
+
+
+@contextmanager
+def _missed() -> Iterator[None]:
+    """Says what is waited for, when that takes long: another program may have left these variables."""
+    ranks, address, port = (os.environ[name] for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    told = (
+        f"waiting for the others of {ranks} ranks at {address}:{port}, as RANK, WORLD_SIZE and MASTER_ADDR say; unset these "
+        "if torchrun did not start this"
+    )
+    missing = threading.Timer(SECONDS_TO_MEET, say, [told])
+    missing.start()
+    try:
+        yield
+    finally:
+        missing.cancel()
+
+
+def refuse_restart(out: Path, *, private: bool) -> None:
+    """Refuse to train anew what torchrun restarts: what an earlier attempt spent stays spent, and would be spent again."""
+    if private and (count := restarts()):
+        raise ValueError(
+            f"torchrun has started this run anew (restart {count}); what the attempt before it spent, if anything, is in "
+            f"{out.name}.spending.json beside --out or in its account, and stays charged. Nothing is spent again; train --resume {out} goes on"
+        )
+
+
+def _first() -> bool:
+    import os
+
+    return os.environ["RANK"] == "0"
+
+
+def refuse_records(records: str | None, workers: int | None, address: str | None) -> None:
+    """Refuse, before anything is read, records that cannot lie where they are asked to."""
+    if records is None:
+        if workers is not None or address is not None:
+            raise ValueError("--ray-workers and --ray-address say where records on Ray lie; add --records ray")
+        return
+    if records != "ray":
+        raise ValueError(f"--records is {records!r}; pass ray, or leave it out for one process")
+    if started_by_torchrun():
+        raise ValueError("torchrun and --records ray are two ways to several processes; leave one of them out")
+    from ...remote.ray_workers import refuse_address, refuse_without_ray
+
+    refuse_without_ray()
+    refuse_address(address)
+
+
+@contextmanager
+def holders(records: str | None, workers: int | None, address: str | None) -> Iterator[Lead | None]:
+    """Who holds the records, while they are needed: workers on Ray, the ranks of torchrun, or None for this process."""
+    if records is None:
+        yield lead()
+        return
+    from ...tables.fit.across_processes import elsewhere
+
+    with elsewhere(records, workers, address) as leader:
+        assert leader is not None
+        with _leading(leader, "a signal"):
+            yield leader
+
+
+@contextmanager
+def _leading(leader: Lead, who: str) -> Iterator[None]:
+    def terminated(*_: Any) -> None:
+        """torchrun ends all ranks when one is gone; one that knows already is on its way."""
+        if not leader.broken:
+            from ...remote.transport import RankLost
+
+            raise RankLost(f"{who} ended this run; what was reserved stays charged")
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    _leads.append(leader)
+    try:
+        yield
+    finally:
+        _leads.remove(leader)
+        leader.stop()
+        signal.signal(signal.SIGTERM, before)

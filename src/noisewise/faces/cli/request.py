@@ -1,0 +1,245 @@
+"""What ``noisewise train`` is asked for: the options as plain data that can be asked again, and the fit they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ...remote.federation import Federated
+from .tuning import with_protector
+
+if TYPE_CHECKING:
+    from ...accounts import Budget
+    from ...methods import Method
+    from ...tables.addresses import Place
+    from ...tables.fit.fit import Fit
+    from ...tables.fit.from_files import Origin
+    from ...tables.resolve import Resolved
+    from ...tables.schema import Schema
+    from ..sklearn import PrivateClassifier, PrivateRegressor
+
+    Estimator = PrivateClassifier | PrivateRegressor
+
+PATHS = ("schema", "cache")
+LISTS = ("data", "public")
+WORDS = ("target", "method", "loss", "protector", "separator", "decimal", "records", "ray_address")
+NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of one training, apart from where it is written and how it is shown."""
+
+    data: tuple[Place, ...]
+    epsilon: float
+    delta: float
+    target: str | None = None
+    schema: Path | None = None
+    public: tuple[Place, ...] = ()
+    bounds_epsilon: float | None = None
+    method: str | None = None
+    loss: str | None = None
+    model: str = "auto"
+    protector: str | None = None
+    protector_share: float | None = None
+    adjacency: str = "add_remove"
+    max_grad_norm: float | None = None
+    size_is_public: bool = False
+    separator: str | None = None
+    decimal: str | None = None
+    cache: Path | None = None
+    records: str | None = None
+    ray_workers: int | None = None
+    ray_address: str | None = None
+    federated: Federated | None = None
+    clients: int | None = None  # that are asked over a network, instead of files
+    isolation: str = "sandbox"
+
+    @property
+    def budget(self) -> Budget:
+        from ...accounts import Budget
+
+        return Budget(self.epsilon, self.delta, adjacency=cast(Any, self.adjacency))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data that means the same in another folder: paths are absolute, addresses whole (none has credentials)."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in PATHS:
+            plain[name] = None if plain[name] is None else str(plain[name].absolute())
+        for name in LISTS:
+            plain[name] = [str(path.absolute()) if isinstance(path, Path) else path.uri for path in plain[name]]
+        if self.protector is not None and Path(self.protector).is_file():
+            plain["protector"] = str(Path(self.protector).absolute())
+        plain["federated"] = None if self.federated is None else self.federated.to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> Asked:
+        """What :meth:`to_dict` wrote; ValueError for anything else."""
+        if not isinstance(plain, Mapping) or set(plain) != {field.name for field in fields(cls)}:
+            raise ValueError("other options than a training has")
+        for name, value in plain.items():
+            if not _plain(name, value):
+                raise ValueError(f"the option {name} is of another kind")
+        known = dict(plain)
+        for name in PATHS:
+            known[name] = None if plain[name] is None else Path(plain[name])
+        for name in LISTS:
+            known[name] = places(plain[name])
+        try:
+            known["federated"] = None if plain["federated"] is None else Federated(**plain["federated"])
+        except TypeError:
+            raise ValueError("the option federated is of another kind") from None
+        return cls(**known)
+
+    @property
+    def declarations(self) -> list[Place]:
+        """Files that are public and say how records are read and trained on; their content is part of what was asked."""
+        from ...tables.files import find_files
+
+        named = [path for path in (self.schema, self.protector and Path(self.protector)) if path and path.is_file()]
+        return [*named, *(find_files([*self.public]) if self.public else [])]
+
+
+def places(texts: Iterable[str]) -> tuple[Place, ...]:
+    """Files, folders and addresses as they are given to a command."""
+    from ...tables.addresses import place_of
+
+    return tuple(map(place_of, texts))
+
+
+def _plain(name: str, value: Any) -> bool:
+    """Whether an option is of the kind that it should be."""
+    if name in LISTS:
+        return isinstance(value, list) and all(type(one) is str for one in value)
+    if name in (*PATHS, *WORDS):
+        return value is None or type(value) is str
+    if name == "federated":
+        return value is None or isinstance(value, dict)
+    if name == "clients":
+        return value is None or (type(value) is int and value > 0)
+    if name in NUMBERS:
+        return value is None or type(value) is float
+    if name == "ray_workers":
+        return value is None or type(value) is int
+    kinds = {"size_is_public": bool, "model": str, "adjacency": str, "isolation": str}
+    return type(value) is kinds.get(name, float)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, apart from the data."""
+
+    budget: Budget
+    method: str | Method
+    loss: str | None
+    model: str | tuple[int, ...]
+    max_grad_norm: float | None
+    size_is_public: bool
+    seed: int | None
+    federated: Federated | None = None
+    isolation: str = "sandbox"
+
+    @classmethod
+    def of(cls, asked: Asked, seed: int | None = None) -> Request:
+        from ...tables.fit.auto import AUTO, method_for
+
+        chosen = with_protector(asked.method, asked.protector, asked.protector_share, asked.max_grad_norm)
+        made = cls(
+            asked.budget,
+            chosen or AUTO,
+            asked.loss,
+            _model(asked.model),
+            asked.max_grad_norm,
+            asked.size_is_public,
+            seed,
+            asked.federated,
+            asked.isolation,
+        )
+        method_for(made.method, made.model, None, isolation=made.isolation)
+        return made
+
+
+def planned(request: Request, resolved: Resolved) -> Fit:
+    """The fit that was asked for, with imagined bounds where they are still to be bought."""
+    fit = fit_for(request, resolved.imagined, origin_of(resolved))
+    if resolved.purchase is None:
+        return fit
+    before = resolved.purchase.budget
+    return fit.before(before.epsilon, before.delta)
+
+
+def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
+    from ...tables.fit.from_files import fit_of_files
+
+    same = ("model", "size_is_public", "seed", "max_grad_norm", "isolation")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    fit = fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
+    if request.federated is None:
+        return fit
+    from ...remote.clients.fit import fit_of_clients
+
+    return fit_of_clients(fit, request.federated)
+
+
+def origin_of(resolved: Resolved) -> Origin:
+    from ...tables.fit.from_files import Origin
+
+    return Origin(resolved.words, resolved.classes, resolved.preparation)
+
+
+def unfitted(request: Request, schema: Schema) -> Estimator:
+    """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
+    from ..sklearn import PrivateClassifier, PrivateRegressor
+
+    same = ("method", "model", "max_grad_norm", "size_is_public", "isolation")
+    common: dict[str, Any] = {name: getattr(request, name) for name in same}
+    common |= {"adjacency": request.budget.adjacency, "schema": schema, "random_state": request.seed}
+    face = PrivateClassifier if of_classes(schema) else PrivateRegressor
+    return face(request.budget.epsilon, request.budget.delta, loss=_loss(request, schema), **common)
+
+
+def of_classes(schema: Schema) -> bool:
+    assert schema.target is not None
+    return schema[schema.target].kind == "category"
+
+
+def _loss(request: Request, schema: Schema) -> str:
+    """The loss that was asked for, or the usual one of the target."""
+    from ...trusted.losses import USUAL
+
+    if of_classes(schema):
+        return request.loss or "auto"
+    if request.loss is not None and not for_numbers(request.loss):
+        raise ValueError(
+            f"--loss is {request.loss!r} but the target {schema.target!r} is a number; pass --loss {USUAL['regression']}, or declare its "
+            'classes in a schema with kind = "category"'
+        )
+    return request.loss or USUAL["regression"]
+
+
+def _model(text: str) -> str | tuple[int, ...]:
+    if text in ("auto", "linear", "mlp"):
+        return text
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"--model is {text!r}; pass auto, linear, mlp, or hidden sizes such as 64,32")
+    return sizes
+
+
+def known_loss(loss: str | None) -> None:
+    from ...trusted.losses import loss_named
+
+    if loss is not None:
+        loss_named(loss)
+
+
+def for_numbers(loss: str | None) -> bool:
+    from ...trusted.losses import loss_named
+
+    return loss is not None and loss_named(loss).task == "regression"

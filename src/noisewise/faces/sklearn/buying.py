@@ -1,0 +1,215 @@
+"""``bounds="buy"``: a part of the budget buys what nobody declared, then the rest trains.
+
+Everything is checked with imagined bounds first, so that nothing is paid for rows that could not be trained on.
+
+*Guarantee*: that of :mod:`noisewise.tables.bought`; what is left of the budget trains, and the statement has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from ...accounts.account import Account, account_of
+from ...accounts.purse import Purse
+from ...tables.bought import Purchase, purchase
+from ...tables.cells import cells_of, numbers_of
+from ...tables.checks import names_of, private_labels, private_rows
+from ...tables.encode import NOT_ENCODED
+from ...tables.files import Dialect, Paths, open_source
+from ...tables.fit.fit import seed_of
+from ...tables.fit.from_files import Origin
+from ...tables.fit.ready import Ready
+from ...tables.preprocess import interval
+from ...tables.refusal import our_words
+from ...tables.resolve import Resolved, with_imagined_bounds
+from ...tables.schema import Column, Schema, gaps
+from ...train import refuse_every_rank
+from ...trusted.stores.grid import NO_CLASS, NO_LABEL
+
+Array = NDArray[Any]
+BUY = "buy"
+SHARE = 0.2  # of epsilon, where nobody says how much
+TARGET = "target"  # what y is called where no schema names it
+DECLARED = "bounds of the {}, declared"
+
+
+def buys(face: Any) -> bool:
+    """Whether bounds are to be bought, of columns or of the target."""
+    return any(
+        isinstance(getattr(face, name, None), str) and getattr(face, name) == BUY
+        for name in ("bounds", "target_bounds")
+    )
+
+
+def refuse_to_buy(face: Any) -> None:
+    """Refuse where nothing is paid for yet, or several times."""
+    if buys(face):
+        raise ValueError(
+            "bounds='buy' is paid for in fit or fit_files, not in a search, where every candidate would pay; pass bounds or "
+            "a schema, perhaps those that a fit has bought"
+        )
+
+
+def bought_ready(face: Any, X: Any, y: Any, public: Any, purse: Purse | Account | None) -> Ready:
+    """What ``fit`` runs, once bounds are bought."""
+    _refuse_every_rank(face, purse)
+    columns = _columns(face, X)
+    deal = _deal(face, columns)
+    imagined = _declared(face, with_imagined_bounds(columns)).ready(X, y, public)
+    imagined.fit.before(deal.budget.epsilon, deal.budget.delta).check(
+        public=public is not None, records=len(imagined.private.y)
+    )
+    pieces = partial(_pieces, face, X, y, deal, imagined)
+    schema, paid = deal.paid_for(pieces, purse, seed=seed_of(face.random_state))
+    ready = _declared(face, schema).ready(X, y, public, counted=imagined.counted)
+    return _kept(face, ready._replace(fit=replace(ready.fit, preparation=paid, assumed=_assumed(ready, deal))))
+
+
+def bought_files(face: Any, paths: Paths, purse: Purse | Account | None, reading: dict[str, Any]) -> Ready:
+    """What ``fit_files`` runs, once bounds are bought."""
+    if not isinstance(face.schema, Schema):
+        raise ValueError(
+            "schema must be a Schema with a target to train on files; it may leave bounds out where they are bought"
+        )
+    _refuse_every_rank(face, purse)
+    columns, public = _of_schema(face), reading.get("public") is not None  # whose rows they are may be said in both
+    deal = _deal(face, columns)
+    source = open_source(paths, separator=Dialect.of(reading.get("separator"), reading.get("decimal")))
+    planned = _declared(face, with_imagined_bounds(columns)).planned()
+    words = f"{Origin().words}; bounds bought where nothing declares them"
+    records = Resolved(source, columns, words, "declared").look()
+    planned.before(deal.budget.epsilon, deal.budget.delta).check(public=public, records=records)
+    schema, paid = deal.bounds(source, purse, seed=seed_of(face.random_state))
+    return _kept(
+        face, _declared(face, schema).ready_files(paths, **{**reading, "origin": Origin(words, "declared", paid)})
+    )
+
+
+def _refuse_every_rank(face: Any, purse: Purse | Account | None) -> None:
+    """Bounds are paid for before training is, which refuses the same."""
+    if seed_of(face.random_state) is None:
+        refuse_every_rank(account_of(purse) or purse)
+
+
+def _columns(face: Any, X: Any) -> Schema:
+    """What is declared of the columns, those without bounds being bought: a schema, or numbers of an array."""
+    if isinstance(face.schema, Schema):
+        return _of_schema(face)
+    if face.schema is not None:
+        raise ValueError(
+            "bounds='buy' goes with a noisewise.Schema that leaves bounds out, or with none; not with a dict"
+        )
+    if not isinstance(face.bounds, str):
+        raise ValueError("target_bounds='buy' goes with bounds='buy', or with a noisewise.Schema; pass one of them")
+    names = names_of(X)
+    width = private_rows(_features(X, face.unit)).shape[1]
+    known = [f"x{i}" for i in range(width)] if names is None else [str(n) for n in names.columns if str(n) != face.unit]
+    made = [Column(name, "number") for name in known]
+    if not isinstance(face, RegressorMixin):
+        return Schema(tuple(made), None, face.unit, face.rows_per_unit)
+    label = _target(face, Column(_fresh_name(known), "number"))
+    return Schema((*made, label), label.name, face.unit, face.rows_per_unit)
+
+
+def _of_schema(face: Any) -> Schema:
+    schema = face.schema
+    schema = replace(schema, unit=face.unit or schema.unit, rows_per_unit=face.rows_per_unit or schema.rows_per_unit)
+    if not isinstance(face, RegressorMixin):
+        return schema
+    if schema.target is None:
+        raise ValueError(
+            "the schema names no target, whose bounds a regression needs; set target, with kind = 'number'"
+        )
+    label = schema[schema.target]
+    said = label.low is not None or face.target_bounds is None or isinstance(face.target_bounds, str)
+    return schema if said else schema.with_column(_target(face, label))
+
+
+def _target(face: Any, label: Column) -> Column:
+    """The target with its declared bounds, or without where they are bought."""
+    if isinstance(face.target_bounds, str):
+        return label
+    if face.target_bounds is None:
+        raise ValueError("target_bounds is missing; pass (low, high), what y can be, or target_bounds='buy'")
+    low, high = interval("target_bounds", face.target_bounds)
+    return replace(label, low=low, high=high)
+
+
+def _features(X: Any, unit: str | None) -> Any:
+    return X if unit is None else X[[name for name in X.columns if str(name) != unit]]
+
+
+def _fresh_name(names: list[str]) -> str:
+    return next(name for name in (TARGET, *(f"{TARGET}_{i}" for i in range(len(names) + 1))) if name not in names)
+
+
+def _deal(face: Any, columns: Schema) -> Purchase:
+    budget, share = face._budget(), face.bounds_epsilon
+    deal = purchase(columns, epsilon=SHARE * budget.epsilon if share is None else share, budget=budget)
+    if not deal.columns:
+        raise ValueError("every bound is declared already; leave bounds='buy' out, all of epsilon then trains")
+    if other := [gap for gap in gaps(columns) if gap.what not in ("bounds", "target")]:
+        raise ValueError(f"{other[0]}; only bounds of numbers can be bought")
+    return deal
+
+
+def _declared(face: Any, schema: Schema) -> Any:
+    """The same estimator with these bounds declared."""
+    own = {name: value for name, value in face.get_params(deep=False).items() if name != "bounds_epsilon"}
+    label = None if schema.target is None else schema[schema.target]
+    if "target_bounds" in own and label is not None:
+        own["target_bounds"] = (label.low, label.high)
+    if isinstance(face.schema, Schema):
+        own |= {"schema": schema, "bounds": None, "unit": None, "rows_per_unit": None}
+    else:
+        own["bounds"] = [(column.low, column.high) for column in schema.features]
+    return type(face)(**own).watch(getattr(face, "_progress", None))._of(face)
+
+
+def _pieces(face: Any, X: Any, y: Any, deal: Purchase, ready: Ready) -> Iterator[Array]:
+    """The columns to be bought, of rows that count; NaN, which is in no bin, for records without a label."""
+    schema, unit = deal.schema, deal.schema.unit
+    with our_words(NOT_ENCODED.format("a column")):
+        if isinstance(face.schema, Schema):
+            places = {str(name): place for place, name in enumerate(X.columns)}
+            held = {
+                column.name: numbers_of(cells_of(X, places[column.name], column), column)
+                for column in deal.columns
+                if column.name != schema.target
+            }
+        else:
+            rows = private_rows(_features(X, unit))
+            held = dict(zip([column.name for column in schema.features], rows.T, strict=True))
+        if schema.target in [column.name for column in deal.columns]:
+            held[str(schema.target)] = private_labels(y, numeric=True, dropped=True)
+        matrix = np.column_stack([np.asarray(held[column.name], np.float64) for column in deal.columns])
+        matrix = matrix if ready.counted is None else matrix[ready.counted]
+        numbers = ready.private.y
+        matrix[numbers == (NO_CLASS if numbers.dtype.kind == "i" else NO_LABEL)] = np.nan
+    yield matrix
+
+
+def _assumed(ready: Ready, deal: Purchase) -> tuple[str, ...]:
+    """What a statement lists as assumed: bounds that were bought are not."""
+    if ready.fit.encoder is not None:
+        words = Origin().words
+        return tuple(
+            f"{one}; bounds bought where nothing declares them" if one == words else one for one in ready.fit.assumed
+        )
+    bought = {column.name for column in deal.columns}
+    gone = {DECLARED.format("target")} if deal.schema.target in bought else set()
+    gone |= {DECLARED.format("features")} if bought - {deal.schema.target} else set()
+    return tuple(one for one in ready.fit.assumed if one not in gone)
+
+
+def _kept(face: Any, ready: Ready) -> Ready:
+    """With the settings that were asked for: what was bought is in the fitted thing."""
+    ready.face.set_params(**face.get_params(deep=False))
+    return ready

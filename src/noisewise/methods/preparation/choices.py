@@ -1,0 +1,199 @@
+"""Which features a table gets, from declared or released facts: knots, balance, columns to pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from ...trusted.features.features import Block, Codes, Features, Hats, Product, even
+from ...trusted.features.scale import Floats
+from ...trusted.features.table_columns import TableColumn
+from .quantiles import Scale
+
+KNOTS = 0.15  # hats of a column for each n mu and column
+MOST_HATS, COARSE = 64, 8
+LEVELS = 16
+RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
+PAIRED = 7  # columns
+ENOUGH_FOR_PAIRS = 1500.0  # n mu
+CELLS = 0.1  # hats of a side, squared, for each n mu and pair
+FEWEST_SIDE, MOST_SIDE = 3, 8
+RARE = 0.005  # a coordinate that fewer records have is balanced as if so many had it
+PUBLIC_ROWS = 20  # for each hat of a column: so many tell for nothing where its values lie
+LENGTH = 0.5  # of typical rows before they are centred, so that hardly any is longer than 1
+INTERCEPT = 0.4  # relative to the spread of the rest
+LEAST_SPREAD = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """How many records have each coordinate of some blocks, and the noise on that."""
+
+    blocks: tuple[Block, ...]
+    shares: Floats
+    noise: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where rows of features are put: scale (x - centre)."""
+
+    centre: Floats
+    scale: float
+    shares: Floats
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a table becomes, as far as that is known before anything is asked."""
+
+    knots: int  # hats of each number column that declares no knots
+    pairs: int  # columns that are paired with each other, 0 for none
+    ranks: float  # share of the budget that quantiles of number columns cost
+    coordinates: int  # of columns alone, the intercept included
+    pair_coordinates: int  # of pairs, at most: which columns are paired is decided by released effects
+
+
+def outline(
+    columns: Sequence[TableColumn],
+    clarity: float,
+    *,
+    knots: int | None = None,
+    pairs: int | None = None,
+    ranks: bool | None = None,
+) -> Outline:
+    """What the rules say of a table; ``knots``, ``pairs`` and ``ranks`` stand in for them where they are set."""
+    width = even(main_blocks(columns, scales_of(columns), knots, clarity)).width
+    paired = paired_columns(clarity, len(columns), pairs)
+    side = side_for(clarity, paired)
+    widths = [(side if column.number else min(side, max(column.groups) + 1)) + 1 for column in columns]
+    widest = sorted(widths)[len(widths) - paired :]
+    price = rank_share(clarity, len(ranked(columns)), ranks)
+    products = (sum(widest) ** 2 - sum(w * w for w in widest)) // 2
+    return Outline(knots or knots_for(clarity, len(columns)), paired, price, width, products)
+
+
+def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
+    """The declared scale of each column; none for a category."""
+    return [(column.points, column.ranks) for column in columns]
+
+
+def knots_for(clarity: float, columns: int) -> int:
+    """How many hats a column gets: more for more records, budget (``clarity`` is n mu), and fewer columns."""
+    return int(min(max(round(KNOTS * clarity / columns), 3), MOST_HATS))
+
+
+def public_rows_tell(rows: int, clarity: float, columns: int, knots: int | None = None) -> bool:
+    """Whether so many public rows tell where values lie as well as hats need it, so that ranks are not bought."""
+    return rows >= PUBLIC_ROWS * (knots or knots_for(clarity, columns))
+
+
+def ranked(columns: Sequence[TableColumn]) -> list[int]:
+    """The columns whose quantiles may be bought: numbers without declared knots."""
+    return [i for i, column in enumerate(columns) if column.number and column.knots is None]
+
+
+def rank_share(clarity: float, columns: int, asked: bool | None = None) -> float:
+    """The share of the budget for quantiles of so many columns: what little noise costs, up to a most; 0 for none."""
+    if not columns or asked is False:
+        return 0.0
+    return min(8 * LEVELS * columns / (RANK_NOISE * clarity) ** 2, RANK_SHARE)
+
+
+def paired_columns(clarity: float, columns: int, asked: int | None = None) -> int:
+    """How many columns are paired with each other: none while n mu is small, unless so many are asked for."""
+    most = min(PAIRED if asked is None else asked, columns)
+    return most if most >= 2 and (asked is not None or clarity >= ENOUGH_FOR_PAIRS) else 0
+
+
+def side_for(clarity: float, columns: int) -> int:
+    """How many hats a side of a product has when so many columns are paired."""
+    pairs = max(math.comb(columns, 2), 1)
+    return int(min(max(round(math.sqrt(CELLS * clarity / pairs)), FEWEST_SIDE), MOST_SIDE))
+
+
+def main_blocks(
+    columns: Sequence[TableColumn],
+    scales: Sequence[Scale],
+    knots: int | None,
+    clarity: float,
+    two_valued: Collection[int] = (),
+) -> tuple[Block, ...]:
+    """Fine and coarse hats of each number, two where it has two values, coordinates of each category."""
+    blocks: list[Block] = []
+    for i, (column, scale) in enumerate(zip(columns, scales, strict=True)):
+        if not column.number:
+            blocks.append(Codes(i, column.groups))
+            continue
+        fine = 2 if i in two_valued else knots or column.knots or knots_for(clarity, len(columns))
+        blocks.append(Hats(i, *scale, fine))
+        if fine > 4:
+            blocks.append(Hats(i, *scale, COARSE if fine > 2 * COARSE else 3))
+    return tuple(blocks)
+
+
+def balanced(parts: Sequence[Frequencies], weights: Sequence[float]) -> tuple[Features, Placed]:
+    """Features in which rare coordinates weigh more, and where to put them; ``weights``: of the squared length of rows."""
+    gains, shares, squares = [], [], []
+    for part, weight in zip(parts, weights, strict=True):
+        each = math.sqrt(weight / len(part.blocks))
+        gains.append(each / np.sqrt(part.shares + np.maximum(part.noise, RARE)))
+        shares.append(part.shares)
+        squares.append(np.concatenate([np.full(block.width, block.roundness) for block in part.blocks]))
+    gain, share, square = (np.concatenate(numbers) for numbers in (gains, shares, squares))
+    gain *= LENGTH / math.sqrt(max(float((square * share * gain * gain).sum()), 1e-12))
+    gain = np.minimum(gain, 1.0)
+    length = float((square * share * gain * gain).sum())
+    middle = share * gain
+    middle *= min(1.0, 0.999 / max(float(np.linalg.norm(middle)), 1e-12))
+    spread = max(length - float(middle @ middle), LEAST_SPREAD * LENGTH**2)
+    constant = INTERCEPT * math.sqrt(spread)
+    features = Features(tuple(block for part in parts for block in part.blocks), np.append(gain, constant))
+    return features, Placed(np.append(middle, 0.0), 1 / math.sqrt(spread + constant**2), np.append(share, 1.0))
+
+
+def strengths(features: Features, effects: Floats, shares: Floats, columns: int) -> Floats:
+    """How much each column's effect varies over records: effects are of coordinates, a row for each output."""
+    strength = np.zeros(columns)
+    for block, span in zip(features.blocks, features.spans, strict=True):
+        if not isinstance(block, Product):
+            weight = shares[span] / max(float(shares[span].sum()), 1e-12)
+            around = effects[:, span] - (effects[:, span] @ weight)[:, None]
+            strength[block.column] += float((around**2 @ weight).sum())
+    return strength
+
+
+def pair_blocks(
+    columns: Sequence[TableColumn],
+    features: Features,
+    effects: Floats,
+    shares: Floats,
+    clarity: float,
+    most: int | None,
+) -> tuple[Block, ...]:
+    """Products of coarse hats for all pairs of the columns whose effects are largest."""
+    strength = strengths(features, effects, shares, len(columns))
+    top = sorted(np.argsort(-strength, kind="stable")[: paired_columns(clarity, len(columns), most)].tolist())
+    side = side_for(clarity, len(top))
+    sides = {i: _side(features, effects, i, side) for i in top}
+    return tuple(Product(sides[i], sides[j]) for i, j in combinations(top, 2))
+
+
+def _side(features: Features, effects: Floats, column: int, side: int) -> Hats | Codes:
+    """A column in few coordinates: hats, or categories with effects alike put together."""
+    spans = zip(features.blocks, features.spans, strict=True)
+    block, span = next((block, span) for block, span in spans if block.columns == (column,))
+    if isinstance(block, Hats):
+        return Hats(column, block.points, block.ranks, min(side, block.knots))
+    assert isinstance(block, Codes)
+    of_group = effects[:, span].mean(0) if len(effects) == 1 else effects[0, span]
+    present = block.width - 1
+    if present <= side:
+        return block
+    rank = np.empty(present, int)
+    rank[np.argsort(of_group[:present], kind="stable")] = np.arange(present) * side // present
+    return Codes(column, tuple(int(rank[group]) for group in block.groups))

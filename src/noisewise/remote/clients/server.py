@@ -1,0 +1,216 @@
+"""The server's side: clients as ranks that hold one piece each, asked through whatever carries messages.
+
+A client hears a question only if rows of its own were drawn. Who answered is told by the carrier, never by the answer. Of each
+client the first answer that fits counts: its number, its shape, and the most that its records could add up to
+(:mod:`noisewise.trusted.stores.sum_limits`); others, and late ones, are dropped.
+
+*Who did not answer.* Unit client: it contributes nothing, and nothing is rescaled by who answered; the sum has one record less,
+which is what the price is about. Unit record: a record that keeps its client from answering would take the client's other records
+along, so the question fails whole, its charge stays and nothing more is asked; unless availability is declared independent of
+the records, which the statement then lists as an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ...trusted.stores.grid import MOST_ROWS
+from ...trusted.stores.protocol import SUMS
+from ...trusted.stores.totals import Integers, IntegerTotal
+from ..federation import Federated
+from ..history import History
+from ..holder import Request
+from ..processes import STAYS, Lead, Places
+from ..transport import Line, RankLost
+from .client import arrays_of, holder_of
+from .messages import pack_history, pack_question, read_answer, refused
+
+HERE = ("hold", "change", "forget")  # what clients do when they are asked the next question
+MOST = MOST_ROWS // 2  # records of all clients, whatever each claims: sums of their most fit into 64 bits
+
+
+class Carrier(Protocol):
+    """Carries a question to clients, numbered from 0, and what they say back."""
+
+    clients: int
+
+    def ask(self, history: bytes, questions: Mapping[int, bytes]) -> Iterable[tuple[int, Any]]:
+        """Hand each client its question; who sent back what, until all have answered or the time is up."""
+
+    def name(self, client: int) -> str:
+        """How a message calls a client."""
+
+    def close(self) -> None: ...
+
+
+class Crowd(Lead):
+    """Clients behind a curator: client c is rank c + 1; rank 0 holds no rows and knows the zero of every sum."""
+
+    def __init__(self, carrier: Carrier, federated: Federated) -> None:
+        super().__init__(cast(Line, carrier), holder_of(None), holds=False)
+        self._carrier, self._federated, self._history = carrier, federated, History()
+        self._lengths = [0] * carrier.clients
+        self._unlabelled = False
+
+    @property
+    def ranks(self) -> int:
+        return self.clients + 1
+
+    @property
+    def clients(self) -> int:
+        """How many there are."""
+        return self._carrier.clients
+
+    def places(self, maker: str, *arguments: Any, unlabelled: bool) -> Places:
+        """Where records lie, once every client has made its rows; ``unlabelled``: some may have no label."""
+        self._unlabelled = unlabelled
+        dealt = self.deal(self._carrier.clients)
+        self.everyone("make", maker, *arguments, dealt=dealt)
+        return Places(dealt, [(), *((length,) for length in self._lengths)], MOST)
+
+    def _asked(self, act: str, requests: list[Request]) -> list[Any]:
+        """What is said to a request: of sums and rows, what clients say; the rest they hear with the next question."""
+        try:
+            return self._said(act, requests)
+        except ValueError:
+            raise  # refused before anybody was asked
+        except BaseException as error:
+            self._broken = str(error) if isinstance(error, RankLost) else f"a question was not answered{STAYS}"
+            raise
+
+    def check(self) -> None:
+        """Refuse what came of a run in which a question failed, also where its method went on without the answer."""
+        if self._broken:
+            raise RankLost(self._broken)
+
+    def _said(self, act: str, requests: list[Request]) -> list[Any]:
+        if act == "total":
+            return [self._total(requests)]
+        if act == "make":
+            return self._make(requests)
+        if act == "counted":
+            return self._counted(requests)
+        if act in HERE:
+            return self._noted(requests[0])
+        raise ValueError("rows stay with their clients, and walks over them need them in one place; ask for a sum")
+
+    def _zero(self, request: Request) -> Any:
+        """What nobody says to a request."""
+        reply = self._holder.reply(request)
+        if reply.trouble is not None:
+            assert self._holder.error is not None
+            raise self._holder.error
+        return reply.value
+
+    def _noted(self, request: Request) -> list[Any]:
+        known = self._zero(request)
+        self._history.note(request)
+        return [known] if known is None else [known, (sum(self._lengths), *known[1:])]
+
+    def _make(self, requests: list[Request]) -> list[Any]:
+        self._zero(requests[0])
+        self._history.note(requests[0])
+        clients, together = range(self._carrier.clients), self._federated.unit == "client"
+        late = self._federated.wait is not None  # then a run may start without some of its clients
+        lenient = (together and late) or self._federated.availability == "independent"
+        found: dict[int, int] = {}
+        for client, body in self._carrier.ask(self._packed, self._questions(requests, clients)):
+            if refused(body, self._number) and not (lenient and together):  # by its records: no accident of a network
+                raise ValueError(
+                    f"{self._carrier.name(client)}: does not fit the schema, or has not agreed to this run; `noisewise schema check` "
+                    "on it, or the client itself, says why. Nothing was spent"
+                )
+            answer = read_answer(body, self._number, [(1,)])
+            if answer is not None and 0 <= int(answer[0][0]) <= MOST:
+                found.setdefault(client, int(answer[0][0]))
+        if (absent := sorted(set(clients) - set(found))) and (not lenient or not found):
+            raise ValueError(
+                f"{self._carrier.name(absent[0])}: could not read its rows, or did not answer; nothing was spent"
+            )
+        # a client that is not there now may be there later
+        self._lengths = [1 if together else found.get(client, 0) for client in clients]
+        return [(), *((length,) for length in self._lengths)]
+
+    def _counted(self, requests: list[Request]) -> list[Any]:
+        if not self._unlabelled or self._federated.unit == "client":  # one record takes care of its rows
+            return [None]
+        asked = [client for client, length in enumerate(self._lengths) if length]
+        said: list[Any] = [np.zeros(length, np.bool_) for length in self._lengths]
+        for client, (mask,) in self._answers(
+            requests, {client: [(self._lengths[client],)] for client in asked}
+        ).items():
+            said[client] = mask != 0
+        return [np.empty(0, np.bool_), *said]
+
+    def _total(self, requests: list[Request]) -> Any:
+        """The sum over all clients that were drawn: of those that answered, where that is enough."""
+        zero, (_, name, _, arguments, *_) = self._zero(requests[0]), requests[0].arguments
+        limit = SUMS[name]
+        totals = [array.copy() for array in arrays_of(zero)]
+        shapes = [array.shape for array in totals]
+        drawn = {client: request.arguments[2] for client, request in enumerate(requests[1:])}
+        asked = {client: count for client, part in drawn.items() if (count := part.count(self._lengths[client]))}
+
+        def checked(client: int, answer: list[Integers]) -> bool:
+            return limit.fits(answer, zero, arguments, asked[client])
+
+        for answer in self._answers(requests, dict.fromkeys(asked, shapes), checked).values():
+            for total, part in zip(totals, answer, strict=True):
+                total += part
+        return _like(zero, iter(totals))
+
+    def _answers(
+        self, requests: list[Request], shapes: Mapping[int, Sequence[tuple[int, ...]]], checked: Any = None
+    ) -> dict[int, list[Integers]]:
+        """The first answer of each client that fits; fails whole where somebody's is missing who may not be."""
+        found: dict[int, list[Integers]] = {}
+        try:
+            for client, body in self._carrier.ask(self._packed, self._questions(requests, shapes)):
+                if client in found or client not in shapes:
+                    continue
+                answer = read_answer(body, self._number, shapes[client])
+                if answer is not None and (checked is None or checked(client, answer)):
+                    found[client] = answer
+        except ValueError:  # of who carries them: some may have heard the question, so it was not refused
+            raise RankLost(f"a question was not carried to all clients{STAYS}") from None
+        may_be_absent = self._federated.unit == "client" or self._federated.availability == "independent"
+        if len(found) < len(shapes) and not may_be_absent:
+            raise RankLost(
+                f"a client did not answer, or not as it could; with unit record the question fails whole{STAYS}. Where "
+                "answering does not depend on the records, --availability independent says so"
+            )
+        return found
+
+    @property
+    def _packed(self) -> bytes:
+        return pack_history(self._history.needed())
+
+    @staticmethod
+    def _questions(requests: list[Request], clients: Iterable[int]) -> dict[int, bytes]:
+        """What each client is asked, as bytes; what is the same for several is packed once."""
+        packed: dict[tuple[int, ...], bytes] = {}
+        questions = {}
+        for client in clients:
+            request = requests[client + 1]
+            same = tuple(map(id, request.arguments))
+            if same not in packed:
+                packed[same] = pack_question(request)
+            questions[client] = packed[same]
+        return questions
+
+    def stop(self, result: Any = None) -> None:
+        """Nothing more is asked."""
+        if not self._stopped:
+            self._stopped, self._broken = True, self._broken or "the run is over; nothing more is asked"
+            self._carrier.close()
+
+
+def _like(zero: Any, arrays: Any) -> Any:
+    """Arrays in place of those of a zero."""
+    if isinstance(zero, list):
+        return [_like(part, arrays) for part in zero]
+    return replace(zero, values=next(arrays)) if isinstance(zero, IntegerTotal) else next(arrays)

@@ -1,0 +1,220 @@
+"""What documents say of a table: codebooks, printed types of pandas, pasted lists of codes. No row is read from them.
+
+A codebook is a CSV with a line for each column (name, kind, low, high, categories, label), or one for each code of a column.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..trusted.spelling import did_you_mean
+from .column_checks import Scalar
+from .dates import UNITS
+from .schema import Column
+from .values import key, number_of
+
+HEADS = {
+    "name": ("name", "column", "variable", "field", "variable name", "column name", "field name"),
+    "kind": ("kind", "type", "dtype", "data type"),
+    "low": ("low", "min", "minimum", "lowest", "from"),
+    "high": ("high", "max", "maximum", "highest", "to"),
+    "categories": ("categories", "category", "values", "value", "codes", "code", "levels"),
+    "label": ("label", "labels", "description", "meaning", "text"),
+    "unit": ("unit",),
+    "scale": ("scale",),
+    "missing": ("missing",),
+}
+KINDS = {
+    "number": "number numeric integer int float double real continuous decimal count quantity",
+    "category": "category categorical nominal ordinal factor text string str object code binary boolean bool char",
+    "ignore": "ignore id identifier key drop skip unused",
+    "date": "date datetime timestamp time",
+    "target": "target outcome response",
+}
+TYPES = (
+    (r"bool(ean)?(\[pyarrow\])?", "boolean"), (r"(u?int|Int|UInt|float|Float|double|decimal)[0-9]*(\[pyarrow\])?", "number"),
+    (r"(datetime64|timestamp|date)\S*.*", "date"), (r"(timedelta64|duration)\S*.*", "duration"),
+    (r"(category|object|string|str|large_string)(\[\S*\])?", "category"),
+)  # fmt: skip
+EQUALS = re.compile(r"(?<![<>!=])=")  # not that of <=50K
+ENTRY = re.compile(
+    rf"\s*(?P<code>\"[^\"]*\"|'[^']*'|(?:[<>!]=|[^=:\t])+?)\s*({EQUALS.pattern}|:|\t|\s-\s)\s*(?P<label>.+?)\s*"
+)
+NUMBERED = re.compile(r"\s*(?P<code>[+-]?[0-9]+)[.)]?\s+(?P<label>[^0-9,;|].*?)\s*")
+RANGE = re.compile(
+    r"\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(?:-|to|\.\.|\u2013)\s*([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*"
+)
+
+
+@dataclass(frozen=True)
+class Book:
+    """Columns as a document describes them, notes being its labels, and the column that it calls the target."""
+
+    columns: tuple[Column, ...]
+    target: str | None
+    what: str
+
+
+def read_book(path: Path, separator: str | None = None) -> Book | None:
+    """A codebook or printed types of pandas; None for any other file."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return _types(text) or _codebook(path, text, separator)
+
+
+def codes_in(text: str) -> tuple[tuple[Scalar, ...], str]:
+    """The values in a pasted list, and what they stand for, in words: one a line, or with commas, semicolons or bars.
+
+    >>> codes_in("1 = clerk\\n2 = farmer, own land")
+    ((1, 2), '1 = clerk, 2 = farmer, own land')
+    >>> codes_in("yes; no"), codes_in("01, 02"), codes_in("S|M|L")[0]
+    ((('yes', 'no'), ''), (('01', '02'), ''), ('S', 'M', 'L'))
+    >>> codes_in("<=50K, >50K"), codes_in("<=50K = low\\n>50K = high")
+    ((('<=50K', '>50K'), ''), (('<=50K', '>50K'), '<=50K = low, >50K = high'))
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    entries = [entry for line in lines for entry in _entries(line, alone=len(lines) > 1)]
+    codes: dict[str, str] = {}  # by what they are compared by
+    words = []
+    for entry in entries:
+        match = ENTRY.fullmatch(entry) or NUMBERED.fullmatch(entry)
+        code = (match["code"] if match else entry).strip().strip("\"'").strip()
+        if code and key(code) not in codes:
+            codes[key(code)] = code
+            words += [f"{code} = {match['label']}"] if match else []
+    return typed(tuple(codes.values())), ", ".join(words)
+
+
+def typed(texts: Sequence[str]) -> tuple[Scalar, ...]:
+    """Codes as numbers or booleans where all of them are such, and written as such; 01 is a text."""
+    if texts and all(text.lower() in ("true", "false") for text in texts):
+        return tuple(text.lower() == "true" for text in texts)
+    found = [(text, number) for text in texts if (number := number_of(text)) is not None and math.isfinite(number)]
+    numbers = [number for text, number in found if key(number) == text]
+    whole = tuple(int(number) if number == int(number) else number for number in numbers)
+    return whole if len(numbers) == len(texts) else tuple(texts)
+
+
+def pair_in(text: str) -> tuple[str, str] | None:
+    """Two ends in a text, as written: "0 120", "0 to 120", "0-120", "1920-01-01 2010-12-31".
+
+    >>> pair_in("0 to 120"), pair_in("-5, 5"), pair_in("0-120"), pair_in("1920-01-01 2010-12-31"), pair_in("a b c")
+    (('0', '120'), ('-5', '5'), ('0', '120'), ('1920-01-01', '2010-12-31'), None)
+    """
+    if match := RANGE.fullmatch(text):
+        return match[1], match[2]
+    parts = [part for part in re.split(r"\s+to\s+|\s*;\s*|,\s+|\s+", text.strip()) if part]
+    if len(parts) == 1 and text.count(",") == 1:
+        parts = [part.strip() for part in text.split(",")]
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+
+
+def kind_of(word: str) -> str:
+    """The kind that a word stands for: number, category, ignore, date or target; empty if none."""
+    word = word.strip().lower()
+    return next((kind for kind, words in KINDS.items() if word == kind or word in words.split()), "")
+
+
+def column_of_type(name: str, dtype: str) -> Column:
+    """What a type of pandas says."""
+    kind = next((kind for pattern, kind in TYPES if re.fullmatch(pattern, dtype.strip())), "")
+    if kind == "boolean":
+        return Column(name, "category", categories=(False, True))
+    if kind in ("date", "duration"):
+        return Column(name, "number", unit="years" if kind == "date" else "hours")
+    return Column(name, kind)
+
+
+def _entries(line: str, *, alone: bool) -> list[str]:
+    """A line as entries: whole where it says what a code stands for and is one of several."""
+    if alone and (ENTRY.fullmatch(line) or NUMBERED.fullmatch(line)):
+        return [line]
+    sign = next((sign for sign in ("|", ";", "\t", ",") if sign in line), None)
+    if sign is None or (sign == "\t" and ENTRY.fullmatch(line)):
+        return [line]
+    return next(csv.reader([line], delimiter=sign, skipinitialspace=True), [])
+
+
+def _types(text: str) -> Book | None:
+    """What ``print(frame.dtypes)`` shows."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    if lines and re.fullmatch(r"dtype:\s*\S+", lines[-1]):
+        lines.pop()
+    found = [re.fullmatch(r"(?P<name>.*\S)\s{2,}(?P<type>\S.*)", line) for line in lines]
+    if not found or any(one is None for one in found):
+        return None
+    known = [one for one in found if one and any(re.fullmatch(pattern, one["type"]) for pattern, _ in TYPES)]
+    if len(known) < len(found):
+        return None
+    return Book(tuple(column_of_type(one["name"].strip(), one["type"]) for one in known), None, "types of pandas")
+
+
+def _codebook(path: Path, text: str, separator: str | None) -> Book | None:
+    first = text.lstrip().split("\n", 1)[0]
+    sign = separator or max((",", ";", "\t"), key=first.count)
+    rows = list(csv.reader(text.splitlines(), delimiter=sign))
+    heads = {head: _place(rows[0] if rows else [], names) for head, names in HEADS.items()}
+    telling = [head for head in ("kind", "low", "high", "categories") if heads[head] is not None]
+    if heads["name"] is None or not telling or sum(place is not None for place in heads.values()) < 3:
+        return None
+    lines: dict[str, list[dict[str, str]]] = {}
+    for row in rows[1:]:
+        cells = {head: row[place].strip() for head, place in heads.items() if place is not None and place < len(row)}
+        if cells.get("name"):
+            lines.setdefault(cells["name"], []).append(cells)
+    made = [_described(path, name, group) for name, group in lines.items()]
+    targets = [name for name, group in lines.items() if kind_of(group[0].get("kind", "")) == "target"]
+    return Book(tuple(made), targets[0] if targets else None, "codebook") if made else None
+
+
+def _place(row: Iterable[str], names: Sequence[str]) -> int | None:
+    return next((i for i, head in enumerate(row) if head.strip().lower() in names), None)
+
+
+def _described(path: Path, name: str, group: list[dict[str, str]]) -> Column:
+    """A column of a codebook; several lines of one name are its codes."""
+    first = group[0]
+    word = first.get("kind", "")
+    kind = kind_of(word)
+    column = Column(name, "number", unit="years") if kind == "date" else Column(name)
+    if not kind and word:
+        column = column_of_type(name, word)
+        if not column.kind:
+            raise ValueError(f"{path}: column {name!r} has the kind {word!r}; write number, category, date or ignore"
+                             f"{did_you_mean(word, KINDS)}")  # fmt: skip
+    listed = "\n".join(_with_label(cells) for cells in group) if len(group) > 1 else first.get("categories", "")
+    codes, words = codes_in(listed)
+    note = words or (first.get("label", "") if len(group) == 1 else "")
+    if codes and kind in ("", "category", "target"):
+        return replace(column, kind="category", categories=codes, note=note)
+    ends = {end: first[end] for end in ("low", "high") if first.get(end)}
+    if ends and kind in ("", "number", "target"):
+        column = replace(column, kind="number")
+    fields: dict[str, Any] = {field: first[field] for field in ("scale",) if first.get(field)}
+    if first.get("unit") in UNITS:
+        fields["unit"] = first["unit"]
+    kind = column.kind or (kind if kind != "target" else "")
+    made = replace(column, kind=kind, note=note, **fields)
+    bounds: dict[str, Any] = {end: value_of(made, end, text) for end, text in ends.items()}
+    return replace(made, **bounds)
+
+
+def _with_label(cells: dict[str, str]) -> str:
+    code, label = cells.get("categories", ""), cells.get("label", "")
+    return f'"{code}" = {label}' if code and label else code
+
+
+def value_of(column: Column, end: str, text: str) -> float | str:
+    """A bound as it is typed: a number, or a date where the column has a unit."""
+    number = number_of(text.replace(",", ".") if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text) else text)
+    if number is None and not column.unit:
+        raise ValueError(f"column {column.name!r}: {end} is {text!r}; write a number")
+    return text if number is None else number

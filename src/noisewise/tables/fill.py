@@ -1,0 +1,217 @@
+"""Schemas to start from: a skeleton from names and types, or one filled from rows that are public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from ..trusted.spelling import did_you_mean
+from .cells import cells_of, numbers_of
+from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
+from .public_columns import HEAVY, MOST_CATEGORIES, Seen
+from .refusal import Refusal, our_words
+from .schema import Column, Schema
+
+MOST_CLASSES = 20  # whole numbers in a target that are still taken for classes
+ONE_VALUE = "is constant in the public rows"
+A_DATE = 'looks like dates; set kind = "number", unit = "years" (or days, ..) and bounds as dates, or kind = "ignore"'
+A_TIME = (
+    'looks like times; set kind = "number", unit = "hours" (or minutes, ..) and bounds as times, or kind = "ignore"'
+)
+
+
+class Tabular(Protocol):
+    """A table that is read a batch at a time: files, or a frame."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    @property
+    def where(self) -> str: ...
+    def types(self, name: str) -> list[pa.DataType | None]: ...
+    def batches(
+        self, columns: Sequence[str] | None = None, *, progress: Share | None = None
+    ) -> Iterator[pa.RecordBatch]: ...
+
+
+def skeleton(source: Tabular, target: str | None = None) -> Schema:
+    """Names and, where the files have any, types: nothing else is read, whatever the rows hold."""
+    _known(source, target)
+    return Schema(tuple(_from_type(name, source, name == target) for name in source.columns), target)
+
+
+def fill_from_public(
+    schema: Schema | None,
+    paths: Paths,
+    target: str | None = None,
+    *,
+    separator: str | Dialect | None = None,
+    progress: Share | None = None,
+) -> Schema:
+    """Kinds, bounds and categories as PUBLIC rows have them; what the schema declares already stays.
+
+    Bounds are the smallest and largest value; a constant c gets c - |c|/2 to c + |c|/2 (-1 to 1 for 0), which scales it
+    to 0. Texts with at most 200 different values are categories, sorted, and a value that they do not show
+    counts as missing. A numeric target with at most 20 different whole values is a category. What cannot be told (dates,
+    many texts, no value at all) is left open with a note. Categories that fewer than 0.2 % of the rows have are called
+    rare; an id, a constant and a heavy tail get a note.
+    """
+    return filled_from(open_source(paths, separator=separator), schema, target, progress=progress)
+
+
+def filled_from(
+    source: Tabular, schema: Schema | None, target: str | None = None, *, progress: Share | None = None
+) -> Schema:
+    """The same from PUBLIC rows of any source."""
+    start = skeleton(source, target) if schema is None else _with_target(schema, target)
+    _known(source, start.target)
+    missing = [name for name in _others(start) if name not in source.columns]
+    if missing:
+        meant = did_you_mean(missing[0], source.columns)
+        raise Refusal(f"{source.where}: lacks the column {missing[0]!r} that the schema names{meant}")
+    seen = _look(source, [column for column in start.columns if _is_open(column)], progress)
+    columns = [
+        _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
+        for column in start.columns
+    ]
+    return replace(start, columns=tuple(columns))
+
+
+def with_dates(schema: Schema, paths: Paths, separator: str | Dialect | None = None) -> Schema:
+    """A schema from PUBLIC rows in which columns that look like dates or times are numbers of years or hours."""
+    dated = {}
+    for column in schema.columns:
+        time = column.note == A_TIME or "is a time" in column.note
+        if column.kind == "" and (time or column.note == A_DATE or "is a date" in column.note):
+            dated[column.name] = Column(column.name, "number", unit="hours" if time else "years")
+    if not dated:
+        return schema
+    columns = tuple(dated.get(column.name, column) for column in schema.columns)
+    return fill_from_public(replace(schema, columns=columns), paths, separator=separator)
+
+
+def public_doubts(schema: Schema, paths: Paths, *, separator: str | Dialect | None = None) -> dict[str, str]:
+    """What PUBLIC rows say against features: an id or a constant tells a model nothing about others."""
+    source = open_source(paths, separator=separator)
+    seen = _look(source, [column for column in schema.features if column.name in source.columns])
+    return {name: found.doubt for name, found in seen.items() if found.doubt}
+
+
+def _look(source: Tabular, columns: Sequence[Column], progress: Share | None = None) -> dict[str, Seen]:
+    wanted = [column for column in columns if not _unusable(source, column.name, dated=bool(column.unit))]
+    seen = {column.name: Seen() for column in wanted}
+    for batch in source.batches([column.name for column in wanted], progress=progress) if wanted else ():
+        for place, column in enumerate(wanted):
+            # may be a private label
+            with our_words(f"column {column.name!r} cannot be read; write numbers or texts in it"):
+                cells = cells_of(batch, place, column)
+                seen[column.name].look(pa.array(numbers_of(cells, column)) if column.unit else cells)
+    return seen
+
+
+def _filled(column: Column, seen: Seen, target: bool) -> Column:
+    if not seen.keys:
+        return replace(column, note="has no value in the public rows")
+    kind, doubt = column.kind or _kind(seen, target), "" if target else seen.doubt
+    if kind == "":
+        return replace(column, note=A_DATE if seen.dates else A_TIME if seen.times else _many("texts", doubt))
+    if kind == "number":
+        return _with_bounds(replace(column, kind=kind), seen, target)
+    if seen.many:
+        return replace(column, kind=kind, note=_many("values", doubt))
+    if target and len(seen.keys) < 2:
+        return replace(column, kind=kind, note="has one value in the public rows; a classifier needs at least two")
+    complete = target or set(seen.categories) == {False, True}
+    unknown = column.unknown if complete else "missing"  # public rows need not show every value there is
+    rare = column.rare if target or column.rare else seen.rare
+    return replace(column, kind=kind, categories=seen.categories, unknown=unknown, rare=rare, note=doubt)
+
+
+def _many(what: str, doubt: str) -> str:
+    note = f"has more than {MOST_CATEGORIES} different {what} in the public rows"
+    return f"{note}; it {doubt}" if doubt else note
+
+
+def _kind(seen: Seen, target: bool) -> str:
+    if seen.numeric:
+        return "category" if target and seen.whole and len(seen.keys) <= MOST_CLASSES else "number"
+    return "" if seen.dates or seen.times or seen.many else "category"
+
+
+def _with_bounds(column: Column, seen: Seen, target: bool) -> Column:
+    low, high = (seen.low if column.low is None else column.low), (seen.high if column.high is None else column.high)
+    if not seen.numeric:
+        return replace(column, note="holds text in the public rows, so bounds cannot be taken from them")
+    heavy = seen.heavy and low > 0 and column.scale == "linear"
+    note = "" if target else seen.doubt or ("" if column.unit else seen.code) or (HEAVY if heavy else "")
+    if low == high and column.low is None and column.high is None:
+        reach = abs(low) / 2 or 1.0
+        low, high, note = low - reach, high + reach, f"{note or ONE_VALUE}; these bounds are a guess"
+    if not 0 < high - low < math.inf:
+        return replace(column, note="has no bounds with low < high in the public rows")
+    return replace(column, low=low, high=high, note=note)
+
+
+def _from_type(name: str, source: Tabular, target: bool) -> Column:
+    """What the type of a column says, in the files that have types."""
+    if trouble := _unusable(source, name):
+        return Column(name, note=trouble)
+    types = source.types(name)
+    if all(kind is not None and pa.types.is_boolean(kind) for kind in types):
+        return Column(name, "category", categories=(False, True))
+    if all(kind is not None and is_number(kind) for kind in types):
+        return Column(name) if target and any(pa.types.is_integer(kind) for kind in types) else Column(name, "number")
+    values = [kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind for kind in types]
+    return Column(name, "category" if all(kind is not None and is_text(kind) for kind in values) else "")
+
+
+def _unusable(source: Tabular, name: str, *, dated: bool = False) -> str | None:
+    known = [kind for kind in source.types(name) if kind is not None]
+    return next((trouble for kind in known if (trouble := unusable(kind, dated=dated))), None)
+
+
+def _is_open(column: Column) -> bool:
+    return (
+        column.kind == ""
+        or (column.kind == "number" and (column.low is None or column.high is None))
+        or (column.kind == "category" and not column.categories)
+    )
+
+
+def _with_target(schema: Schema, target: str | None) -> Schema:
+    if target is None or target == schema.target:
+        return schema
+    if schema.target is not None:
+        raise Refusal(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
+    return replace(schema, target=target)
+
+
+def _others(schema: Schema) -> list[str]:
+    """The columns but the one that says whose row it is, which public rows need not say."""
+    return [column.name for column in schema.columns if column.name != schema.unit]
+
+
+def _known(source: Tabular, target: str | None) -> None:
+    if target is not None and target not in source.columns:
+        meant = did_you_mean(target, source.columns)
+        raise Refusal(f"{source.where}: has no column {target!r}; name one of its columns as target{meant}")
+
+
+def same_names(schema: Schema, source: Tabular) -> list[str]:
+    """What is wrong between the columns of files and those of a schema: names and types only."""
+    needed = [column.name for column in schema.columns if column.kind != "ignore" or column.name == schema.unit]
+    strangers = [name for name in source.columns if name not in schema]
+    lacking = [name for name in needed if name not in source.columns]
+    wrong = [f"the files lack the column {name!r}{did_you_mean(name, strangers)}" for name in lacking]
+    wrong += [
+        f'the files have the column {name!r} that the schema does not name; add it with kind = "ignore"'
+        for name in strangers
+    ]
+    there: Sequence[str] = [name for name in needed if name in source.columns]
+    dated = {column.name for column in schema.columns if column.unit}
+    return wrong + [
+        f"column {name!r} {trouble}" for name in there if (trouble := _unusable(source, name, dated=name in dated))
+    ]

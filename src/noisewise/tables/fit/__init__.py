@@ -1,0 +1,1 @@
+"""From what is asked for to what was fitted: :class:`~noisewise.tables.fit.fit.Fit` runs, ``Fitted`` predicts."""

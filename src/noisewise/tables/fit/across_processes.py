@@ -1,0 +1,199 @@
+"""Files that several processes (ranks, or workers on Ray) read, each its own pieces, for one fit.
+
+Rank 0 deals, all that hold rows read, rank 0 trains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...methods import makes_a_promise
+from ...remote.holder import Holder, Holding, serve
+from ...remote.processes import Lead, Part, Places, Spread
+from ...remote.transport import Line
+from ...trusted.own_settings import own_settings
+from ...trusted.stores.grid import Mapped, Store, in_memory
+from ..encode import Encoder
+from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
+from ..files import Dialect, Paths, Share, Source, open_source
+from ..persons import Mask
+from ..preprocess import Scaling
+from ..refusal import Refusal, our_words
+from ..rows import IN_MEMORY
+from ..schema import Schema
+from .fit import Fit, Labelled
+from .fitted import Fitted
+from .labels import Classes, Labels, numbers_of_files
+
+WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
+
+
+def lead_files(line: Line) -> Lead:
+    """Rank 0 of ranks that hold pieces of files."""
+    return Lead(line, _holder())
+
+
+def lead_workers(workers: int | None = None, address: str | None = None) -> Lead:
+    """Leads workers on Ray that hold pieces of files; this process holds none. ``address``: of a cluster that is there."""
+    from ...remote.ray_workers import RayCluster
+    from ...remote.workers import WorkerLine
+
+    return Lead(WorkerLine(RayCluster(_holder, workers=workers, address=address)), _holder(), holds=False)
+
+
+def serve_files(line: Line) -> Any:
+    """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
+    return serve(line, _holder())
+
+
+def _holder() -> Holder:
+    return Holder({"files": _hold_files}, said=(Refusal,))
+
+
+@contextmanager
+def elsewhere(records: str | None, workers: int | None = None, address: str | None = None) -> Iterator[Lead | None]:
+    """Workers on Ray for as long as they are needed, where ``records`` is "ray"; None where it is None."""
+    if records is None:
+        if workers is not None or address is not None:
+            raise ValueError("ray_workers and ray_address say where records on Ray lie; pass records='ray', too")
+        yield None
+        return
+    if records != "ray":
+        raise ValueError(f"records is {records!r}; pass 'ray', or None for this process")
+    leader = lead_workers(workers, address)
+    try:
+        yield leader
+    finally:
+        leader.close()
+
+
+def spread_files(
+    lead: Lead,
+    paths: Paths,
+    asked: Fit,
+    *,
+    separator: str | Dialect | None = None,
+    cache: str | Path | None = None,
+    progress: Share | None = None,
+    counted: Mask | None = None,
+) -> Labelled:
+    """Rows of files at all ranks, read and checked; what is not fit for the schema is refused here, in our words.
+
+    ``progress`` hears when all have read.
+    """
+    if not makes_a_promise(asked.method):
+        raise ValueError(f"{asked.method.name} sees plain rows, which lie at several ranks; run it in one process")
+    assert asked.encoder is not None
+    made = _Made(asked.encoder.schema, asked.scaling, asked.labels, asked.model.loss.task == "classes")
+    rows = spread_rows(lead, paths, made, separator=separator, cache=cache, counted=counted)
+    if progress is not None:
+        progress(1.0)
+    return Labelled(rows, Part((len(rows),)), None if counted is None else len(counted))
+
+
+class _Made(NamedTuple):
+    """How rows and labels are made of cells; ``integers``: labels are class numbers."""
+
+    schema: Schema
+    scaling: Scaling
+    labels: Labels
+    integers: bool
+
+
+def spread_test_rows(
+    lead: Lead,
+    paths: Paths,
+    fitted: Fitted,
+    *,
+    separator: str | Dialect | None = None,
+    counted: Mask | None = None,
+) -> tuple[Spread, Part]:
+    """Rows at all ranks to score a fitted model on, and their labels."""
+    assert fitted.encoder is not None
+    whole = isinstance(fitted.labels, Classes) and fitted.labels.numbered
+    made = _Made(fitted.encoder.schema, fitted.scaling, fitted.labels, whole)
+    rows = spread_rows(lead, paths, made, separator=separator, counted=counted)
+    return rows, Part((len(rows),))
+
+
+def spread_rows(
+    lead: Lead,
+    paths: Paths,
+    made: _Made,
+    *,
+    separator: str | Dialect | None = None,
+    cache: str | Path | None = None,
+    counted: Mask | None = None,
+) -> Spread:
+    """Rows of files at all ranks, each of its own pieces."""
+    source = open_source(paths, separator=separator)
+    pieces = pieces_of(source)
+    dealt = lead.deal(len(pieces))
+    masks = None if counted is None else _masks(source, pieces, Encoder(made.schema), counted)
+    lengths = lead.each(
+        "make",
+        [
+            ("files", numbers, [pieces[number] for number in numbers], tuple(made), separator, cache,
+             None if masks is None else [masks[number] for number in numbers], lead.holds)
+            for numbers in dealt
+        ],
+        dealt=dealt,
+    )  # fmt: skip
+    places = Places(dealt, lengths)
+    if places.records == 0 and counted is None:
+        raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
+    return Spread(lead, places, made.scaling.features)
+
+
+def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:
+    """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
+    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
+    return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
+
+
+def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, counted: Mask) -> list[Mask]:
+    """Which rows of each piece count."""
+    with our_words(f"{source.files[0].path}: cannot be read; write it anew"):
+        ends = np.cumsum(lengths_of(source, pieces, encoder.columns[0]))
+    if ends[-1] != len(counted):
+        raise Refusal(f"{source.files[0].path}: has changed while it was read; try again")
+    return np.split(counted, ends[:-1])
+
+
+def _hold_files(
+    numbers: tuple[int, ...],
+    pieces: list[FilePiece],
+    how: tuple[Schema, Scaling, Labels, bool],
+    separator: str | Dialect | None,
+    cache: str | Path | None,
+    counted: list[Mask] | None,
+    mapped: bool = True,
+) -> Holding:
+    """A rank's pieces of files as rows that a curator takes; ``mapped``: many are laid out in a file, not in memory."""
+    made = _Made(*how)
+    encoder, scaling = Encoder(made.schema), made.scaling
+    rows, lengths = read_pieces(pieces, encoder, scaling, separator=separator, cache=cache, counted=counted)
+    assert rows.y is not None
+    with own_settings():
+        y = numbers_of_files(made.labels, encoder.classes, rows.y, rows.there)
+        kind: Any = np.int64 if made.integers else np.float32
+        large = mapped or cache is not None
+        store = store_for(rows.X.nbytes, cells=scaling.cells, cache=cache) if large else in_memory
+        labels = np.asarray(y, kind)
+        return Holding(tuple(numbers), tuple(lengths), rows.X, labels, store, mark=_mark(rows.X, labels))
+
+
+def _mark(*rows: NDArray[Any]) -> bytes:
+    """What tells rows from others; as private as they are."""
+    made = hashlib.blake2b(digest_size=32)
+    for array in rows:
+        made.update(np.ascontiguousarray(array).data)
+    return made.digest()
