@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from desk import SCHEMA, people
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.remote.clients.direct import Direct
 from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.server import Crowd

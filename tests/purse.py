@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from noisewise.accounts import AdditiveMeter, PlanMeter
 from noisewise.curator import Curator
-
-from noisewise.accounts.paying import AdditiveMeter, PlanMeter
 
 
 def with_purse(X, y, *, meter, **how):

@@ -238,7 +238,6 @@ def test_what_is_no_folder_of_a_run(tmp_path):
 
 def test_every_question_that_can_be_asked_has_words_in_the_report():
     from noisewise.curator import KINDS, QUESTIONS
-
     from noisewise.evidence.report import sentences as words
 
     assert {kind.name for kind in QUESTIONS.values()} < {*KINDS}

@@ -5,9 +5,9 @@ import os
 import pickle
 
 import pytest
-from noisewise.accounts.paying.choosing import choose_meter
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, Meter, PlanMeter, meter_from
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, Meter, PlanMeter, meter_from
+from noisewise.accounts.choosing import choose_meter
 from noisewise.trusted.accountants import Unpriceable, gdp, zcdp
 from noisewise.trusted.accountants.calibrate import calibrate
 from noisewise.trusted.accountants.choose import explain

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from noisewise.curator import Correct
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from noisewise import PrivateClassifier
+from noisewise.curator import Correct
 from noisewise.faces.cli.main import app
 from noisewise.tables.encode import Encoder, numbers_of
 from noisewise.tables.preprocess import Scaling

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
 from noisewise import PrivateClassifier, PrivateRegressor, verify
-from noisewise.accounts.paying import Budget, BudgetExhausted
+from noisewise.accounts import Budget, BudgetExhausted
+from noisewise.accounts.purse import Purse
 from noisewise.faces.sklearn import Origin
 from noisewise.tables.bought import purchase
 from noisewise.tables.files import open_source

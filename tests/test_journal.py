@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.journal import BLOCK, Journal, Journalled, paid
-from noisewise.accounts.paying.journal.chain import Chain
-from noisewise.accounts.paying.purse import Purse
-from noisewise.accounts.paying.store import Claimed
-from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts.journal import BLOCK, Journal, Journalled, paid
+from noisewise.accounts.journal.chain import Chain
+from noisewise.accounts.purse import Purse
+from noisewise.accounts.store import Claimed
+from noisewise.curator import Curator, MinEigenvalue, PublicCurator, SecondMoment
 from noisewise.methods import registry
 from noisewise.methods.preparation import TableColumn
 from noisewise.train import Records, train

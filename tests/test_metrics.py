@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
 from sklearn import metrics as known
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator import Curator, ErrorMoments, ScoreHistogram
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.evidence.metrics import NAMES, area, of_numbers, of_predictions
 from noisewise.evidence.noised_metrics import GRIDS, Noised, edges_for, of_histogram, of_moments

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import QUESTIONS, Curator, Gradient
 from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.accounts import Budget, Terms, open_meter
+from noisewise.accounts.purse import Purse
+from noisewise.curator import QUESTIONS, Curator, Gradient
 from noisewise.evidence import runs
 from noisewise.evidence.audit.canaries import small_setting
 from noisewise.evidence.audit.lower_bound import epsilon_lower_bound

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget, PlanMeter
+from noisewise.accounts import Budget, PlanMeter
+from noisewise.curator import Curator
 from noisewise.trusted.accountants import gdp, pld
 from noisewise.trusted.accountants.calibrate import epsilon
 from noisewise.trusted.accountants.plan import PlanRow, _noises, in_words, plan_rows, records_needed, sampling_name

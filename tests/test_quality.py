@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.choosing import choose_meter
-from noisewise.curator import Curator
 
 from noisewise import PrivateClassifier, PrivateRegressor
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.choosing import choose_meter
+from noisewise.curator import Curator
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.evidence.quality import public_quality
 from noisewise.tables.schema import Column, Schema

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from desk import SCHEMA, people
-from noisewise.curator import KINDS
 
 import noisewise
+from noisewise.curator import KINDS
 from noisewise.statements import reading_list as reading
 from noisewise.statements.statement import HOMES
 

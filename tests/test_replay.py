@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.choosing import choose_meter
-from noisewise.accounts.paying.recorded import Recording, Tape
-from noisewise.curator import Curator, PublicCurator
 
 import noisewise as nw
 import noisewise.statements.standard_errors as replay
+from noisewise.accounts.choosing import choose_meter
+from noisewise.accounts.recorded import Recording, Tape
+from noisewise.curator import Curator, PublicCurator
 from noisewise.methods import method_named, registry
 from noisewise.statements.standard_errors import Replayed, curvature, standard_errors, why_unknown
 from noisewise.tables.fit.spread import Spread

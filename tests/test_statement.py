@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.accounts import AdditiveMeter, Budget, PlanMeter
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.statements.json_shapes import SHAPE
 from noisewise.statements.statement import Statement, derived_words, make_statement, training_budget

@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Answer, Count, Curator, Descent, PublicCurator
 from spies import SEEN, TensorSpy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.asking import Asking, array, entries, in_kind, is_tensor
+from noisewise.curator import Answer, Count, Curator, Descent, PublicCurator
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from noisewise.accounts.paying.choosing import choose_meter
 from test_events import events as any_events
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, MeterView, PlanMeter, Terms, open_meter
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, MeterView, PlanMeter, Terms, open_meter
+from noisewise.accounts.choosing import choose_meter
 from noisewise.methods import Method, makes_a_promise, method_named, registry
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.curator.facts import Released
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator.facts import Released
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import load_protector
 from noisewise.train import Records, train

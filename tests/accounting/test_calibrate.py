@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.trusted.accountants import Unpriceable
 from noisewise.trusted.accountants.calibrate import _even, calibrate, epsilon
 from noisewise.trusted.events import ApproximateDP, BoundedRange, FixedBatch, Gaussian, Poisson, Repeated, sampled

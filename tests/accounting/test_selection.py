@@ -13,7 +13,7 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 
-from noisewise.accounts.paying import AdditiveMeter, PlanMeter
+from noisewise.accounts import AdditiveMeter, PlanMeter
 from noisewise.trusted.accountants import Unpriceable, gdp, rdp
 from noisewise.trusted.accountants.base import currency
 from noisewise.trusted.accountants.calibrate import calibrate, epsilon

@@ -64,7 +64,8 @@ def on(commit: str, files: tuple[str, ...]) -> dict[str, str]:
 
 def attacked(clone: Path, report: Path, asked: list[str]) -> dict[str, str]:
     """What became of each attack with the sources of the clone."""
-    environment = os.environ | {"PYTHONPATH": str(clone / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    paths = os.pathsep.join(map(str, (clone / "src", clone / "tests" / "attacks")))  # the latter has the plugin
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     where = "import noisewise; print(noisewise.__file__)"
     found = subprocess.run(
         [sys.executable, "-c", where], env=environment, cwd=clone, capture_output=True, text=True, check=True
@@ -74,7 +75,7 @@ def attacked(clone: Path, report: Path, asked: list[str]) -> dict[str, str]:
             f"noisewise comes from {found.stdout.strip()}, not from the clone; run this with .venv/bin/python"
         )
     # one worker, which is replaced where an attack crashes it: some read beside the rows there
-    quiet = ["-m", "pytest", *asked, "-q", "--tb=no", "--continue-on-collection-errors", "-n", "1"]
+    quiet = ["-m", "pytest", "-p", "former_paths", *asked, "-q", "--tb=no", "--continue-on-collection-errors", "-n", "1"]
     command = [sys.executable, *quiet, "-m", "not guard", "-o", MARKERS, f"--junitxml={report}", *sys.argv[1:]]
     done = subprocess.run(command, env=environment, cwd=clone, stdout=sys.stderr)
     if not report.exists():

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, BudgetExhausted
+from noisewise.budget import Budget, BudgetExhausted
+from noisewise.budget.purse import Purse
 from noisewise.methods.descent import DeflatedDescent
 
 BUDGET = Budget(1.0, 1e-6)

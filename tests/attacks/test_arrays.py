@@ -14,7 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from noisewise.accounts.paying.recorded import Recording
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from noisewise.accounts.recorded import Recording
+from noisewise.asking import array
+from noisewise.budget import AdditiveMeter, Budget
 from noisewise.curator import (
     Choice,
     Count,
@@ -30,10 +34,6 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
-from torch._subclasses.fake_tensor import FakeTensorMode
-
-from noisewise.accounts.paying import AdditiveMeter, Budget
-from noisewise.asking import array
 from noisewise.guest.serving import Served
 from noisewise.trusted import own_settings as settings
 from noisewise.trusted.accountants.gdp import root_of

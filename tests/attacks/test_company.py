@@ -13,10 +13,10 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import NormAtMost
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget
+from noisewise.curator import NormAtMost
 from noisewise.trusted.losses import Logistic, Softmax
 
 from .house import MLP, Linear

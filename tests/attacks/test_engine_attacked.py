@@ -23,9 +23,9 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
-from noisewise.accounts.paying import Terms
-from noisewise.faces.pytorch import PrivacyEngine
+from noisewise.budget import Terms
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.pytorch import PrivacyEngine
 
 from .test_records_apart import BUDGET, CLIP, WAYS, apart, by_fit, by_loop
 

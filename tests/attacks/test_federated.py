@@ -21,7 +21,7 @@ from noisewise.remote.clients.server import Crowd
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.transport import RankLost
-from noisewise.statements.statement import _odd_clients, worded
+from noisewise.statement import _odd_clients, worded
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import CLIENT as CLIENTS_WORD
 
@@ -61,7 +61,7 @@ def test_a_server_cannot_name_the_file_that_a_client_reads(tmp_path):
 
 
 def test_a_server_makes_a_client_write_nothing(tmp_path):
-    from noisewise.accounts.paying.journal import Journal
+    from noisewise.accounts.journal import Journal
 
     body = pickle.dumps(Calls(Journal, tmp_path / "journal", {}), protocol=5)
     assert state_of(Client(tmp_path / "own.csv").answer(b"", body)) == FAILED
@@ -69,7 +69,7 @@ def test_a_server_makes_a_client_write_nothing(tmp_path):
 
 
 def test_a_server_makes_a_client_look_up_no_address(tmp_path):
-    from noisewise.accounts.paying.ledger import Ledger
+    from noisewise.ledger import Ledger
 
     with pytest.raises(ValueError, match=BAD):
         read_question(pickle.dumps(Calls(Ledger, f"sqlite:///{tmp_path}/ledger.db"), protocol=5))
@@ -270,10 +270,10 @@ def test_no_client_takes_the_place_of_anothers_answer(monkeypatch):
 def test_records_made_of_other_records_are_not_taken_for_those_that_are_held():
     """A client that a second server asks, whose versions have the same numbers."""
 
+    from noisewise.data.preprocess import Scaling
+    from noisewise.data.schema import Schema
     from noisewise.remote import federation
     from noisewise.tables.fit.labels import Target
-    from noisewise.tables.preprocess import Scaling
-    from noisewise.tables.schema import Schema
     from noisewise.trusted.losses import Squared
     from noisewise.trusted.models import Linear
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.evidence import runs
+from noisewise import runs
 from noisewise.faces.cli import main
 
 FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "=HYPERLINK(1)")

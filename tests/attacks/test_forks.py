@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 import torch
-from noisewise.accounts.paying.journal import Journal
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter, Terms
+from noisewise.accounts.journal import Journal
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter, Terms
+from noisewise.budget.purse import Purse
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.noise import Stream
 

@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import QUESTIONS, Curator
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter
+from noisewise.curator import QUESTIONS, Curator
 from noisewise.faces.pytorch.loop_meter import Ledger
-from noisewise.faces.pytorch.run import Run
+from noisewise.pytorch.run import Run
 from noisewise.statements import reading_list as reading
 from noisewise.trusted.choose_best import Entrant, choose_best
 from noisewise.trusted.engine import Refused

@@ -104,7 +104,7 @@ def test_nothing_of_noisewise_reads_pickles():
 
 def test_a_message_between_ranks_calls_nothing(tmp_path):
     """A class of noisewise could be called with anything: a journal makes its own folder."""
-    from noisewise.accounts.paying.journal import Journal
+    from noisewise.accounts.journal import Journal
 
     body = pickle.dumps(Calls(Journal, tmp_path / "journal", {}), protocol=5)
     with pytest.raises(ValueError, match=BAD):
@@ -113,7 +113,7 @@ def test_a_message_between_ranks_calls_nothing(tmp_path):
 
 
 def test_a_sealed_message_of_a_worker_calls_nothing(tmp_path):
-    from noisewise.accounts.paying.journal import Journal
+    from noisewise.accounts.journal import Journal
 
     worker = Sealed(b"k" * 32)
     sealed = b"n" * 12 + worker._cipher.encrypt(b"n" * 12, pickle.dumps(Calls(Journal, tmp_path / "journal", {})), b"")

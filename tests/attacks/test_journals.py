@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from noisewise.accounts.paying.journal import Journal, Journalled, paid
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import Count, CrossMoment, Curator, SecondMoment
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts.journal import Journal, Journalled, paid
+from noisewise.budget import Budget, BudgetExhausted, Terms
+from noisewise.budget.purse import Purse
+from noisewise.curator import Count, CrossMoment, Curator, SecondMoment
 from noisewise.trusted.events import Gaussian, Repeated
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.budget import Budget, Terms
+from noisewise.ledger import Ledger
+from noisewise.ledger.verify import verified
 from noisewise.trusted.events import Gaussian, Repeated
 
 GDP, RUN = Terms.adaptive("gdp"), Budget(1.0, 1e-6)
@@ -18,7 +18,7 @@ BUDGET = Budget(3.0, 1e-5, adjacency="replace_one")
 def reserved_by_hand(ledger, described, cost, events, spent):
     """A run as somebody who may write can put it there, or an analyst by the functions of a server."""
     with ledger._database.writing() as connection:
-        from noisewise.accounts.paying.ledger.store import _reserve, _settle, account_row, run_row
+        from noisewise.ledger.store import _reserve, _settle, account_row, run_row
 
         account = account_row(connection, "patients")
         number = _reserve(connection, account, f"key{account.runs}", json.dumps(described), cost, 0)

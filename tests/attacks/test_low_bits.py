@@ -17,7 +17,7 @@ import torch
 
 import noisewise as nw
 from noisewise import curator as room
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget
 from noisewise.trusted.column_curator import ColumnCurator
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 

@@ -17,8 +17,8 @@ import pytest
 from scipy import sparse
 
 import noisewise as nw
+from noisewise.data.schema import Column, Schema
 from noisewise.methods import method_named
-from noisewise.tables.schema import Column, Schema
 
 from .silence import LABELS, NUMBER, PLAIN, WORD, N, cases, keeps_quiet
 
@@ -287,6 +287,6 @@ def test_a_class_weight_that_names_no_class_does_not_list_the_labels(capsys: Any
 
 @pytest.mark.parametrize("what", ["flat", "three dimensions", "complex array", "one row more"])
 def test_pictures(what: str, capsys: Any) -> None:
-    from noisewise.tables.pictures import OrientedGradients
+    from noisewise.data.pictures import OrientedGradients
 
     assert keeps_quiet(lambda: OrientedGradients((8, 8)).fit_transform(ROWS[what]()), capsys) is not None

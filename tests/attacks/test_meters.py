@@ -11,11 +11,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import CrossMoment, SecondMoment
 
 import noisewise as nw
-from noisewise import accounts as purses
-from noisewise.accounts.paying import AdditiveMeter, PlanMeter
+from noisewise import budget as purses
+from noisewise.budget import AdditiveMeter, PlanMeter
+from noisewise.curator import CrossMoment, SecondMoment
 from noisewise.methods import Method
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.trusted.events import Gaussian

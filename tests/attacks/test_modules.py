@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
-from noisewise.accounts.paying import Terms
-from noisewise.faces.pytorch import PrivacyEngine
+from noisewise.budget import Terms
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.pytorch import PrivacyEngine
 from noisewise.trusted.engine import Spec, Tape
 from noisewise.trusted.models.module import ModuleModel, made_up
 from noisewise.trusted.models.module_selftest import _bits

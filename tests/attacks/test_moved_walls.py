@@ -11,10 +11,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Curator, Descent
 from torch.overrides import TorchFunctionMode
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.budget import AdditiveMeter, Budget, PlanMeter
+from noisewise.curator import Curator, Descent
 from noisewise.methods import method_named
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 from noisewise.trusted.losses import Logistic
@@ -42,9 +42,9 @@ def curator_of(model, **options):
 
 def fit_of(method, **options):
     """A fit, described by hand, and its rows; older versions have no such rooms."""
+    from noisewise.data.preprocess import Scaling
     from noisewise.tables.fit.fit import Fit, Labelled
     from noisewise.tables.fit.labels import Classes
-    from noisewise.tables.preprocess import Scaling
 
     labels = Classes(np.array([0, 1]), False, True)
     asked = {"budget": Budget(1.0, 1e-6), "scaling": Scaling(-np.ones(2), np.ones(2), True), "labels": labels}
@@ -295,7 +295,7 @@ def test_a_loss_does_not_take_the_place_of_one_of_the_same_name():
 @pytest.mark.guard("nothing was written down")
 @pytest.mark.parametrize("other", [Budget(1.0, 1e-6), Budget(2.0, 1e-6)])
 def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_path, other):
-    from noisewise.accounts.paying import Terms
+    from noisewise.budget import Terms
     from noisewise.faces.cli.spending import spending
 
     terms, first, second = Terms.adaptive("gdp"), Budget(1.0, 1e-6), contextlib.ExitStack()
@@ -312,7 +312,7 @@ def test_two_commands_with_one_place_do_not_tidy_each_others_spending_away(tmp_p
 
 @pytest.mark.guard("nothing was written down")
 def test_spending_that_cannot_be_read_any_more_is_not_tidied_away(tmp_path):
-    from noisewise.accounts.paying import Terms
+    from noisewise.budget import Terms
     from noisewise.faces.cli.spending import spending
 
     with (

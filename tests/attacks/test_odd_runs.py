@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.journal import Journal, closed_journal
-from noisewise.accounts.paying.journal.chain import Chain
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Terms
+from noisewise.accounts.journal import Journal, closed_journal
+from noisewise.accounts.journal.chain import Chain
+from noisewise.budget import Terms
+from noisewise.budget.purse import Purse
 from noisewise.guest.isolation import refuse_readable
 from noisewise.statements.wording import derived_words, format_of
 from noisewise.trusted.events import Gaussian, to_dict

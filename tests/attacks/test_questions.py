@@ -13,12 +13,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment
 from torch.overrides import TorchFunctionMode
 
 import noisewise as nw
 from noisewise import curator as room
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget
+from noisewise.curator import CrossMoment, Descent, FirstMoment, NormAtMost, SecondMoment
 from noisewise.methods import Method
 from noisewise.trusted import column_curator as columns
 from noisewise.trusted.losses import Logistic, Softmax

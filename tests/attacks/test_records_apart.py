@@ -16,9 +16,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import noisewise as nw
-from noisewise.accounts.paying import Terms
-from noisewise.faces.pytorch import BatchMemoryManager, PrivacyEngine
+from noisewise.budget import Terms
 from noisewise.methods.dpsgd import DpSgd
+from noisewise.pytorch import BatchMemoryManager, PrivacyEngine
 
 CLIP = 1e-2
 BUDGET = nw.Budget(1e6, 1e-5)

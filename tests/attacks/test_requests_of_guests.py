@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.budget import Budget, Terms, open_meter
+from noisewise.curator import Curator
 from noisewise.guest import wire
 from noisewise.guest.serving import Served
-from noisewise.remote.messages import pack, unpack
+from noisewise.messages import pack, unpack
 from noisewise.trusted.features.features import Hats, even
 from noisewise.trusted.features.table_columns import TableColumn
 from noisewise.trusted.losses import LOSSES

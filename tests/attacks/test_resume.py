@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from desk import people
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget, meter_from
-from noisewise.evidence.runs import verify
+from noisewise.budget import Budget, meter_from
+from noisewise.curator import Curator
 from noisewise.faces.cli import train as command
+from noisewise.runs import verify
 
 pytestmark = pytest.mark.guard("--resume is new")
 

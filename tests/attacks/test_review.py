@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Descent, PublicCurator
 from torch.overrides import TorchFunctionMode
 
-from noisewise import accounts as purses
-from noisewise.accounts.paying import Budget
+from noisewise import budget as purses
+from noisewise.budget import Budget
+from noisewise.curator import Descent, PublicCurator
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Logistic, Softmax
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.budget import Budget
 from noisewise.statements.wording import derived_words, text
 from noisewise.trusted.events import from_dict
 from noisewise.trusted.meter import PlanMeter

@@ -15,11 +15,11 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, Terms, open_meter
-from noisewise.faces.sklearn.search import _prepared
+from noisewise.budget import Budget, Terms, open_meter
+from noisewise.budget.purse import Purse
+from noisewise.estimators.search import _prepared
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.nonprivate import NonPrivate
 from noisewise.methods.preparation import Hats, TableColumn

@@ -16,17 +16,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Curator, Descent, FirstMoment
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.budget import AdditiveMeter, Budget
+from noisewise.curator import Curator, Descent, FirstMoment
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 
 from .house import private_quality
 from .test_moved_walls import Seeing
 
 with contextlib.suppress(ImportError):  # there are no tables in older versions; every attack here is a guard
-    from noisewise.evidence import runs
+    from noisewise import runs
     from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
     from noisewise.statements.seal import reseal
     from noisewise.trusted.features.features import even

@@ -6,11 +6,11 @@ import json
 import math
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.sql_tables import Row
-from noisewise.accounts.paying.ledger.verify import verified
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts.ledger.sql_tables import Row
+from noisewise.budget import Budget, Terms
+from noisewise.ledger import Ledger
+from noisewise.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
 GDP, PLAN, RUN = Terms.adaptive("gdp"), Terms.plan(Gaussian(31.0)), Budget(1.0, 1e-6)

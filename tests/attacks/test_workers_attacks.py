@@ -14,21 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from desk import shell_of
-from noisewise.accounts.paying.purse import Purse
 from ranks import made_up
 from workers import Here, held
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.budget import Budget
+from noisewise.budget.purse import Purse
+from noisewise.data.files import find_files
+from noisewise.data.refusal import Refusal
+from noisewise.data.schema import read_schema
 from noisewise.methods import method_named
 from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.remote.processes import Lead
 from noisewise.remote.transport import RankLost
 from noisewise.remote.workers import Worker, WorkerLine
-from noisewise.tables.files import find_files
 from noisewise.tables.fit.across_processes import _holder
-from noisewise.tables.refusal import Refusal
-from noisewise.tables.schema import read_schema
 from noisewise.train import Records, train
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
@@ -174,7 +174,7 @@ def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_c
     tmp_path, schema_of, monkeypatch, workers
 ):
     """Rows that count are chosen in one pass and read in a later one: rows of one person in between would all count."""
-    from noisewise.tables.persons import Persons
+    from noisewise.data.persons import Persons
 
     folder, choose = written(tmp_path / "people"), Persons.in_files
 
@@ -190,7 +190,7 @@ def test_a_person_does_not_count_more_often_when_files_are_exchanged_after_the_c
 
 
 def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
-    from noisewise.tables.persons import Persons
+    from noisewise.data.persons import Persons
 
     folder, choose = written(tmp_path / "people"), Persons.in_files
     schema = schema_of(UNIT.replace("low = -1.0\nhigh = 1.0\n", "", 1))
@@ -209,7 +209,7 @@ def test_nor_when_bounds_are_bought(tmp_path, schema_of, monkeypatch):
 
 
 def test_nor_when_a_score_is_bought(tmp_path, schema_of, monkeypatch, capsys):
-    from noisewise.tables.persons import Persons
+    from noisewise.data.persons import Persons
 
     folder, choose, shell = written(tmp_path / "people"), Persons.in_files, shell_of(monkeypatch, capsys)
     nw.save(classifier(schema_of(UNIT)).fit_files(folder), tmp_path / "run")

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-import noisewise.accounts.paying.purse as purses
 import numpy as np
 import pytest
-from noisewise.curator import Asking, Curator
 from scipy.stats import norm
 
+import noisewise.accounts.purse as purses
 import noisewise.evidence.audit.lower_bound as lower_bound
 import noisewise.train as loop
 import noisewise.trusted.gate as room
-from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.accounts import Budget, Terms, open_meter
+from noisewise.curator import Asking, Curator
 from noisewise.methods import Method
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.trusted.accountants import pld

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest, chi2
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter
+from noisewise.accounts import AdditiveMeter
 from noisewise.evidence.audit import Neighbours, epsilon_lower_bound, worst_case
 from noisewise.evidence.audit.canaries import FAR_LABEL, U
 from noisewise.methods.dpsgd import DpSgd

@@ -11,10 +11,10 @@ import math
 
 import broken_variants as broken
 import pytest
-from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
+from noisewise.curator import PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.evidence.audit import epsilon_lower_bound, small_setting
 from noisewise.evidence.audit.canaries import worst_case
 from noisewise.evidence.audit.lower_bound import _Plan, _Prepared

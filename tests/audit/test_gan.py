@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noisewise import Budget
-from noisewise.accounts.paying import BudgetExhausted
+from noisewise.accounts import BudgetExhausted
 from noisewise.evidence.audit.federation import CLIENT_CLIP, CLIENT_LEVEL, RECORD_LEVEL, SETTINGS, WITHOUT_NOISE, dealt
 from noisewise.evidence.audit.gan import Hostile, Server, gan, mean_and_error
 from noisewise.evidence.audit.gan_play import play

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import Budget, Curator
-from noisewise.accounts.paying import AdditiveMeter
+from noisewise.accounts import AdditiveMeter
 from noisewise.evidence.audit.leakage import closed_form, inferred_label, leakage, released_gradient
 from noisewise.tables.generated import digits
 from noisewise.tables.preprocess import Scaling

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import noisewise as nw
 import noisewise.faces.cli.audit
-from noisewise.accounts.paying import AdditiveMeter, PlanMeter, Terms, open_meter
+from noisewise.accounts import AdditiveMeter, PlanMeter, Terms, open_meter
 from noisewise.evidence.audit import epsilon_lower_bound, power_against_half_noise, worst_case
 from noisewise.evidence.audit.lower_bound import _Plan, _Prepared, best_test, claims_gaussian_dp, judged
 from noisewise.faces.cli.main import app

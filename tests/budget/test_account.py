@@ -17,17 +17,16 @@ import warnings
 import numpy as np
 import pytest
 from joblib import parallel_config
-from noisewise.accounts.paying.account import Account, BudgetWarning
-from noisewise.accounts.paying.paying import spending
-from noisewise.accounts.paying.purse import Purse
-from noisewise.accounts.paying.store import Amount
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import noisewise as nw
 from noisewise import train
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, account
+from noisewise.accounts import Budget, BudgetExhausted, Terms, account, spending
+from noisewise.accounts.account import Account, BudgetWarning
+from noisewise.accounts.purse import Purse
+from noisewise.accounts.store import Amount
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.faces.sklearn import Origin
 from noisewise.methods.descent import DeflatedDescent

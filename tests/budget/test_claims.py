@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from noisewise.accounts.paying.purse import Purse
-from noisewise.accounts.paying.store import Claimed
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts.purse import Purse
+from noisewise.accounts.store import Claimed
 from noisewise.trusted.accountants.base import currencies
 from noisewise.trusted.events import ApproximateDP, BoundedRange, Gaussian, Poisson, Repeated
 

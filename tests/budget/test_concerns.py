@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.concerns import concerns
 from sklearn.base import clone
 
 import noisewise as nw
-from noisewise.accounts.paying import concerns as module
+from noisewise.accounts import concerns as module
+from noisewise.accounts.concerns import concerns
 from noisewise.evidence.report.page import report_page
 from noisewise.statements.wording import FORMATS, derived_words, format_of, likely
 from noisewise.statements.wording import text as text_of

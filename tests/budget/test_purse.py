@@ -18,10 +18,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.accounts.paying.purse import Purse
-from noisewise.accounts.paying.store import Amount, Entry, left_of
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, meter_from
+from noisewise.accounts.purse import Purse
+from noisewise.accounts.store import Amount, Entry, left_of
 from noisewise.statements.statement import training_budget
 from noisewise.trusted.accountants import gdp
 from noisewise.trusted.accountants.base import currencies

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 from desk import SCHEMA, people
-from noisewise.accounts.paying.journal import WHAT
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget, meter_from
+from noisewise.accounts import Budget, meter_from
+from noisewise.accounts.journal import WHAT
+from noisewise.curator import Curator
 from noisewise.evidence.runs import verify
 from noisewise.faces.cli import main as entry
 from noisewise.trusted.events import from_dict, to_dict

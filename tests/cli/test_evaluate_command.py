@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from desk import people
-from noisewise.accounts.paying.choosing import choose_meter
 
 import noisewise
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.choosing import choose_meter
 from noisewise.evidence.runs import check_seal, reseal
 from noisewise.trusted.events import from_dict
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import noisewise
-from noisewise.accounts.paying import Budget, PlanMeter
+from noisewise.accounts import Budget, PlanMeter
 from noisewise.faces.cli import main as entry
 from noisewise.faces.cli.main import app
 from noisewise.statements.statement import FORMAT, derived_words

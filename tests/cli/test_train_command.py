@@ -18,7 +18,7 @@ from desk import SCHEMA, people
 
 import noisewise
 from noisewise import verify
-from noisewise.accounts.paying import Budget, meter_from
+from noisewise.accounts import Budget, meter_from
 from noisewise.faces.cli import train as command
 from noisewise.tables.schema import read_schema
 from noisewise.trusted.events import from_dict

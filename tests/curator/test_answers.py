@@ -10,6 +10,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from purse import with_purse
+from scipy import stats
+
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.curator import (
     Correct,
     Count,
@@ -22,10 +26,6 @@ from noisewise.curator import (
     SecondMoment,
     SquaredLength,
 )
-from purse import with_purse
-from scipy import stats
-
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.trusted.accountants.common import Unpriceable
 from noisewise.trusted.events import BoundedRange, FixedBatch, Gaussian, Poisson
 from noisewise.trusted.losses import Hinge, Logistic, Softmax

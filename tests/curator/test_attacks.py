@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator import Curator
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, PlanMeter
+from noisewise.accounts import AdditiveMeter, PlanMeter
+from noisewise.curator import Curator
 from noisewise.trusted.events import ApproximateDP
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

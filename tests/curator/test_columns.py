@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
 from noisewise.trusted import gate as room
 from noisewise.trusted.column_curator import ColumnCurator
 from noisewise.trusted.events import Gaussian

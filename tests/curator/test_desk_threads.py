@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 import torch
-from noisewise.curator import Count, Curator
 
 import noisewise.trusted.gate as room
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
+from noisewise.curator import Count, Curator
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.trusted.choose_best import Entrant, choose_best
 from noisewise.trusted.gate import Gate
 from noisewise.trusted.generalized import generalized_scores

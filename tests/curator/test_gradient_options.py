@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.curator import Gradient, PublicCurator
 from purse import with_purse
 from scipy import stats
 from spies import SEEN, spies
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator import Gradient, PublicCurator
 from noisewise.trusted.accountants.joint import joint_noise, split_noise
 from noisewise.trusted.events import FixedBatch, Gaussian, Poisson
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import QUESTIONS, Curator
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter
+from noisewise.accounts import AdditiveMeter
+from noisewise.curator import QUESTIONS, Curator
 from noisewise.protect.learned.inside import unrolled
 from noisewise.protect.learned.parts import new_weights, protector
 from noisewise.protect.learned.weights import KNOBS, Design, flattened, unflattened, with_knobs, zero_weights

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import QUESTIONS, Curator
 from sklearn.base import clone
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
+from noisewise.accounts.purse import Purse
+from noisewise.curator import QUESTIONS, Curator
 from noisewise.evidence.bought_quality import private_quality
 from noisewise.methods import registry
 from noisewise.methods.preparation import Codes, Features, Hats, TableColumn

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from noisewise.curator import Descent, OnePass, PerturbedObjective
-from noisewise.curator.facts import facts_of
 from purse import with_purse
 from scipy import integrate, stats
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator import Descent, OnePass, PerturbedObjective
+from noisewise.curator.facts import facts_of
 from noisewise.trusted.accountants.gdp import delta_of
 from noisewise.trusted.accountants.pair import pair_mu
 from noisewise.trusted.events import ApproximateDP, Gaussian

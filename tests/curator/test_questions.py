@@ -8,6 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.optimize import brentq
+
+import noisewise as nw
 from noisewise.curator import (
     QUESTIONS,
     Correct,
@@ -19,10 +23,6 @@ from noisewise.curator import (
     SquaredError,
     SquaredLength,
 )
-from scipy import stats
-from scipy.optimize import brentq
-
-import noisewise as nw
 from noisewise.trusted import column_curator as columns
 from noisewise.trusted.events import Gaussian, Poisson, sampled
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared

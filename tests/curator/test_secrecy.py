@@ -11,11 +11,11 @@ import traceback
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
 from purse import with_purse
 from spies import SEEN, spies
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator import Count, CrossMoment, MinEigenvalue, NormAtMost, SecondMoment
 from noisewise.train import Records
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Linear

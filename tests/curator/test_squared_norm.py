@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.curator import GradientNorm
 from test_answers import accepted_and_wrong_ones_not, clipped_sum, data, room
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.curator import GradientNorm
 from noisewise.trusted.events import FixedBatch, Gaussian, Poisson
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

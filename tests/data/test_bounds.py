@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, meter_from
+from noisewise.accounts import AdditiveMeter, Budget, meter_from
+from noisewise.accounts.purse import Purse
 from noisewise.methods.preparation.bounds import quantile_bounds
 from noisewise.tables.bought import part_of, purchase, with_bounds
 from noisewise.tables.files import open_source

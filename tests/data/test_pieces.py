@@ -11,7 +11,7 @@ import pytest
 from desk import SCHEMA, people
 from ranks import DirectLine
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.methods import method_named
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.processes import Lead

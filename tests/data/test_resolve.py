@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.purse import Purse
 from noisewise.tables.resolve import FROM_LABELS, resolve
 from noisewise.tables.schema import gaps, read_schema
 

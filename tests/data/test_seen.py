@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.tables.fill import fill_from_public, public_doubts
 from noisewise.tables.resolve import resolve
 from noisewise.tables.schema import Column, Schema

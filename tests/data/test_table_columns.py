@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
+from noisewise.accounts.purse import Purse
 from noisewise.tables.encode import Encoder
 from noisewise.tables.schema import Column, Schema, read_schema
 from noisewise.tables.table_columns import columns_of

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from crowds import CLIENT, CLIENTS, RECORD, NoNoise, a_fit, alone, client_files, equal, on_clients
 from desk import SCHEMA
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.purse import Purse
 from noisewise.methods import registry
 from noisewise.remote.clients.client import Client
 from noisewise.remote.clients.fit import fit_of_clients

@@ -9,9 +9,9 @@ import pytest
 from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, equal, on_clients, totals_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.purse import Purse
 from noisewise.methods import method_named
 from noisewise.remote.clients.direct import Direct
 from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer

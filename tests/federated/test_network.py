@@ -11,9 +11,9 @@ pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
 
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients, totals_of
 from networks import over_network
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.purse import Purse
 from noisewise.methods import registry
 from noisewise.remote.clients.agreement import Agreed
 from noisewise.remote.clients.client import Client

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.evidence.report.page import report_page, write_report
 from noisewise.methods.additive import AdditiveDescent
 from noisewise.tables.fit.auto import choice_for, method_for, outline_for

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.methods import RECOMMENDED, method_named
 from noisewise.tables.fit.auto import AUTO, MOST_COLUMNS, TABLES, choice_for, method_for
 from noisewise.tables.fit.why_auto import why

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
 from noisewise.tables.fit.auto import method_for

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, open_meter
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms, open_meter
 from noisewise.trusted.accountants.choose import choose_terms
 from noisewise.trusted.events import (
     ApproximateDP,

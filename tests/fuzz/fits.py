@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 import noisewise as nw
-from noisewise.accounts.paying import BudgetExhausted
+from noisewise.accounts import BudgetExhausted
 
 from .core import NUMBER, WORD, target
 from .mutate import odd

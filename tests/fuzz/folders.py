@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from noisewise.accounts.paying.journal.folder import FORMAT as JOURNAL
-from noisewise.accounts.paying.journal.folder import Journal
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.journal.folder import FORMAT as JOURNAL
+from noisewise.accounts.journal.folder import Journal
+from noisewise.accounts.purse import Purse
 from noisewise.evidence.export.elsewhere import Scores
 from noisewise.evidence.export.plain_model import plain_model
 from noisewise.evidence.report.page import report_page

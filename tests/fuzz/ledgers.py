@@ -9,10 +9,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
-
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
 from .core import target

@@ -16,10 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from noisewise.accounts.paying.account import Account
-from noisewise.accounts.paying.purse import Part, Purse
-
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, PlanMeter, Terms
+from noisewise.accounts.account import Account
+from noisewise.accounts.purse import Part, Purse
 from noisewise.trusted.events import (
     ApproximateDP,
     BoundedRange,

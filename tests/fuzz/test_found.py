@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.journal.folder import FORMAT, Journal
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts.journal.folder import FORMAT, Journal
+from noisewise.accounts.purse import Purse
 from noisewise.evidence.export.elsewhere import Scores
 from noisewise.evidence.report.page import report_page
 from noisewise.learned.tasks import load_tasks

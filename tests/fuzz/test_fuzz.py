@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.accounts.paying.purse import Purse
 
-from noisewise.accounts.paying import AdditiveMeter
+from noisewise.accounts import AdditiveMeter
+from noisewise.accounts.purse import Purse
 from noisewise.tables.files import Dialect
 from noisewise.tables.refusal import Refusal
 from noisewise.tables.rows import read_rows

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.journal.folder import Journal
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, Terms, atomic
+from noisewise.accounts import Budget, Terms, atomic
+from noisewise.accounts.journal.folder import Journal
+from noisewise.accounts.purse import Purse
 from noisewise.evidence.report.page import write_report
 from noisewise.evidence.runs import load, new_folder
 from noisewise.learned.tasks import load_tasks

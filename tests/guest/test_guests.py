@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from noisewise.accounts.paying.purse import Purse
 from sandbox import needs_sandbox
 
 import noisewise as nw
+from noisewise.accounts.purse import Purse
 from noisewise.evidence.audit import epsilon_lower_bound
 from noisewise.faces.compare.compare import compare
 from noisewise.guest import described, method_named

@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.purse import Purse
 from sandbox import as_another_user, needs_sandbox
 
 import noisewise as nw
+from noisewise.accounts.purse import Purse
 from noisewise.guest import method_named, running
 from noisewise.guest.running import GuestFailed
 

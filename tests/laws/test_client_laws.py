@@ -12,7 +12,6 @@ from operator import add
 
 import numpy as np
 import pytest
-from noisewise.curator import QUESTIONS
 from test_curator_laws import (
     BASES,
     COMBINATIONS,
@@ -30,6 +29,7 @@ from test_curator_laws import (
     terms,
 )
 
+from noisewise.curator import QUESTIONS
 from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.models import MLP
 from noisewise.trusted.own_settings import own_settings

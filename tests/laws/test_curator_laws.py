@@ -16,11 +16,11 @@ from operator import mul, sub
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import QUESTIONS
-from noisewise.curator.facts import facts_of
 from scipy import stats
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator import QUESTIONS
+from noisewise.curator.facts import facts_of
 from noisewise.methods.preparation import Codes, Features, Hats, Product, TableColumn
 from noisewise.protect.learned.inside import unrolled
 from noisewise.trusted.engine import Spec

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.trusted.events import Gaussian
 
 FAINT = Gaussian(1e30)  # costs far less than the smallest part that a meter counts in

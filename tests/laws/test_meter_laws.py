@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted, MeterView, Terms, meter_from, open_meter
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, MeterView, Terms, meter_from, open_meter
 from noisewise.trusted.accountants import gdp, rdp, zcdp
 from noisewise.trusted.accountants.calibrate import epsilon
 from noisewise.trusted.events import (

@@ -10,14 +10,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.recorded import kind_of
-from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 from pairs import pairwise
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.accounts.paying import Terms, meter_from, open_meter
+from noisewise.accounts import Terms, meter_from, open_meter
+from noisewise.accounts.recorded import kind_of
+from noisewise.curator import Curator, PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.evidence.runs import verify
 from noisewise.methods import registry
 from noisewise.methods.preparation import TableColumn

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from noisewise.curator import QUESTIONS
 from test_curator_laws import (
     ADJACENCIES,
     BASES,
@@ -27,6 +26,7 @@ from test_curator_laws import (
 )
 from test_curator_laws import COMBINATIONS as EVERY
 
+from noisewise.curator import QUESTIONS
 from noisewise.trusted.events import FULL
 from noisewise.trusted.models import MLP
 from noisewise.trusted.questions import HowAsked

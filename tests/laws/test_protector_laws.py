@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noisewise.curator import Curator, Gradient
 from test_method_laws import Recorder, Replayer
 
 import noisewise as nw
 import noisewise.train as loop
-from noisewise.accounts.paying import AdditiveMeter, BudgetExhausted, meter_from
+from noisewise.accounts import AdditiveMeter, BudgetExhausted, meter_from
 from noisewise.asking import array
+from noisewise.curator import Curator, Gradient
 from noisewise.methods.l2p import L2P
 from noisewise.methods.preparation.basis import worth_buying
 from noisewise.protect import protector

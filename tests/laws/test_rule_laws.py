@@ -7,10 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
 
 from noisewise._version import __version__
-from noisewise.accounts.paying import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted
+from noisewise.curator import KINDS, QUESTIONS, Curator, Descent, OnePass, PerturbedObjective
 from noisewise.methods.preparation import TableColumn
 from noisewise.statements.rules import odd_answers, verify_statement
 from noisewise.statements.statement import worded

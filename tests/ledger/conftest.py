@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger
 from pg_server import ABSENT, Server, binaries
+
+from noisewise.accounts.ledger import Ledger
 
 
 @pytest.fixture(scope="session")

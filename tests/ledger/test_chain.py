@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.database import Database, ledger_url
-from noisewise.accounts.paying.ledger.sql_tables import Row, hashed
-from noisewise.accounts.paying.ledger.verify import verified
 from sqlalchemy import text
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.database import Database, ledger_url
+from noisewise.accounts.ledger.sql_tables import Row, hashed
+from noisewise.accounts.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
 GDP = Terms.adaptive("gdp")

@@ -8,15 +8,15 @@ from collections import Counter
 import numpy as np
 import psycopg
 import pytest
-from noisewise.accounts.paying.journal import Journal, Journalled, closed_journal, paid
-from noisewise.accounts.paying.journal.chain import Chain
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
-from noisewise.accounts.paying.store import BLOCK, Closed
-from noisewise.curator import Count, Curator
 from pg_server import ANALYST
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.accounts.journal import Journal, Journalled, closed_journal, paid
+from noisewise.accounts.journal.chain import Chain
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.verify import verified
+from noisewise.accounts.store import BLOCK, Closed
+from noisewise.curator import Count, Curator
 from noisewise.trusted.events import Gaussian, leaves
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from desk import SCHEMA
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
 from pg_server import ANALYST, WORD
 
 import noisewise as nw
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.verify import verified
 
 TRAIN = ("train", "private.csv", "--schema", "schema.toml", "--delta", 1e-6)
 PAID = ("--ledger", "ledger.db", "--dataset", "patients")

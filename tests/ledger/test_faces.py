@@ -7,13 +7,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from noisewise.accounts.paying.account import BudgetWarning
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
 from pg_server import WORD
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, BudgetExhausted
+from noisewise.accounts import Budget, BudgetExhausted
+from noisewise.accounts.account import BudgetWarning
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.verify import verified
 from noisewise.methods.dpsgd import DpSgd
 
 X = np.random.default_rng(0).uniform(-1, 1, (500, 2))

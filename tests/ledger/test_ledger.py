@@ -8,13 +8,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger, account_in
-from noisewise.accounts.paying.ledger.database import ledger_url, shown
-from noisewise.accounts.paying.ledger.store import in_units, unit_for
-from noisewise.accounts.paying.ledger.verify import verified
-from noisewise.accounts.paying.store import Claimed
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts.ledger import Ledger, account_in
+from noisewise.accounts.ledger.database import ledger_url, shown
+from noisewise.accounts.ledger.store import in_units, unit_for
+from noisewise.accounts.ledger.verify import verified
+from noisewise.accounts.store import Claimed
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 
 BUDGET = Budget(3.0, 1e-5)

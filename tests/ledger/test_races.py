@@ -6,12 +6,12 @@ import multiprocessing
 import time
 
 import pytest
-from noisewise.accounts.paying.ledger import Ledger, LedgerBusy
-from noisewise.accounts.paying.ledger import database as where
-from noisewise.accounts.paying.ledger.verify import verified
 from sqlalchemy import text
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.ledger import Ledger, LedgerBusy
+from noisewise.accounts.ledger import database as where
+from noisewise.accounts.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
 PROCESSES, LONGEST = 50, 5.0
@@ -121,7 +121,7 @@ def test_two_at_one_run_never_both_get_a_block(url):
 
 
 def claimer(url, number, gate, results):
-    from noisewise.accounts.paying.store import Claimed
+    from noisewise.accounts.store import Claimed
 
     gate.wait()
     got = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from noisewise.accounts.paying.ledger import Ledger, LedgerUnreachable
-from noisewise.accounts.paying.ledger.ledger import rights
-from noisewise.accounts.paying.ledger.verify import verified
 from pg_server import ANALYST, OFFICER, WORD
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.ledger import Ledger, LedgerUnreachable
+from noisewise.accounts.ledger.ledger import rights
+from noisewise.accounts.ledger.verify import verified
 from noisewise.trusted.events import Gaussian
 
 BUDGET, RUN, GDP = Budget(3.0, 1e-5), Budget(1.0, 1e-6), Terms.adaptive("gdp")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from noisewise.accounts.paying.ledger import Ledger
-from noisewise.accounts.paying.ledger.verify import verified
 from pg_server import ANALYST, OFFICER
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.accounts.ledger import Ledger
+from noisewise.accounts.ledger.verify import verified
 
 GDP, RUN, BUDGET = Terms.adaptive("gdp"), Budget(1.0, 1e-6), Budget(3.0, 1e-5)
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+
+from noisewise.accounts import Budget
 from noisewise.curator import Answer
 from noisewise.curator.facts import facts_of
-
-from noisewise.accounts.paying import Budget
 from noisewise.methods.adaptive_clip import AdaptiveClip, rescaled
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.train import Records, train

@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.recorded import Recording
 
 import noisewise as nw
-from noisewise.accounts.paying import BudgetExhausted
+from noisewise.accounts import BudgetExhausted
+from noisewise.accounts.recorded import Recording
 from noisewise.evidence import runs
 from noisewise.methods import method_named
 from noisewise.methods.additive import AdditiveDescent

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator import Answer, Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.accounts.paying import currency, open_meter
+from noisewise.accounts import currency, open_meter
+from noisewise.curator import Answer, Curator, PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.methods.agd import Agd, by_precision, choice_epsilon
 from noisewise.methods.agd_avg import AgdAvg
 from noisewise.methods.only_public import OnlyPublic

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator import Curator
-from noisewise.curator.facts import facts_of
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter
+from noisewise.accounts import AdditiveMeter
+from noisewise.curator import Curator
+from noisewise.curator.facts import facts_of
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.methods.preparation.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.tables.generated import measurements

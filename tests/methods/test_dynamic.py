@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
+from noisewise.curator import PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.evidence import theory
 from noisewise.methods.dynamic import GAMMA, Dynamic, least_curvature
 from noisewise.protect import schedules

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.curator.facts import facts_of
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.growing_batch import GrowingBatch
 from noisewise.train import Records, train

@@ -8,11 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
-from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
 import noisewise.train as loop
+from noisewise.curator import Curator, PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.evidence.runs import verify
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator import PublicCurator
 
 import noisewise as nw
+from noisewise.curator import PublicCurator
 from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import registry
 from noisewise.methods.nonprivate import NonPrivate

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+
+from noisewise.accounts import Budget
 from noisewise.curator import Answer
 from noisewise.curator.facts import facts_of
-
-from noisewise.accounts.paying import Budget
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.online import GROW, SHRINK, OnlineDescent, State, allowed_rate, blended, found_clip, moved_rate
 from noisewise.protect.brake import Asked

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
+from noisewise.curator import PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.methods.ppsgd import PpSgd, as_published, paper_ceiling, reuse
 from noisewise.train import Records, train
 from noisewise.trusted.accountants import tcdp

@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 import pytest
 from desk import laid_out, shell_of
-from noisewise.curator import Answer
 
 import noisewise as nw
+from noisewise.curator import Answer
 from noisewise.evidence.runs import verify
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.private import CLIP, MetaPlan, MetaRun, planned, shrunk

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
+from noisewise.curator.facts import facts_of
 from noisewise.methods import projected_gd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+
+from noisewise.accounts import Budget
 from noisewise.curator import PublicCurator
 from noisewise.curator.facts import facts_of
-
-from noisewise.accounts.paying import Budget
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.public_subspace import PublicSubspace
 from noisewise.train import Records, train

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noisewise.curator.facts import facts_of
 
 import noisewise as nw
-from noisewise.accounts.paying import open_meter
+from noisewise.accounts import open_meter
+from noisewise.curator.facts import facts_of
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sgd_adv import SgdAdv
 from noisewise.methods.sgd_ma import SgdMa

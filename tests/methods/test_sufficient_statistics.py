@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sufficient_statistics import SufficientStatistics, solved
 from noisewise.train import Records, train

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from noisewise.curator import Answer, PublicCurator
 
+from noisewise.curator import Answer, PublicCurator
 from noisewise.protect.optimizers import OPTIMIZERS, AdaGrad, Adam, AdamBC, DebiasedMomentum, Momentum, Sgd
 from noisewise.trusted.losses import Logistic, Softmax
 from noisewise.trusted.models import MLP, Linear

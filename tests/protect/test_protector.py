@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from noisewise.curator import Answer
 
+from noisewise.curator import Answer
 from noisewise.protect.optimizers import Adam, Momentum, Sgd
 from noisewise.protect.protector import (
     FixedClip,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from noisewise.accounts.paying.journal import Journal
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import Curator
 from torch import nn
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.accounts.journal import Journal
+from noisewise.accounts.purse import Purse
+from noisewise.curator import Curator
 from noisewise.evidence.runs import verify
 from noisewise.faces.pytorch.fit import fit
 

@@ -8,11 +8,11 @@ import warnings
 
 import pytest
 import torch
-from noisewise.accounts.paying.purse import Purse
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.accounts.purse import Purse
 from noisewise.evidence.runs import verify
 from noisewise.faces.pytorch.fit import fit
 from noisewise.faces.pytorch.fitted import load_module
@@ -297,7 +297,6 @@ def test_what_is_wrong_is_said_once_and_costs_nothing(case):
 
 def test_questions_about_rows_are_refused_before_they_are_paid(monkeypatch):
     from noisewise.curator import Curator, FirstMoment
-
     from noisewise.trusted.events import Gaussian
 
     purse = Purse(BUDGET)

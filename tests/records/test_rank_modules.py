@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import Curator
 from ranks import DirectLine
 from scipy import stats
 
-from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.accounts import Budget, Terms, open_meter
+from noisewise.curator import Curator
 from noisewise.faces.pytorch import processes as several
 from noisewise.faces.pytorch.fit import fit
 from noisewise.remote.holder import Holder, Holding

@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import QUESTIONS, Curator
 from ranks import DirectLine, made_up, spread, through_the_wire
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts import Budget, BudgetExhausted, Terms, open_meter
+from noisewise.accounts.purse import Purse
+from noisewise.curator import QUESTIONS, Curator
 from noisewise.methods import method_named
 from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request

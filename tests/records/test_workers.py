@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from noisewise.accounts.paying.purse import Purse
-from noisewise.curator import Curator
 from ranks import made_up
 from workers import Here, Shuffled, held
 
-from noisewise.accounts.paying import Budget, Terms, open_meter
+from noisewise.accounts import Budget, Terms, open_meter
+from noisewise.accounts.purse import Purse
+from noisewise.curator import Curator
 from noisewise.methods import method_named
 from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Reply

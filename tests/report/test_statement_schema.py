@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import noisewise as nw
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.statements import statement as module
 from noisewise.statements.json_shapes import SHAPE, Optional

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from noisewise.accounts.paying import AdditiveMeter, Budget, PlanMeter
+from noisewise.accounts import AdditiveMeter, Budget, PlanMeter
 from noisewise.evidence.report import sentences as words
 from noisewise.evidence.report.markup import clean, escape, join, name_of, tag
 from noisewise.trusted.accountants.gdp import epsilon_of

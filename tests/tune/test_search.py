@@ -19,10 +19,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from noisewise.accounts.paying.purse import Purse
 
 import noisewise as nw
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.purse import Purse
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.statements.verify import verify
 from noisewise.trusted.accountants import calibrate

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
+from noisewise.asking import Curator
 from noisewise.evidence.audit.confirm import confirm
 from noisewise.evidence.audit.error_bounds import Floats
 from noisewise.evidence.audit.lower_bound import Audit, judged

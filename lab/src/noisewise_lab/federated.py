@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.remote.clients.direct import Direct
 from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.server import Carrier, Crowd

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget, BudgetExhausted, open_meter
+from noisewise.accounts import Budget, BudgetExhausted, open_meter
+from noisewise.asking import Curator
 from noisewise.methods import registry
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.trusted.facts import Released, facts_of

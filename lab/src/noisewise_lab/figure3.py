@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
-from noisewise.curator import Facts, PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.asking import Facts, PublicCurator
 from noisewise.methods import Method, registry
 from noisewise.methods.l2p import L2P, State
 from noisewise.methods.nonprivate import warm_start

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.methods.l2p import L2P

@@ -10,10 +10,10 @@ from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from noisewise.curator import Curator, Facts, PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Budget, Terms
+from noisewise.accounts import Budget, Terms
+from noisewise.asking import Curator, Facts, PublicCurator
 from noisewise.guest import method_named
 from noisewise.guest.running import Guest
 from noisewise.methods import Method

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from noisewise.curator import Facts, PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Terms
+from noisewise.accounts import Terms
+from noisewise.asking import Facts, PublicCurator
 from noisewise.learned.differentiable import TaskRows, starts
 from noisewise.learned.unroll import PublicTask, advance, start
 from noisewise.methods.l2p import L2P, State

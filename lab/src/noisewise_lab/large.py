@@ -312,9 +312,8 @@ def decode(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def _poisson_seconds(X: Any, y: Any, store: Any) -> float:
     """Seconds of one question about a small Poisson batch, the median of many."""
-    from noisewise.curator import Curator
-
-    from noisewise.accounts.paying import Budget, PlanMeter
+    from noisewise.accounts import Budget, PlanMeter
+    from noisewise.asking import Curator
     from noisewise.trusted.events import Gaussian, Repeated, Sampling, sampled
 
     batch: Sampling = ("poisson", RATE)
@@ -363,7 +362,7 @@ def train_in_memory(job: Job, pipe: Connection) -> dict[str, Any]:
 
 def _train(method: Any, X: Any, y: Any, store: Any, progress: Any) -> None:
     """A run as the estimators do it, on rows that are there already."""
-    from noisewise.accounts.paying import Budget
+    from noisewise.accounts import Budget
     from noisewise.train import Records, train
 
     records = Records(X, _signs(y), None, row_bound=1.0, store=store)

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from noisewise.accounts.paying.ledger import Ledger, LedgerBusy
-
-from noisewise.accounts.paying import Budget, BudgetExhausted, Terms
+from noisewise.accounts import Budget, BudgetExhausted, Terms
+from noisewise.accounts.ledger import Ledger, LedgerBusy
 
 GDP, RUN = Terms.adaptive("gdp"), Budget(0.01, 1e-8)
 BODY = "x" * 1000  # about what a reservation writes

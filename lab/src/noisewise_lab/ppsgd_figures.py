@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from noisewise.curator import PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.asking import PublicCurator
 from noisewise.methods import Method, registry
 from noisewise.train import Records, train
 from noisewise.trusted.losses import HuberHinge, Loss, Squared, loss_named

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import PrivateClassifier
-from noisewise.accounts.paying import AdditiveMeter, Budget
+from noisewise.accounts import AdditiveMeter, Budget
 from noisewise.methods import Method, method_named
 from noisewise.trusted.accountants.calibrate import calibrate
 from noisewise.trusted.accountants.rdp import plan_epsilon

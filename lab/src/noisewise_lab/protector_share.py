@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.tables.generated import census

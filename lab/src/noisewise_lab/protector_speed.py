@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from noisewise.accounts.paying.choosing import choose_meter
-from noisewise.curator import Curator
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.accounts.choosing import choose_meter
+from noisewise.asking import Curator
 from noisewise.learned.meta import Recipe, Training
 from noisewise.learned.tasks import Tasks, TaskSource
 from noisewise.learned.trained import find_tasks, recipes

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from noisewise.curator import Curator
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from noisewise.accounts.paying import Budget, PlanMeter
+from noisewise.accounts import Budget, PlanMeter
+from noisewise.asking import Curator
 from noisewise.protect.optimizers import Sgd
 from noisewise.trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 from noisewise.trusted.losses import Logistic, Softmax

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from noisewise.curator import PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.asking import PublicCurator
 from noisewise.methods import Method, method_named, registry
 from noisewise.protect.learned.zoo import OutsideRange
 from noisewise.statements.standard_errors import UNKNOWN, standard_errors

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from noisewise.curator import PublicCurator
 from numpy.typing import NDArray
 
-from noisewise.accounts.paying import Budget
+from noisewise.accounts import Budget
+from noisewise.asking import PublicCurator
 from noisewise.faces.sklearn import PrivateClassifier, PrivateRegressor
 from noisewise.methods import Method, registry
 from noisewise.train import Records, train

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from noisewise.curator import Count, FirstMoment
 
-from noisewise.accounts.paying import Terms
+from noisewise.budget import Terms
+from noisewise.curator import Count, FirstMoment
 from noisewise.methods import Method
 from noisewise.trusted.events import Gaussian, Poisson, Repeated
 

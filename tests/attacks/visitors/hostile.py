@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from noisewise.remote.messages import pack
+from noisewise.messages import pack
 
 from .honest import Descent, State
 
@@ -131,7 +131,7 @@ class Liar(Descent):
         return state.theta * 0 + spreads[self.what] if self.what in spreads else None
 
     def terms(self, facts):
-        from noisewise.accounts.paying import Terms
+        from noisewise.budget import Terms
         from noisewise.trusted.events import Gaussian
 
         return Terms.plan(Gaussian(1e-3)) if self.what == "plan" else super().terms(facts)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from safetensors.numpy import save as to_bytes
 
 import noisewise as nw
+from noisewise.curator import PublicCurator
+from noisewise.curator.facts import facts_of
 from noisewise.learned.tasks import load_tasks
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P

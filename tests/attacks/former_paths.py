@@ -1,0 +1,84 @@
+"""Modules under the names that they have today, on commits where they stood elsewhere: ``make attacks-old`` loads this there.
+
+A path of today that a commit does not have is the module that it has under the former path.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+PACKAGE = "noisewise."
+FORMER = {  # today's path: where it stood before; submodules included
+    "accounts.journal.journalled": "journal.asking",
+    "accounts.journal": "journal",
+    "accounts.ledger.sql_tables": "ledger.tables",
+    "accounts.recorded": "tape",
+    "evidence.audit.finished_run": "audit.of_run",
+    "evidence.bought_quality": "bought_quality",
+    "faces.cli.processes": "cli.ranks",
+    "faces.cli": "cli",
+    "faces.pytorch.loop_meter": "pytorch.ledger",
+    "remote.clients.agreement": "federated.agreed",
+    "remote.clients.server": "federated.crowd",
+    "remote.clients": "federated",
+    "remote.federation": "federation",
+    "remote.processes": "remote.ranks",
+    "remote.ray_workers": "remote.on_ray",
+    "remote.transport": "remote.line",
+    "statements.reading_list": "reading",
+    "statements.seal": "runs.seal",
+    "statements.statement": "statement",
+    "statements.verify": "runs.agreement",
+    "statements.wording": "statement_words",
+    "tables.fit.across_processes": "fitting.of_ranks",
+    "tables.fit": "fitting",
+    "trusted.choose_best": "trusted.panel",
+    "trusted.column_curator": "trusted.columns",
+    "trusted.features.table_columns": "trusted.features.columns",
+    "trusted.stores.threads": "trusted.stores.crew",
+}
+
+
+def former(name: str) -> str | None:
+    """Where a module stood that is not there now; None where nothing is known of it."""
+    parts = name.removeprefix(PACKAGE).split(".") if name.startswith(PACKAGE) else []
+    for length in range(len(parts), 0, -1):
+        if found := FORMER.get(".".join(parts[:length])):
+            return PACKAGE + ".".join([found, *parts[length:]])
+    if len(parts) == 1 and parts[0] in {path.split(".")[0] for path in FORMER}:
+        return PACKAGE.rstrip(".")  # a folder of today, as a package: its modules are found one by one
+    return None
+
+
+class FormerPaths:
+    """Finds a module of today's name under its former one."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        before = former(name)
+        if before is None or find_spec(before) is None:
+            return None
+        return ModuleSpec(name, FormerPaths, is_package=True)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        before = str(former(spec.name))
+        if before == PACKAGE.rstrip("."):
+            return ModuleType(spec.name)
+        module = import_module(before)
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        state = module.__spec__.loader_state if module.__spec__ else None
+        if state is not None:
+            module.__spec__ = state  # the module's own again: it was made once, under its former name
+
+
+sys.meta_path.insert(0, FormerPaths)  # before Python looks into the folder of a package that has two names
