@@ -165,7 +165,7 @@ assert "torch" not in sys.modules
 
 
 TORCH_BY_NATURE = (  # modules and folders, below the package, of which every module says that it is torch which is missing
-    *("pytorch", "trusted.engine", "trusted.torch_extra", "trusted.models.module", "trusted.models.module_loss"),
+    *("faces.pytorch", "trusted.engine", "trusted.torch_extra", "trusted.models.module", "trusted.models.module_loss"),
     *(
         "trusted.models.module_selftest",
         "trusted.stores.modules",

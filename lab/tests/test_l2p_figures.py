@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from noisewise.accounts import Budget
-from noisewise.curator.facts import Released
 from noisewise.methods.l2p import L2P
 from noisewise.protect.learned.zoo import load_protector
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
+from noisewise.trusted.facts import Released
 from noisewise_lab import figure2, figure3, figure4, hand_tuned, l2p_data
 from noisewise_lab.datasets import Missing
 from noisewise_lab.hand_tuned import HandTuned, Trial, Tuned

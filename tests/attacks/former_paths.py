@@ -37,8 +37,18 @@ FORMER = {  # today's path: where it stood before; submodules included
     "statements.wording": "statement_words",
     "tables.fit.across_processes": "fitting.of_ranks",
     "tables.fit": "fitting",
-    "trusted.choose_best": "trusted.panel",
-    "trusted.column_curator": "trusted.columns",
+    "trusted.accountants": "accounting",
+    "trusted.choose_best": "curator.panel",
+    "trusted.column_curator": "curator.columns",
+    "trusted.curator": "curator.curator",
+    "trusted.events": "events",
+    "trusted.facts": "curator.facts",
+    "trusted.losses": "losses",
+    "trusted.models": "models",
+    "trusted.question": "curator.question",
+    "trusted.questions": "curator.questions",
+    "trusted.walks.objective": "curator.objective",
+    "trusted.walks.oneshot": "curator.oneshot",
     "trusted.features.table_columns": "trusted.features.columns",
     "trusted.stores.threads": "trusted.stores.crew",
 }
@@ -81,4 +91,6 @@ class FormerPaths:
             module.__spec__ = state  # the module's own again: it was made once, under its former name
 
 
-sys.meta_path.insert(0, FormerPaths)  # before Python looks into the folder of a package that has two names
+def pytest_configure() -> None:
+    """Called where pytest is started with ``-p former_paths``, before any test is imported."""
+    sys.meta_path.insert(0, FormerPaths)  # before Python looks into the folder of a package that has two names

@@ -75,7 +75,18 @@ def attacked(clone: Path, report: Path, asked: list[str]) -> dict[str, str]:
             f"noisewise comes from {found.stdout.strip()}, not from the clone; run this with .venv/bin/python"
         )
     # one worker, which is replaced where an attack crashes it: some read beside the rows there
-    quiet = ["-m", "pytest", "-p", "former_paths", *asked, "-q", "--tb=no", "--continue-on-collection-errors", "-n", "1"]
+    quiet = [
+        "-m",
+        "pytest",
+        "-p",
+        "former_paths",
+        *asked,
+        "-q",
+        "--tb=no",
+        "--continue-on-collection-errors",
+        "-n",
+        "1",
+    ]
     command = [sys.executable, *quiet, "-m", "not guard", "-o", MARKERS, f"--junitxml={report}", *sys.argv[1:]]
     done = subprocess.run(command, env=environment, cwd=clone, stdout=sys.stderr)
     if not report.exists():

@@ -14,7 +14,6 @@ import pytest
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.evidence.audit import epsilon_lower_bound, small_setting
 from noisewise.evidence.audit.canaries import worst_case
 from noisewise.evidence.audit.lower_bound import _Plan, _Prepared
@@ -22,6 +21,7 @@ from noisewise.evidence.audit.transcript import Overheard, Witness
 from noisewise.methods import registry
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
+from noisewise.trusted.facts import facts_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 PRIVATE = [name for name, kind in registry().items() if kind.private]

@@ -23,8 +23,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import noisewise as nw
 from noisewise import train
-from noisewise.accounts import Budget, BudgetExhausted, Terms, account, spending
+from noisewise.accounts import Budget, BudgetExhausted, Terms, account
 from noisewise.accounts.account import Account, BudgetWarning
+from noisewise.accounts.paying import spending
 from noisewise.accounts.purse import Purse
 from noisewise.accounts.store import Amount
 from noisewise.evidence.bought_quality import private_quality

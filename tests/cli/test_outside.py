@@ -156,9 +156,9 @@ def test_an_unknown_command_is_still_unknown(install, shell):
 
 
 def test_a_new_command_of_ours_is_one_file(tmp_path):
-    package = Path(outside.__file__).parents[1]
+    package = Path(outside.__file__).parents[2]
     shutil.copytree(package, tmp_path / "noisewise", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "noisewise" / "cli" / "wave.py").write_text(WAVE)
+    (tmp_path / "noisewise" / "faces" / "cli" / "wave.py").write_text(WAVE)
     code = "import sys; from noisewise.faces.cli import main; sys.argv[0] = 'noisewise'; main()"
     for arguments, said in ((["wave"], "hello\n"), (["--help"], "Wave at people.")):
         told = subprocess.run(

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..stores.asked import POSITIVE, between as from_to
+from ..stores.sum_limits import POSITIVE, between as from_to
 from ..stores.linear import ROW
 from ..stores.protocol import everywhere
 from ..stores.totals import IntegerTotal
@@ -111,7 +111,7 @@ KNOWN = (
     ASK
     + """
 from types import SimpleNamespace
-from noisewise import reading
+from noisewise.statements import reading_list as reading
 from noisewise.guest.serving import Served
 from noisewise.guest.wire import question_to
 from noisewise.statements.statement import HOMES

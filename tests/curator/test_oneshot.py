@@ -14,10 +14,10 @@ from scipy import integrate, stats
 
 from noisewise.accounts import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective
-from noisewise.curator.facts import facts_of
 from noisewise.trusted.accountants.gdp import delta_of
 from noisewise.trusted.accountants.pair import pair_mu
 from noisewise.trusted.events import ApproximateDP, Gaussian
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.noise import Stream

@@ -129,7 +129,7 @@ def test_a_dry_run_of_the_command_needs_neither_torch_nor_scikit_learn(tmp_path,
 def test_tensors_are_taken_from_who_imports_torch_after_noisewise():
     code = """
 import sys
-from noisewise import tensors
+from noisewise import asking
 from noisewise.accounts import Budget, PlanMeter
 from noisewise.curator import Curator
 from noisewise.trusted.events import Gaussian
@@ -143,7 +143,7 @@ class Mine(torch.Tensor):
     cpu = numpy = None
 
 mine = torch.ones(2).as_subclass(Mine)
-assert tensors.array(mine).tolist() == [1.0, 1.0]
+assert asking.array(mine).tolist() == [1.0, 1.0]
 with own_settings():
     assert type(mine * 2) is torch.Tensor  # no subclass hears of it
 meter = PlanMeter(Budget(1.0, 1e-6), Gaussian(50.0))

@@ -20,6 +20,7 @@ HOME = Path(__file__).parent
 LIBRARIES = ("dp-accounting", "numba", "numpy", "pandas", "pyarrow", "rich", "scikit-learn", "scipy", "torch", "typer")
 NUMBER = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?")
 FRAME = re.compile(r"[\s\u2500-\u257f]+")  # white space and what boxes are drawn with
+SOURCE = re.compile(r"^ *(\"|&quot;)[\w/]+\.py\1: \1(?:[0-9a-f]{64}|DIGEST)\1,?\n", re.MULTILINE)
 RELATIVE = 1e-9  # of float64 sums that another processor adds up in another order
 SINGLE = 1e-4  # of what follows from float32 sums, such as a public start by L-BFGS
 
@@ -48,7 +49,7 @@ def normal(text: str, folder: Path | None = None) -> str:
     between = r"(?:\"|&quot;): (?:\"|&quot;)|(?:</?\w+[^>]*>\s*)+"  # in JSON, in JSON on a page, in cells of a table
     for name in ("noisewise", *LIBRARIES):
         text = re.sub(rf"\b({name}(?:{between}))\d[\w.+]*", r"\1VERSION", text)
-    text = re.sub(r"(\.py(?:\"|&quot;): (?:\"|&quot;))[0-9a-f]{64}", r"\1DIGEST", text)  # of sources, which change
+    text = SOURCE.sub("", text)  # of the list of code: files move and change
     return text if folder is None else text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
 
 

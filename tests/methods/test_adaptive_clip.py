@@ -10,11 +10,11 @@ import pytest
 
 from noisewise.accounts import Budget
 from noisewise.curator import Answer
-from noisewise.curator.facts import facts_of
 from noisewise.methods.adaptive_clip import AdaptiveClip, rescaled
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian, Poisson
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import MLP, Linear
 

@@ -10,12 +10,12 @@ import pytest
 import noisewise as nw
 from noisewise.accounts import currency, open_meter
 from noisewise.curator import Answer, Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.methods.agd import Agd, by_precision, choice_epsilon
 from noisewise.methods.agd_avg import AgdAvg
 from noisewise.methods.only_public import OnlyPublic
 from noisewise.train import Records, train
 from noisewise.trusted.events import BoundedRange
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 

@@ -12,11 +12,11 @@ from sklearn.metrics import roc_auc_score
 import noisewise as nw
 from noisewise.accounts import AdditiveMeter
 from noisewise.curator import Curator
-from noisewise.curator.facts import facts_of
 from noisewise.methods.descent import DeflatedDescent, bought_basis, default_step_size
 from noisewise.methods.preparation.basis import LEAST_SPREAD, deflating, flattening
 from noisewise.tables.generated import measurements
 from noisewise.train import Records, train
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 

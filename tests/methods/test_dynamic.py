@@ -7,11 +7,11 @@ import pytest
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.evidence import theory
 from noisewise.methods.dynamic import GAMMA, Dynamic, least_curvature
 from noisewise.protect import schedules
 from noisewise.train import Records, train
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 

@@ -9,11 +9,11 @@ import pytest
 
 import noisewise as nw
 from noisewise.accounts import Budget
-from noisewise.curator.facts import facts_of
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.growing_batch import GrowingBatch
 from noisewise.train import Records, train
 from noisewise.trusted.events import Poisson, Repeated
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 

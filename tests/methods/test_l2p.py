@@ -12,7 +12,6 @@ import pytest
 import noisewise as nw
 import noisewise.train as loop
 from noisewise.curator import Curator, PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.evidence.runs import verify
 from noisewise.methods import registry
 from noisewise.methods.l2p import L2P
@@ -23,6 +22,7 @@ from noisewise.protect.learned.zoo import OutsideRange, named, names
 from noisewise.tables.generated import census, measurements
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
 

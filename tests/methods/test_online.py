@@ -9,12 +9,12 @@ import pytest
 
 from noisewise.accounts import Budget
 from noisewise.curator import Answer
-from noisewise.curator.facts import facts_of
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.online import GROW, SHRINK, OnlineDescent, State, allowed_rate, blended, found_clip, moved_rate
 from noisewise.protect.brake import Asked
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic, Squared
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.units import Unit

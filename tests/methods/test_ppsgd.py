@@ -10,10 +10,10 @@ import pytest
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.methods.ppsgd import PpSgd, as_published, paper_ceiling, reuse
 from noisewise.train import Records, train
 from noisewise.trusted.accountants import tcdp
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import MLP, Linear
 

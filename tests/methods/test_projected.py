@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.curator.facts import facts_of
 from noisewise.methods import projected_gd
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.projected_gd import ProjectedGd
@@ -16,6 +15,7 @@ from noisewise.methods.projected_sgd import ProjectedSgd
 from noisewise.protect.sets import SETS, set_named
 from noisewise.train import Records, train
 from noisewise.trusted.events import Poisson
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 

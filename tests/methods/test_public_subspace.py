@@ -9,10 +9,10 @@ import pytest
 
 from noisewise.accounts import Budget
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.public_subspace import PublicSubspace
 from noisewise.train import Records, train
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import MLP, Linear
 

@@ -7,11 +7,11 @@ import pytest
 
 import noisewise as nw
 from noisewise.accounts import open_meter
-from noisewise.curator.facts import facts_of
 from noisewise.methods.dpsgd import DpSgd
 from noisewise.methods.sgd_adv import SgdAdv
 from noisewise.methods.sgd_ma import SgdMa
 from noisewise.train import Records, train
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import LOSSES
 from noisewise.trusted.models import Linear
 

@@ -11,7 +11,7 @@ import pytest
 from noisewise.accounts import Budget
 from noisewise.accounts.choosing import choose_meter
 from noisewise.curator import QUESTIONS, CrossMoment, Curator, FirstMoment, SecondMoment, SquaredLength
-from noisewise.curator.facts import facts_of
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Softmax, loss_named
 from noisewise.trusted.models import MLP, Linear
 from noisewise.trusted.questions import HowAsked

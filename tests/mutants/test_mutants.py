@@ -13,7 +13,6 @@ from noisewise.statements.statement import HOMES
 
 SOURCES = ROOT / "src" / "noisewise"
 WITHOUT = {  # files of the first two rings in which there is nothing to change
-    "curator.py": "makes arrays of tensors, which the curator below would refuse",
     "protect/learned/unroll_shards.py": "imports a part that needs torch when it is asked for",
     "trusted/accountants/special.py": "fetches functions of scipy by their names",
     "trusted/engine/__init__.py": "names of its parts",

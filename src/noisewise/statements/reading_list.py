@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 DEPENDENCIES = ("numpy", "scipy", "numba", "torch", "pyarrow", "cryptography", "dp-accounting")
 TORCH = "trusted/torch_extra.py"  # without it a run has used no torch
 RING_1 = "events counts meter opening facts proved question gate"  # in reading order
@@ -52,7 +52,7 @@ USES = {  # what not every run does, and the code of it
 }
 CARRIERS = {"ranks": "remote/transport remote/gloo remote/messages", "clients": "remote/transport remote/messages"}
 CURATOR = (
-    "asking asking asking trusted/curator trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
+    "asking trusted/curator trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
     "trusted/validate trusted/losses/__init__ trusted/losses/base trusted/tickets trusted/models/base trusted/stores/__init__ "
     "trusted/stores/protocol trusted/stores/totals train"
 )
@@ -69,7 +69,7 @@ SOURCES = {
     "files": "tables/addresses tables/arrow_arrays tables/cells tables/column_checks tables/encode tables/files tables/dates tables/paths tables/persons "
     "tables/preprocess tables/refusal tables/rows tables/schema tables/table_columns tables/values tables/fit/from_files tables/fit/labels tables/fit/fit tables/fit/ready",
     "arrays": "tables/encode tables/preprocess tables/refusal tables/rows tables/table_columns tables/values tables/cells tables/fit/labels tables/fit/fit tables/fit/ready",
-    "asking": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
+    "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
     "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/calls faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_out",
 }
 SOURCES["ranks"] = (

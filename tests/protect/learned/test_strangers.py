@@ -12,7 +12,6 @@ from safetensors.numpy import save as to_bytes
 
 import noisewise as nw
 from noisewise.curator import PublicCurator
-from noisewise.curator.facts import facts_of
 from noisewise.learned.tasks import load_tasks
 from noisewise.methods.descent import public_basis
 from noisewise.methods.l2p import L2P
@@ -21,6 +20,7 @@ from noisewise.protect.learned.formulas import FARTHEST
 from noisewise.protect.learned.weights import Design, zero_weights
 from noisewise.train import Records, train
 from noisewise.trusted.accountants.gdp import mu_of
+from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.stores import records_of
