@@ -179,7 +179,13 @@ TORCH_BY_NATURE = (  # modules and folders, below the package, of which every mo
         "learned.evaluate",
     ),
     *("learned.meta", "learned.plots", "learned.tasks", "learned.trained", "learned.unroll", "protect.learned.parts"),
-    *("protect.learned.inside", "remote.gloo", "evidence.audit.deep_leakage", "evidence.audit.gan_play", "evidence.audit.shared_sum"),
+    *(
+        "protect.learned.inside",
+        "remote.gloo",
+        "evidence.audit.deep_leakage",
+        "evidence.audit.gan_play",
+        "evidence.audit.shared_sum",
+    ),
 )
 
 
