@@ -57,3 +57,8 @@ def test_the_reference_has_every_public_name(name):
 
 def test_the_reference_has_every_loss():
     assert {f"noisewise.trusted.losses.{type(loss).__name__}" for loss in LOSSES.values()} <= DESCRIBED
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "results").glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_of_results_names_the_commit_that_it_was_recorded_with(page):
+    assert re.search(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b", page.read_text())
