@@ -4,6 +4,8 @@ import os
 import signal
 from importlib.util import find_spec
 
+import pytest
+
 # Doctests are looked for in all modules but those that cannot be imported: what they need is optional.
 collect_ignore_glob = [] if find_spec("flwr") else ["src/noisewise/remote/clients/network/*", "tests/networks.py"]
 
@@ -19,3 +21,15 @@ for name in (
 # A shell starts background jobs with SIGINT ignored, which children inherit: tests of Ctrl-C would wait for nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def same_environment():
+    """A test leaves the environment as it found it: what it sets would reach every command that a later one starts."""
+    before = dict(os.environ)
+    yield
+    changed = {name for name, value in {*before.items()} ^ {*os.environ.items()} if name != "PYTEST_CURRENT_TEST"}
+    if changed:
+        os.environ.clear()
+        os.environ.update(before)
+    assert not changed, f"this test leaves other variables behind than it found: {', '.join(sorted(changed))}"

@@ -12,8 +12,8 @@ from pg_server import ABSENT, Server, binaries
 from noisewise.accounts.ledger import Ledger
 
 
-@pytest.fixture(scope="session")
-def server():
+def started():
+    """A server that runs until the generator is closed."""
     if (bin := binaries()) is None:
         pytest.skip(ABSENT)
     with tempfile.TemporaryDirectory(prefix="noisewise-pg-", dir="/tmp") as folder:
@@ -23,6 +23,17 @@ def server():
             yield made
         finally:
             made.stop("immediate")
+
+
+@pytest.fixture(scope="session")
+def server():
+    yield from started()
+
+
+@pytest.fixture
+def own_server():
+    """One for a test that stops it: whatever becomes of it, other tests have theirs."""
+    yield from started()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

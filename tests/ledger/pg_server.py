@@ -13,6 +13,7 @@ import psycopg
 from ports import free_port
 
 ABSENT = "PostgreSQL's server is not installed here (Debian: apt-get install postgresql)"
+STARTS = 20  # tries, a second apart
 OFFICER, ANALYST, WORD = "officer", "analyst", "s3cret-w0rd"
 
 
@@ -52,7 +53,14 @@ class Server:
 
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c max_connections=150"
-        self.run("pg_ctl", "-D", self.folder / "data", "-w", "-o", options, "-l", self.folder / "log", "start")
+        begin = ("pg_ctl", "-D", self.folder / "data", "-w", "-o", options, "-l", self.folder / "log", "start")
+        for _ in range(STARTS):  # after an immediate stop its processes may still hold the shared memory
+            try:
+                self.run(*begin)
+                return
+            except subprocess.CalledProcessError:
+                time.sleep(1)
+        raise RuntimeError(f"the server does not start: {(self.folder / 'log').read_text()[-500:]}")
 
     def stop(self, how: str = "fast") -> None:
         self.run("pg_ctl", "-D", self.folder / "data", "-w", "-m", how, "stop")

@@ -180,7 +180,10 @@ def test_an_odd_role_is_refused(officer):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_gone_in_the_middle(server, place, officer):
+def test_a_server_that_is_gone_in_the_middle(own_server):
+    server = own_server
+    officer = Ledger.create(server.url(server.database()))
+    officer.register("patients", BUDGET)
     account = officer.account("patients")
     part = account.part(GDP, RUN)
     part.claim(0.25)
