@@ -23,6 +23,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test marked ``sample(n)``, n cases evenly spaced run in make test; the others are marked slow."""
+    cases = {}
+    for item in items:
+        if (mark := item.get_closest_marker("sample")) and not item.get_closest_marker("slow"):
+            cases.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
+    for most, those in cases.values():
+        few = {round(at * (len(those) - 1) / max(most - 1, 1)) for at in range(most)}
+        for at, item in enumerate(those):
+            if len(those) > most and at not in few:
+                item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def same_environment():
     """A test leaves the environment as it found it: what it sets would reach every command that a later one starts."""

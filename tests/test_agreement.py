@@ -44,6 +44,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(16)
 @pytest.mark.filterwarnings("ignore::noisewise.protect.learned.zoo.OutsideRange")
 @pytest.mark.parametrize(("name", "adjacency"), CASES)
 def test_the_folder_of_every_method_verifies(tmp_path, name, adjacency):
@@ -59,6 +60,7 @@ def test_the_folder_of_every_method_verifies(tmp_path, name, adjacency):
     assert (verdict.epsilon, verdict.delta, verdict.adjacency, verdict.seal) == (2.0, 1e-5, adjacency, "intact")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("method", "settings"),
     [

@@ -63,6 +63,7 @@ CHECKS = parametrize_with_checks(
 NAMES, PAIRS = CHECKS.args
 
 
+@pytest.mark.sample(110)
 @pytest.mark.parametrize(  # check_array_api_input runs only where SCIPY_ARRAY_API is set before scipy is imported
     NAMES, [pair for pair in PAIRS if "check_array_api_input" not in str(pair[1])], **CHECKS.kwargs
 )

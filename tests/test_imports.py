@@ -54,6 +54,7 @@ def test_pricing_and_checking_load_nothing_heavy():
     assert loaded_by(code) == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["verify", "--help"], ["demo", "--help"], ["verify", "missing.json"]]
 )

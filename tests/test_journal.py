@@ -72,6 +72,7 @@ def trained(name, folder, *, purse=None, stop=None):
         journal.close()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_goes_on_where_it_was(tmp_path, name):
     try:

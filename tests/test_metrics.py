@@ -193,6 +193,7 @@ def coverage(truth, draw, runs):
     return {name: np.mean(found) for name, found in held.items()}, {name: np.median(w) for name, w in widths.items()}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize(("n", "noise"), [(400, 4.0), (4000, 4.0), (4000, 15.0)])
 def test_intervals_of_a_histogram_cover_what_they_say(classes, n, noise):

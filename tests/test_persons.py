@@ -321,6 +321,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.filterwarnings("ignore:protector")
 @pytest.mark.parametrize("name", sorted(registry()))
 def test_every_method_is_proved_for_persons_or_refused_by_name(name):
@@ -389,6 +390,7 @@ def test_faces_refuse_what_does_not_go_together():
 AUDIT = {"epsilon": 2.0, "delta": 0.25, "runs": 360, "confidence": 0.999}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", ["dpsgd", "sufficient_statistics", "agd"])
 def test_an_audit_with_a_canary_of_three_rows_finds_nothing(name, adjacency):

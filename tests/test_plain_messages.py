@@ -241,6 +241,7 @@ SMALLEST = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SMALLEST)
 def test_memory_is_bounded_by_the_length_of_a_message(name: str) -> None:
     count = 20_000

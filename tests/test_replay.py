@@ -68,6 +68,7 @@ def replays(method, run, public, seed=0):
 PUBLIC_SIZE_ONLY = ("pnsgd", "sgd_adv")  # test_method_laws holds them to refusing a bought one
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     "name, size_is_public",
     [

@@ -61,9 +61,9 @@ def command(folder: Path) -> Callable[[], None]:
         out = folder / f"run{next(numbers)}"
         words = ["--epsilon", "1", "--delta", "1e-6", "--method", "descent", "--seed", "1", "--out", str(out)]
         sys.argv = ["noisewise", "train", str(folder / "census.csv"), "--schema", str(folder / "schema.toml"), *words]
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            with contextlib.suppress(SystemExit):
-                main()
+        silent = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        with silent[0], silent[1], contextlib.suppress(SystemExit):
+            main()
 
     return run
 

@@ -55,6 +55,7 @@ def test_the_noise_row_draws_as_many_numbers_on_both_sides():
     assert float(whole.std()) * grid == pytest.approx(speed.NOISE_STD, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_second_thread_is_compared_with_two_processes(monkeypatch):
     monkeypatch.setattr(second_thread, "ROWS", 2000)
     threads = torch.get_num_threads()

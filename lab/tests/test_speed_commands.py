@@ -36,6 +36,7 @@ def test_speed_as_json(quick):
     assert found["threads"]["faster"] > 0
 
 
+@pytest.mark.slow
 def test_speed_as_a_table(quick):
     told = CliRunner().invoke(app, ["bench", "speed", "--rounds", "1"])
     assert told.exit_code == 0 and "logistic-batch" in told.stdout and "second thread" in told.stdout

@@ -36,6 +36,7 @@ def test_known_noise(budget, sampling, accountant, noise):
     assert repriced(budget, found, 300, sampling, accountant) <= budget.epsilon
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("accountant", ["auto", "gdp", "rdp", "zcdp", "pld", "advanced"])
 @pytest.mark.parametrize(
     ("budget", "sampling"),

@@ -38,6 +38,7 @@ def just_above(price, exact, margin=1e-7):
 CASES = [(0.01, 1.0, 8), (0.3, 2.0, 16), (0.9, 1.0, 5), (0.001, 30.0, 12)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("rate", "sigma", "order"), CASES)
 def test_poisson_add_remove_against_quadrature(rate, sigma, order):
     with mp.workdps(30):
@@ -52,6 +53,7 @@ def test_poisson_add_remove_against_quadrature(rate, sigma, order):
     assert not just_above(rdp.cost(Poisson(rate, Gaussian(sigma / 2)), "add_remove", order), forward)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("rate", "sigma", "order"), CASES)
 def test_poisson_replace_one_against_quadrature(rate, sigma, order):
     with mp.workdps(30):

@@ -65,6 +65,7 @@ def cells_of(text: str) -> set[str]:
     return {cell for row in csv.reader(text.splitlines(keepends=True)) for cell in row}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_class_that_is_a_formula_does_not_run_in_a_spreadsheet(shell: Any, formula: str) -> None:
     trained(shell, (formula, "no"))
@@ -168,6 +169,7 @@ GUARD = pytest.mark.guard("the old commit already withstood it")
 CASES = [*BREACHES, *(pytest.param(*case, marks=GUARD) for case in HELD)]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "where", "value"), CASES, ids=lambda value: str(value)[:40])
 def test_a_folder_of_a_stranger_is_drawn_or_refused_in_one_line(
     folder: Path, shell: Any, name: str, where: Any, value: Any
@@ -178,6 +180,7 @@ def test_a_folder_of_a_stranger_is_drawn_or_refused_in_one_line(
     assert told.code == 0 or (told.err.startswith("noisewise: ") and told.err.count("\n") == 1), told.err
 
 
+@pytest.mark.sample(13)
 @pytest.mark.guard("loading was always one line")
 @pytest.mark.parametrize(("name", "where", "value"), [*BREACHES, *HELD], ids=lambda value: str(value)[:40])
 def test_a_folder_of_a_stranger_is_loaded_or_refused(folder: Path, name: str, where: Any, value: Any) -> None:

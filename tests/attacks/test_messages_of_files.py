@@ -114,6 +114,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.sample(11)
 @cases(FILES, held=FILES.keys() - QUOTED)
 def test_files_to_train_on(what: str, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     path = written(what, tmp_path)
@@ -145,6 +146,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.sample(11)
 @cases(FILES, held=FILES.keys() - QUOTED)
 def test_files_to_evaluate(run: Path, what: str, tmp_path: Path, capsys: Any) -> None:
     capsys.readouterr()
@@ -152,6 +154,7 @@ def test_files_to_evaluate(run: Path, what: str, tmp_path: Path, capsys: Any) ->
     assert keeps_quiet(call, capsys) is not None
 
 
+@pytest.mark.sample(11)
 @cases(FILES, held=FILES.keys() - QUOTED)
 def test_files_to_predict(run: Path, what: str, tmp_path: Path, capsys: Any) -> None:
     capsys.readouterr()
@@ -172,6 +175,7 @@ def keeps_quiet_but_for_predictions(what: Callable[[], Any], capsys: Any) -> Bas
     return keeps_quiet(call, capsys)
 
 
+@pytest.mark.sample(11)
 @cases(FILES, held=FILES)
 def test_files_beside_a_schema(what: str, tmp_path: Path, capsys: Any) -> None:
     path, schema, new = written(what, tmp_path), tmp_path / "schema.toml", tmp_path / "new.toml"

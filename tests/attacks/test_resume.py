@@ -106,6 +106,7 @@ SETTINGS_EDITS = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", SETTINGS_EDITS)
 def test_settings_that_were_edited_are_refused(go, events, name):
     assert go(*FILTER, stop=5).code == 130
@@ -157,6 +158,7 @@ def test_a_journal_that_is_put_back_draws_nothing_twice(go, events, command, sto
     assert paid(known, events)  # of all three processes together
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("what", ["lines", "answers", "all", "questions", "first lines"])
 def test_lines_that_are_taken_out_are_not_drawn_again_unpaid(go, events, what):
     assert go(*FILTER, stop=12).code == 130
@@ -272,6 +274,7 @@ def test_another_run_in_the_place_of_the_stopped_one_removes_nothing(go):
     assert go("train", "--resume", "run").code == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "also", [("private.csv",), ("--epsilon", 3), ("--out", "x"), ("--seed", 1), ("--dry-run",), ("--tune", "none")]
 )

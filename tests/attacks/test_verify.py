@@ -115,6 +115,7 @@ EDITS = [another_statement, another_statement_and_text, another_text, another_mo
          more_noise_in_events, fewer_questions, another_epsilon, another_relation, another_method, a_seed]  # fmt: skip
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("sealed_again", [False, True], ids=["", "sealed again"])
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_an_edited_folder_is_refused(made, tmp_path, verified, edit, sealed_again):

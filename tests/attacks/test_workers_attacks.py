@@ -325,6 +325,7 @@ def test_a_worker_without_pieces_that_fails_stops_the_run():
     assert lead.broken
 
 
+@pytest.mark.sample(1)
 @pytest.mark.guard("workers choose nothing and drop nothing by themselves: a person counts as often as in one process")
 @pytest.mark.parametrize("text", [UNIT, DROP], ids=["unit", "drop"])
 @pytest.mark.parametrize("how", [None, "dies"])

@@ -54,6 +54,7 @@ def audited(name, seed=0):
 ALIKE = {"agd_avg", "growing_batch", "online", "projected_sgd"}
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == OWN_AUDIT or n in ALIKE)) for n in PRIVATE]
 )
@@ -63,6 +64,7 @@ def test_the_lower_bound_does_not_exceed_the_claim(name):
     assert audit.runs == small_setting(name).runs
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.slow] * (n in DEAR)) for n in PRIVATE if n not in NOT_CAUGHT],
@@ -96,6 +98,7 @@ def test_half_the_noise_of_advanced_composition_keeps_the_promise_and_a_twentiet
         assert audited("sgd_adv").violation
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", PRIVATE)
 def test_what_is_worked_out_once_changes_nothing(name):
     """A run with the shared meter and first state is, to the last bit, the run that works everything out anew."""

@@ -69,6 +69,7 @@ def test_a_plain_score_is_chosen_when_it_tells_all():
 LOSSES = ("logistic", "hinge", "huber_hinge", "squared", "softmax")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_canary_shows_as_much_as_the_claim_allows(loss, adjacency):
@@ -93,6 +94,7 @@ def test_a_bought_size_is_part_of_what_is_heard(name, more):
     assert prepared.run(1, 0)[2] == public.run(1, 0)[2] + 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sampling, adjacency", [(("poisson", 0.5), "add_remove"), (("fixed", 0.5), "replace_one")])
 def test_sampled_batches_of_both_kinds_are_heard(sampling, adjacency):
     """A sampled record shows in the likelihood ratio; no test of 400 runs shows it beyond the claim."""

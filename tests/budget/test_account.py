@@ -454,6 +454,7 @@ if __name__ == "__main__":
 
 
 # What multiprocessing starts are forks, which two quicker tests above are about.
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", pytest.param("multiprocessing", marks=pytest.mark.slow)])
 def test_workers_warn_outside_and_refuse_inside(backend, tmp_path):
     """Also workers that were started before the account was opened, as joblib keeps them."""

@@ -96,6 +96,7 @@ def test_a_command_of_ours_is_not_shadowed(install, shell):
     assert "Says" not in shell("--help").out
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -151,6 +151,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(made, tmp_path, interrupted):
     assert not (tmp_path / "mine.safetensors.checkpoint").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -194,6 +195,7 @@ def test_a_tampered_checkpoint_and_a_missing_one_are_refused(made, tmp_path, mon
     assert "not a checkpoint" in refused(monkeypatch, capsys, *arguments)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_every_constraint_trains(made, tmp_path, constraint):
     tasks, _, _ = made

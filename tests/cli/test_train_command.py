@@ -291,6 +291,7 @@ def test_warnings_of_libraries_are_neither_shown_nor_kept(desk, shell, monkeypat
     assert document("run")["warnings"] == ["not trained for this"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -453,6 +454,7 @@ def test_stopping_a_simulation_or_before_any_question_writes_nothing(desk, shell
     assert shell(*common).code == 130 and names() == before
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_real_process_stopped_by_a_real_signal(desk, how):
     """As a user would: the command runs, a signal comes from outside, and the shell sees 130; killed, all counts."""

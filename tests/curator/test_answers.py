@@ -145,6 +145,7 @@ def test_gradient_norm_noise():
     assert curator.gradient_norm(np.ones(3), **question).noise_std == pytest.approx(0.2)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("what", STATISTICS, ids=lambda what: type(what).__name__)
 def test_statistic_noise_is_multiplier_times_the_unit_of_the_relation(what, adjacency):
@@ -163,6 +164,7 @@ def test_statistic_noise_is_multiplier_times_the_unit_of_the_relation(what, adja
     assert accepted_and_wrong_ones_not((values.reshape(calls, -1) - true).flatten(), std)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("adjacency, stretch", [("add_remove", 1), ("replace_one", 2)])
 def test_choose_follows_the_exponential_mechanism(adjacency, stretch):
     """P(first) / P(second) = exp(epsilon * (difference of clipped loss sums) / (stretch * bound)); the laws know the scale itself."""

@@ -66,6 +66,7 @@ def moved(one, other):
     return math.isqrt(sum((int(a) - int(b)) ** 2 for a, b in zip(one.values, other.values, strict=True)))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shards", [1.0, 4.0, 16.0])
 def test_no_record_moves_the_sum_by_more_than_two_clips_in_whole_numbers(shards):
     """Added, removed or replaced; a record of the far away turns a whole shard around, and others stay as they are."""

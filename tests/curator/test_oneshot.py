@@ -86,6 +86,7 @@ def neighbours(model, n, adjacency, rng):
     return (X[:-1], y[:-1]), (other, label)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_one_record_moves_the_last_iterate_of_a_descent_by_no_more_than_its_sensitivity(name, adjacency):

@@ -45,6 +45,7 @@ def chosen_with(words, ids, rows):
     return coins.choose(coins.digests(pd.Series(ids, dtype=object)), rows)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("place", [0, 1, 3])
 def test_a_person_who_joins_changes_nothing_for_the_others(rows, place):

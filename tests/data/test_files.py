@@ -76,6 +76,7 @@ LONG = {  # start, what is repeated 64 times, end
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("where", LONG)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_line_of_64_mb_neither_hangs_nor_eats_memory(tmp_path, where, packed):

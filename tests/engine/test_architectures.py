@@ -26,6 +26,7 @@ TRAINED = [name for name, case in ARCHITECTURES.items() if not case.refused]
 COUNT = 7
 
 
+@pytest.mark.sample(52)
 @pytest.mark.parametrize("name", TRAINED)
 def test_norms_and_sums_are_those_of_a_loop_and_no_record_has_more_than_its_part(name):
     case = ARCHITECTURES[name]
@@ -47,6 +48,7 @@ def test_what_cannot_be_trained_is_refused_with_what_to_do(name):
         rehearsal_of(case, built(case))
 
 
+@pytest.mark.sample(35)
 @pytest.mark.parametrize("name", TRAINED)
 def test_in_front_of_what_trains_it_may_be_frozen(name):
     """Then no rule books anything, and each function has to run as it is for single records."""

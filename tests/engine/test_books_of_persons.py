@@ -50,6 +50,7 @@ def added(gradients: list[Tensor], groups: Tensor) -> list[Tensor]:
     return [value.new_zeros(most, value.shape[1]).index_add(0, groups, value) for value in gradients]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("groups", [GROUPS, IN_TURN, EQUAL], ids=["any order", "in turn", "two each"])
 @pytest.mark.parametrize("name", SOME)
 def test_norms_and_sums_are_those_of_summed_gradients(name, groups):
@@ -84,6 +85,7 @@ def moved(
     return flat(tape.sums(factors * one)), flat(tape.sums(factors)) - without
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf"), 1e30, 1e300])
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_no_person_moves_a_sum_beyond_the_clip_whatever_the_records(name, odd):

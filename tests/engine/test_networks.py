@@ -43,6 +43,7 @@ def gradients_of(name: str) -> list[Tensor]:
     return by_loop(module, LOSS, inputs, [targets])
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_norms_and_clipped_sums_are_those_of_a_loop_over_records(name):
     module, inputs, targets = in_double(name)

@@ -69,6 +69,7 @@ def test_rows_without_a_label_are_left_out_at_every_client(tmp_path):
     assert on_clients(fit, paths, CLIENT).trace
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("federated", [RECORD, CLIENT], ids=lambda each: each.unit)
 @pytest.mark.parametrize("name", sorted(registry()))
 def test_every_method_runs_or_is_refused_before_a_charge(name, federated, tmp_path):

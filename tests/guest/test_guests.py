@@ -35,6 +35,7 @@ def as_object(name):
     return getattr(import_module("visitors.honest"), name)()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["Descent", "Sampled", "Curious", "Greedy", "Whole", "Turned"])
 def test_a_guest_gives_the_bits_of_the_same_class_as_an_object(rows, name):
     X, y = rows
@@ -49,6 +50,7 @@ def test_a_guest_gives_the_bits_of_the_same_class_as_an_object(rows, name):
     assert stated[0] == stated[1] and theirs.trace_ == ours.trace_
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["Descent", "Sampled", "Curious", "Turned", "OnTable", "Whole"])
 def test_a_method_that_holds_tensors_gives_the_bits_of_one_that_holds_arrays(rows, name):
     """It asks with tensors and is answered in tensors, beside the records and as a guest; what is released is an array."""
@@ -113,6 +115,7 @@ def test_settings_are_the_guests_own(rows):
     }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
@@ -195,6 +198,7 @@ def test_a_budget_that_is_exhausted_ends_a_guest_as_any_other(rows):
     assert 0 < fitted.n_iter_ < 40 and purse.spent_fraction == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_compare_and_audit_take_guests(rows):
     X, y = rows
     names = ["descent", HONEST + "Descent"]

@@ -101,6 +101,7 @@ nw.fit(torch.nn.Linear(3, 2), torch.nn.CrossEntropyLoss(), records, budget=nw.Bu
 """
 
 
+@pytest.mark.slow
 def test_watchers_in_a_plain_process_see_no_record():
     """What they watch is their own process, in which no record is: the remainder is what they open, see above."""
     done = as_another_user(WATCHING)
@@ -116,6 +117,7 @@ def written_down(purse):
     return sum(event.count for event in entry.events)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("what", ["dies", "raises", "noise", "half", "endless", "deep", "listed", "empty"])
 def test_a_guest_that_breaks_off_ends_the_run_with_what_was_spent(rows, what, monkeypatch):
     purse = Purse(nw.Budget(1.0, 1e-6))

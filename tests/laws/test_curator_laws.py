@@ -318,6 +318,7 @@ def hows(kind):
     return [terms(*how) for how in HOWS if not whole or how[1][0] == "full"]
 
 
+@pytest.mark.sample(120)
 @pytest.mark.parametrize("kind, model", COMBINATIONS)
 def test_no_record_moves_a_total_further_than_its_noise_allows_for(kind, model):
     for how in hows(kind):

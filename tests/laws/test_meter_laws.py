@@ -49,6 +49,7 @@ def meter_for(budget, name, order):
 # -- prices -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("accountant", ["gdp", "rdp", "zcdp", "pld"])
 @law
 @given(plan=plans, extra=anywhere)
@@ -69,6 +70,7 @@ def test_grouping_and_order_change_nothing(accountant, plan, cut):
     assert epsilon(plan[::-1], delta=1e-5, accountant=accountant) == price
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("accountant", ["gdp", "rdp", "zcdp", "pld"])
 @law
 @given(plan=plans)
@@ -123,6 +125,7 @@ def play(meter, moves):
         assert 0 <= meter.spent_fraction <= 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "order"), CURRENCIES)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @quick
@@ -152,6 +155,7 @@ def exact_delta(name, order, events, promise, relation):
     return mp.exp(exponent)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "order"), CURRENCIES)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @quick

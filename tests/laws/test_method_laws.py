@@ -230,6 +230,7 @@ def test_every_method_takes_something():
     assert {name for name, *_ in TAKEN} == set(METHODS)
 
 
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("name, loss, kind, adjacency, size_is_public", [*of_pairs()], ids=label)
 def test_a_run_stays_within_its_budget_and_says_what_it_did(name, loss, kind, adjacency, size_is_public, answers):
     model = a_model(loss, kind)
@@ -287,6 +288,7 @@ def test_theta_depends_on_released_answers_alone(name, adjacency, size_is_public
     assert not np.array_equal(first.theta, run(name, model, adjacency, size_is_public, seed=99, rows=(X, y)).theta)
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("name, kind", WITH_A_MODEL)
 def test_a_seed_decides_everything_and_no_seed_nothing(name, kind):
     model = a_model(registry()[name].losses[0], kind)
@@ -325,6 +327,7 @@ def test_the_statement_of_a_run_verifies_and_a_forged_one_does_not(name, adjacen
     assert not verify({**private, "promise": {**private["promise"], "adjacency": other}}).holds
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("name, kind", WITH_A_MODEL)
 def test_spoiled_records_neither_stop_nor_spoil_a_run(name, kind):
     promise = promises(name, kind)[0]
@@ -356,6 +359,7 @@ SAMPLED = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name, sampling, adjacency", SAMPLED)
 def test_sampled_runs_stay_within_their_budget(name, sampling, adjacency):
     model = a_model(registry()[name].losses[0], kinds(name)[0])

@@ -246,6 +246,7 @@ def same(one, other):
     return True
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("size_is_public", [True, False], ids=["public", "bought"])
 @pytest.mark.parametrize("norm", NORMS, ids=str)
 @pytest.mark.parametrize("form", ["exact", "open"])

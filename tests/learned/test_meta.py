@@ -94,6 +94,7 @@ def test_a_turn_changes_only_its_own_weights(constraint, monkeypatch):
     assert order == ["scheduler"] * per_turn + ["projector"] * 2 * per_turn + order[: 3 * per_turn]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_a_training_taken_up_ends_where_it_would_have(constraint):
     """Through JSON, as a file would keep it; with a horizon that moves and with alternating updates."""

@@ -110,6 +110,7 @@ def test_bounds_are_not_bought_for_a_run_that_would_not_fit(kept, shell):
     assert shell("verify", "run", "--ledger", "ledger.db").out.splitlines()[1].endswith("as runs 0, 1")
 
 
+@pytest.mark.slow
 def test_ten_runs_cost_less_than_ten_times_one(kept, shell):
     """Their epsilons add up to 9; all of them fit into 3."""
     for number in range(10):
@@ -275,6 +276,7 @@ def test_a_head_that_was_kept_elsewhere_finds_a_history_that_was_written_anew(ke
     assert shell("ledger", "verify", "--ledger", "ledger.db", "--head", "odd.json").code == 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "edit, says",
     [
@@ -350,6 +352,7 @@ def stopped(how, *arguments, **environment):
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["KILL", "INT"])
 def test_a_stopped_run_goes_on_in_its_own_part_of_the_account(kept, shell, how):
     train = (*TRAIN, "--epsilon", 1, "--method", "descent", *PAID, "--out", "run")

@@ -270,6 +270,7 @@ def test_wide_rows_are_flattened_where_their_moment_is_clear(size, buys):
     assert run.meter is not None and run.meter.spent_fraction <= 1.0
 
 
+@pytest.mark.slow
 def test_probabilities_of_a_perceptron_are_calibrated():
     """The clip once drove scores of a perceptron apart; where the budget is too small for it, nothing is spent on that."""
     X, y = stretched(1.0)

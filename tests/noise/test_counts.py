@@ -81,6 +81,7 @@ def test_the_far_end_is_reached():
         assert far == slow(TNB(1.0, 0.5), u + mp.mpf(2) ** -192) == 129
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_numbers_have_their_frequencies(law):
     trials, stream = 1000, Stream(seed=7)

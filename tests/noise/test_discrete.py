@@ -84,6 +84,7 @@ def test_compiled_kernels_and_the_reference_draw_the_same(monkeypatch, rate):
     assert all(np.array_equal(one, other) for one, other in zip(*answers, strict=True))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rate", [0.3, 0.7, 0.02])
 def test_all_eight_batches_of_three_records_have_their_probabilities(kernels, rate):
     stream, draws = Stream(4), 20_000

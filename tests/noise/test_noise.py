@@ -203,6 +203,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing on this system")
 @pytest.mark.parametrize("warm", [0, 100], ids=["fresh", "with draws in the pool"])
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -101,6 +101,7 @@ def middles(std, count=400):
     return pairs, below
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("std", [2.0**20, 1.3 * 2.0**40, 1.7 * 2.0**48, 2.0**56])
 def test_next_to_a_middle_the_neighbouring_totals_fall_on_either_side(kernels, std):
     """At 2^56 a total moves k h by 2^-50 h: both cheap steps leave that open, and intervals decide it."""

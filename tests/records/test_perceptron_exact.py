@@ -93,6 +93,7 @@ def squared(vector):
     return sum(int(entry) ** 2 for entry in vector)
 
 
+@pytest.mark.sample(12)
 @named
 @pytest.mark.parametrize("kind", ["usual", "far", "farther", "zero", "tiny"])
 def test_a_sum_is_that_of_its_records_alone_and_none_is_longer_than_the_bound(model, kind):

@@ -49,6 +49,7 @@ def curator(X, y, model, *, noise=1.0, events=50):
     return Curator(X, y, model=model, meter=meter, size=float(len(X)), row_bound=1.0, seed=3)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", RUNS)
 def test_any_number_of_ranks_gives_the_bits_of_one_process(name):
     model, method, classes = RUNS[name]
@@ -68,6 +69,7 @@ def test_any_number_of_ranks_gives_the_bits_of_one_process(name):
         assert len([request for request in asked if request.act in ("total", "rows")]) >= 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", RUNS)
 def test_records_without_a_label_are_left_out_at_every_rank(name):
     model, method, classes = RUNS[name]

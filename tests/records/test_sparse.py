@@ -98,6 +98,7 @@ def square(vector):
 # --- layout -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("shape", [*SHAPES, (70000, 2, 9)])
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("centre", CENTRES)
@@ -174,6 +175,7 @@ def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, 
                         assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("centre", CENTRES)
 @pytest.mark.parametrize("kernels", ["reference", "compiled"])
@@ -198,6 +200,7 @@ def test_a_record_adds_its_own_part_of_norm_at_most_the_bound(monkeypatch, name,
     assert longest > 0.99 * BOUND**2
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ["logistic", "squared", "softmax", "heavy"])
 @pytest.mark.parametrize("centre", CENTRES)
 def test_rare_questions_are_bounded_and_add_up(monkeypatch, name, centre):

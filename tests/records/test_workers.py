@@ -50,6 +50,7 @@ def same(run, alone):
     return np.array_equal(run.theta, alone.theta) and run.trace == alone.trace and run.arithmetic == alone.arithmetic
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", RUNS)
 def test_any_number_of_workers_gives_the_bits_of_one_process(name):
     X, y = records(name)
@@ -69,6 +70,7 @@ def test_shuffled_pieces_give_the_same_bits(name):
     assert same(trained(name, rows, labels), trained(name, X, y))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("how", ["dies", "late"])
 @pytest.mark.parametrize("name", RUNS)
 def test_workers_that_are_lost_change_no_bit(name, how):

@@ -38,6 +38,7 @@ def test_the_best_step_constant_is_diameter_over_gradient():
     assert all(best < last_iterate_bound(50, diameter=3.0, second_moment=4.0, c=1.5 * f) for f in (0.5, 0.9, 1.1, 2.0))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("records", [1, 10, 30, 60, 100, 300])
 @pytest.mark.parametrize("dimension", [1, 20])
 def test_best_private_steps_is_least_over_all_integers(records, dimension):

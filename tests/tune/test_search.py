@@ -100,6 +100,7 @@ def test_everything_charged_is_one_plan_that_was_fixed_beforehand(how):
         assert sorted(runs) == [1, 1, 10]  # a bought size; a plan as it is, a filter at its cap
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("methods", "accountant"),
     [
