@@ -25,15 +25,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of a test marked ``sample(n)``, n cases evenly spaced run in make test; the others are marked slow."""
+    """Of a test marked ``sample(n, *ids)``, n cases evenly spaced and those of these ids run in make test; others are marked slow."""
     cases = {}
     for item in items:
         if (mark := item.get_closest_marker("sample")) and not item.get_closest_marker("slow"):
-            cases.setdefault((item.path, item.originalname), (mark.args[0], []))[1].append(item)
-    for most, those in cases.values():
+            cases.setdefault((item.path, item.originalname), (mark.args, []))[1].append(item)
+    for (most, *ids), those in cases.values():
         few = {round(at * (len(those) - 1) / max(most - 1, 1)) for at in range(most)}
         for at, item in enumerate(those):
-            if len(those) > most and at not in few:
+            if len(those) > most and at not in few and item.callspec.id not in ids:
                 item.add_marker(pytest.mark.slow)
 
 

@@ -318,7 +318,20 @@ def hows(kind):
     return [terms(*how) for how in HOWS if not whole or how[1][0] == "full"]
 
 
-@pytest.mark.sample(120)
+@pytest.mark.sample(
+    70,
+    *("Count-logistic", "Correct-logistic", "Choice-logistic", "CrossMoment-squared", "FirstMoment-logistic"),
+    *("FirstMoment-centred", "Gradient-perceptron"),
+    *("Gradient-logistic", "Gradient-squared", "Gradient-centred", "Gradient-centred table", "GradientNorm-logistic"),
+    *(
+        "Choice-weighted",
+        "SecondMoment-logistic",
+        "Histograms-logistic",
+        "ScoreHistogram-softmax",
+        "ScoreHistogram-logistic",
+    ),
+    *("ErrorMoments-squared", "LayeredGradient-layered module", "LayeredGradient-module"),
+)  # what mutants are noticed by
 @pytest.mark.parametrize("kind, model", COMBINATIONS)
 def test_no_record_moves_a_total_further_than_its_noise_allows_for(kind, model):
     for how in hows(kind):

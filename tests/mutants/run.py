@@ -36,6 +36,8 @@ def main(chosen: list[str]) -> int:
         for mutant in MUTANTS
         if not chosen or any(part in mutant.name or part in str(home(ROOT, mutant)) for part in chosen)
     ]
+    if unseen := not_in_make_test(mutants):
+        raise SystemExit(f"make test does not run what should notice: {', '.join(unseen)}")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="noisewise-mutants-") as folder:
         tree = Path(folder)
@@ -49,6 +51,17 @@ def main(chosen: list[str]) -> int:
     caught = len(mutants) - len(survivors)
     print(f"\n{caught} of {len(mutants)} mutants caught in {time.monotonic() - began:.0f} s.")
     return 1 if survivors or not mutants else 0
+
+
+def not_in_make_test(mutants: list[Mutant]) -> list[str]:
+    """Mutants of which ``make test`` runs no test."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"]
+    cases = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    there = {*cases, *(case.partition("[")[0] for case in cases)}
+    there |= {
+        part for case in cases for part in ("/".join(case.partition("::")[0].split("/")[:n]) for n in range(1, 9))
+    }
+    return [mutant.name for mutant in mutants if not there.intersection(mutant.tests)]
 
 
 def copied(tree: Path) -> None:
