@@ -321,7 +321,7 @@ def hows(kind):
 @pytest.mark.sample(
     70,
     *("Count-logistic", "Correct-logistic", "Choice-logistic", "CrossMoment-squared", "FirstMoment-logistic"),
-    *("FirstMoment-centred", "Gradient-perceptron"),
+    *("FirstMoment-centred", "Gradient-perceptron", "ColumnLevels-table"),
     *("Gradient-logistic", "Gradient-squared", "Gradient-centred", "Gradient-centred table", "GradientNorm-logistic"),
     *(
         "Choice-weighted",
