@@ -6,17 +6,19 @@ A path of today that a commit does not have is the module that it has under the 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-PACKAGE = "noisewise."
-FORMER = {  # today's path: where it stood before; submodules included
+TOP, PACKAGE = "noisewise", "noisewise."
+FORMER = {  # today's path: where it stood before, the last place first; submodules included
     "accounts.journal.journalled": "journal.asking",
     "accounts.journal": "journal",
     "accounts.ledger.sql_tables": "ledger.tables",
+    "accounts.ledger": "ledger",
     "accounts.recorded": "tape",
     "evidence.audit.finished_run": "audit.of_run",
     "evidence.bought_quality": "bought_quality",
@@ -27,9 +29,10 @@ FORMER = {  # today's path: where it stood before; submodules included
     "remote.clients.server": "federated.crowd",
     "remote.clients": "federated",
     "remote.federation": "federation",
-    "remote.processes": "remote.ranks",
-    "remote.ray_workers": "remote.on_ray",
-    "remote.transport": "remote.line",
+    "remote.processes": "records.ranks",
+    "remote.ray_workers": "records.on_ray",
+    "remote.transport": "records.line",
+    "remote": "records",
     "statements.reading_list": "reading",
     "statements.seal": "runs.seal",
     "statements.statement": "statement",
@@ -38,20 +41,36 @@ FORMER = {  # today's path: where it stood before; submodules included
     "tables.fit.across_processes": "fitting.of_ranks",
     "tables.fit": "fitting",
     "trusted.accountants": "accounting",
+    "trusted.arithmetic": "arithmetic",
     "trusted.choose_best": "curator.panel",
     "trusted.column_curator": "curator.columns",
+    "trusted.counts": "budget.counts",
     "trusted.curator": "curator.curator",
+    "trusted.engine": "engine",
     "trusted.events": "events",
     "trusted.facts": "curator.facts",
+    "trusted.features.table_columns": "prepare.columns",
+    "trusted.features": "prepare",
+    "trusted.gate": "curator.desk",
     "trusted.losses": "losses",
+    "trusted.meter": "budget.meters",
     "trusted.models": "models",
+    "trusted.noise": "noise",
+    "trusted.opening": "budget.opening",
+    "trusted.own_settings": "records.own_settings",
+    "trusted.process": "process",
     "trusted.question": "curator.question",
     "trusted.questions": "curator.questions",
+    "trusted.stores.threads": "records.crew",
+    "trusted.stores": "records",
+    "trusted.trace": "trace",
+    "trusted.units": "units",
     "trusted.walks.objective": "curator.objective",
     "trusted.walks.oneshot": "curator.oneshot",
-    "trusted.features.table_columns": "trusted.features.columns",
-    "trusted.stores.threads": "trusted.stores.crew",
 }
+
+
+FOLDERS = {path.rpartition(".")[0] for path in FORMER if "." in path}  # of today, as packages: their modules are found one by one
 
 
 def former(name: str) -> str | None:
@@ -60,9 +79,7 @@ def former(name: str) -> str | None:
     for length in range(len(parts), 0, -1):
         if found := FORMER.get(".".join(parts[:length])):
             return PACKAGE + ".".join([found, *parts[length:]])
-    if len(parts) == 1 and parts[0] in {path.split(".")[0] for path in FORMER}:
-        return PACKAGE.rstrip(".")  # a folder of today, as a package: its modules are found one by one
-    return None
+    return TOP if ".".join(parts) in FOLDERS else None
 
 
 class FormerPaths:
@@ -71,14 +88,14 @@ class FormerPaths:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         before = former(name)
-        if before is None or find_spec(before) is None:
+        if before is None or find_spec(before) is None or (before == TOP and PathFinder.find_spec(name, path)):
             return None
         return ModuleSpec(name, FormerPaths, is_package=True)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         before = str(former(spec.name))
-        if before == PACKAGE.rstrip("."):
+        if before == TOP:
             return ModuleType(spec.name)
         module = import_module(before)
         spec.loader_state = module.__spec__
@@ -93,4 +110,6 @@ class FormerPaths:
 
 def pytest_configure() -> None:
     """Called where pytest is started with ``-p former_paths``, before any test is imported."""
+    with suppress(ModuleNotFoundError):  # a module once, and a folder today
+        import_module("noisewise.accounts").__path__ = []  # type: ignore[attr-defined]
     sys.meta_path.insert(0, FormerPaths)  # before Python looks into the folder of a package that has two names

@@ -31,7 +31,7 @@ OLD = {
 }  # where attacks worked: these files there, all others on the first
 ROOT = Path(__file__).resolve().parents[2]
 HELPERS = ("conftest.py", "desk.py", "ranks.py", "sandbox.py", "workers.py")  # of tests/, which attacks may use
-MARKERS = "markers=guard(reason): an attack that never worked\nslow: takes long"
+MARKERS = "markers=guard(reason): an attack that never worked\nsample(n, *ids): some cases\nslow: takes long"
 
 
 def main() -> int:
