@@ -70,7 +70,9 @@ FORMER = {  # today's path: where it stood before, the last place first; submodu
 }
 
 
-FOLDERS = {path.rpartition(".")[0] for path in FORMER if "." in path}  # of today, as packages: their modules are found one by one
+FOLDERS = {
+    path.rpartition(".")[0] for path in FORMER if "." in path
+}  # of today, as packages: their modules are found one by one
 
 
 def former(name: str) -> str | None:
