@@ -18,7 +18,7 @@ from .accounts import Budget, BudgetExhausted, Meter, Terms
 from .accounts.account import Account, paying, private_fit_begins
 from .accounts.journal import Journal, Journalled, paid
 from .accounts.purse import Purse
-from .accounts.recorded import MOST, Recording
+from .accounts.recorded import MAX_RECORDED_NUMBERS, Recording
 from .accounts.recorded import Trained as Trained
 from .asking import Curator, PublicCurator, array
 from .methods import Method, makes_a_promise
@@ -141,7 +141,7 @@ def _private_run(
     with _lost(journal):
         for event in size_noise(curator.facts):
             asking.release_size(noise_multiplier=event.noise_multiplier)
-    private = Recording(asking, most=MOST if model.linear and not model.table else 0)
+    private = Recording(asking, most=MAX_RECORDED_NUMBERS if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     if not steps and journal is not None:

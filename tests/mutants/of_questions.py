@@ -72,8 +72,8 @@ MUTANTS = (
     ),
     Mutant(
         "levels of all records at the price of a batch",
-        "for here in self.parts(drawn, CHUNK)",
-        "for here in self.parts(Drawn(), CHUNK)",
+        "for here in self.parts(drawn, ROWS_PER_CHUNK)",
+        "for here in self.parts(Drawn(), ROWS_PER_CHUNK)",
         (BATCH + "[ColumnLevels-table]",),
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.protect.brake import MOST, Asked, Brake
+from noisewise.protect.brake import MAX_DIRECTIONS, Asked, Brake
 
 CURVATURES = np.array([1.0, 0.6, 0.01])
 
@@ -49,4 +49,4 @@ def test_it_holds_a_bounded_number_of_directions():
     for _ in range(200):
         gradient, theta = rng.normal(size=40), rng.normal(size=40)
         brake = brake.seen(Asked(gradient, 0.0, theta)).seen(Asked(-gradient, 0.0, theta - gradient))
-    assert len(brake.held) <= MOST
+    assert len(brake.held) <= MAX_DIRECTIONS

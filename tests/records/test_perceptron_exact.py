@@ -183,7 +183,7 @@ def test_a_thread_that_flushes_tiny_numbers_gives_the_same_sum():
         return  # a machine that cannot
     try:
         assert np.array_equal(ask(model, theta, 1e-20 * X, y)[0], right)
-        assert passes.TINY * passes.HALF == 0  # as before
+        assert passes.SUBNORMAL * passes.HALF == 0  # as before
     finally:
         torch.set_flush_denormal(False)
 
@@ -241,7 +241,7 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
     pytest.importorskip("numba")
     from noisewise.trusted.fast import perceptron_kernels as kernels
 
-    for name in ("MARGIN", "LIMIT", "MOST", "HIGH", "LOW", "WIDE"):
+    for name in ("MARGIN", "LIMIT", "MAX_EXACT_INTEGER", "HIGH", "LOW", "WIDE"):
         assert getattr(kernels, name) == getattr(reference, name)
     model, n, clip = MLP((6, 5, 2), Softmax()), 400, 1e-3
     g = np.random.default_rng(0)
@@ -273,7 +273,7 @@ def test_compiled_blocks_and_shrunken_records_are_those_of_the_reference():
 def test_products_are_exact_whatever_the_blocks(monkeypatch):
     X, y = records(LARGER, 600, 1)
     theta = thetas(LARGER)["usual"]
-    assert exact.SMALL < 100 * 64
+    assert exact.MAX_DOUBLE_ENTRIES < 100 * 64
     answers = []
     for blocks, hold in [(6, True), (1000, True), (0, True), (6, False)]:
         monkeypatch.setattr(exact, "BLOCKS", blocks)

@@ -15,7 +15,7 @@ from noisewise.trusted.stores import grid, linear
 from noisewise.trusted.stores.grid import BOUND, DIRECTION, Mapped
 from noisewise.trusted.stores.linear import FINE, ROW, LinearRecords
 from noisewise.trusted.stores.sparse import WIDEST, SparseRecords, lay_out_sparse
-from noisewise.trusted.stores.sparse_reference import MOST
+from noisewise.trusted.stores.sparse_reference import MAX_WEIGHT
 from noisewise.trusted.stores.totals import Drawn
 
 pytest.importorskip("numba")
@@ -121,7 +121,7 @@ def test_numbers_of_a_row_are_what_they_are_said_to_be():
     for i, full in enumerate(rows.directions(slice(None))):
         assert square(rows.values[i]) <= DIRECTION**2 and square(full) == rows.squares[i]
         most, norm = int(rows.most[i]), int(rows.squares[i])
-        assert most**2 * norm <= BOUND**2 and (most == MOST or norm == 0 or (most + 1) ** 2 * norm > BOUND**2)
+        assert most**2 * norm <= BOUND**2 and (most == MAX_WEIGHT or norm == 0 or (most + 1) ** 2 * norm > BOUND**2)
         if i in dead:
             assert not full.any() and most == 0 and rows.reach[i] == 0
         else:

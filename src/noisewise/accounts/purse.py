@@ -13,15 +13,15 @@ from typing import Any
 from ..trusted import validate
 from ..trusted.accountants.base import as_events, currency
 from ..trusted.accountants.common import Unpriceable
-from ..trusted.accountants.terms import LEAST_DELTA, Budget, Terms
+from ..trusted.accountants.terms import MIN_DELTA, Budget, Terms
 from ..trusted.counts import BudgetExhausted, NotCopied
 from ..trusted.events import ApproximateDP, Composed, Event, FixedBatch, Gaussian, Poisson, leaves
 from ..trusted.meter import AdditiveMeter, Meter, PlanMeter
 from ..trusted.opening import open_meter, rebuilt_terms
 from .part import Part as Part
-from .store import BLOCK, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
+from .store import CLAIM_SHARE, UNUSED, Amount, Closed, Entry, Memory, SpendingFile, Store
 
-MOST_EPSILON = 1e3  # nobody asks for more
+MAX_PROMISED_EPSILON = 1e3  # nobody asks for more
 
 
 class Purse(NotCopied):
@@ -182,7 +182,7 @@ class Purse(NotCopied):
             left = (down(cost), down(rest))
             if self.filtered:
                 left = (self._worth(cost, one_shot_delta, delta), self._budget.delta if delta is None else delta)
-        if not (left[0] > 0 and left[1] >= LEAST_DELTA):
+        if not (left[0] > 0 and left[1] >= MIN_DELTA):
             raise BudgetExhausted(f"asked for a share {share:.3g} of what is left of the purse, which is too little")
         return Budget(*left, self._budget.adjacency)
 
@@ -211,7 +211,7 @@ class Purse(NotCopied):
         """The largest promise with at most this delta of a run that counts as its promise; None where none fits."""
         cost, share = self.left
         delta = min(float(delta), down(share))
-        if not delta >= LEAST_DELTA:
+        if not delta >= MIN_DELTA:
             return None
 
         def fits(epsilon: float) -> bool:
@@ -238,7 +238,7 @@ class Purse(NotCopied):
             return currency(budget, self._filter.accountant, order=order, one_shot_delta=one_shot_delta).cap
 
         low, high = 0.0, float(self._budget.epsilon)
-        while delta is not None and high < MOST_EPSILON and bought(high) <= cost:
+        while delta is not None and high < MAX_PROMISED_EPSILON and bought(high) <= cost:
             high *= 2  # at a smaller delta the same cost is a larger epsilon
         if bought(high) <= cost:
             return high
@@ -329,7 +329,7 @@ class Purse(NotCopied):
         if not own:
             return reserved
         shown = _shows(journal, meter)
-        least = _least(reserved.cost, max(claimed - BLOCK * (1 + 1e-6), 0.0) if shown else claimed)
+        least = _least(reserved.cost, max(claimed - CLAIM_SHARE * (1 + 1e-6), 0.0) if shown else claimed)
         return Amount(max(spent.cost, least), spent.delta if shown else reserved.delta)
 
     def _settle(

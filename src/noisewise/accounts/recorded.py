@@ -21,7 +21,7 @@ from ..trusted.trace import Released
 from . import AdditiveMeter, PlanMeter
 
 Array = NDArray[Any]
-MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+MAX_RECORDED_NUMBERS = 20_000_000  # a longer run has no standard errors
 
 
 class TapeEntry(NamedTuple):
@@ -73,7 +73,7 @@ class Recording(Wrapping):
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
-    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+    def __init__(self, curator: Curator, *, most: int = MAX_RECORDED_NUMBERS) -> None:
         super().__init__(curator)
         self._most, self._kept = most, 0
         self._entries: list[TapeEntry] = []

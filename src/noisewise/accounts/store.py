@@ -35,7 +35,7 @@ from ..trusted.events import Event, Leaf, from_dict, to_dict
 from .atomic import locked, write_atomically
 
 STATES = ("reserved", "spent", "failed")
-BLOCK = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
+CLAIM_SHARE = 1 / 16  # of its part: what a run claims at a time, and what a crash can cost
 UNUSED = math.ulp(0.0)  # a claim of a run that gives its part back whole: nobody else may go on with it
 TAKEN_UP = "another process has taken up this run since; let that one finish: what is drawn is paid for once"
 

@@ -33,7 +33,7 @@ WORDS = {
 }
 NAMES = tuple(WORDS)
 SHARES = ("accuracy", "baseline_accuracy", "balanced_accuracy")  # shown as percentages
-LEAST = np.finfo(np.float64).eps  # a smaller probability counts as this one
+MIN_PROBABILITY = np.finfo(np.float64).eps  # a smaller probability counts as this one
 
 
 class Metric(NamedTuple):
@@ -154,7 +154,7 @@ def of_predictions(
     }
     curve = None
     if probabilities is not None:
-        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], LEAST))
+        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], MIN_PROBABILITY))
         found["log_loss"] = measured(float(losses.mean()), float(losses.var()) / n, most=math.inf)
         sure, happened = (
             (probabilities[:, 1], truth == 1)

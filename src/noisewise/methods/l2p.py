@@ -36,7 +36,7 @@ from ..protect.brake import Asked, Brake
 from ..protect.clips import longest_step
 from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
 from ..protect.learned.private import finished as meta_trained
-from ..protect.learned.zoo import LONGEST, Learned, named, names, pick_for, warn_outside
+from ..protect.learned.zoo import MAX_STEPS, Learned, named, names, pick_for, warn_outside
 from ..protect.protector import Protector, Run, begin, finished, step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
@@ -45,9 +45,9 @@ from ..trusted.question import CLIPS
 from .base import Method
 from .descent import bought_basis, public_basis
 
-LARGEST_CLIP = 1e6
+MAX_CLIP = 1e6
 NOTHING_LEFT = 1e-6  # of the training budget: less would buy only noise
-PRIVATE, MOST_SHARE = "private", 0.9
+PRIVATE, MAX_PROTECTOR_SHARE = "private", 0.9
 OF_PRIVATE = (
     "protector_share",
     "protector_weights",
@@ -87,9 +87,9 @@ class L2P(Method):
         if not isinstance(self.protector, str):
             raise ValueError(f"protector is {self.protector!r}; pass 'auto', a name from the package, or a path")
         validate.one_of(WEIGHTS, protector_weights=self.protector_weights)
-        if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MOST_SHARE:
+        if not isinstance(self.protector_share, float) or not 0 < self.protector_share <= MAX_PROTECTOR_SHARE:
             raise ValueError(
-                f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MOST_SHARE}"
+                f"protector_share is {self.protector_share!r}; pass a number above 0, at most {MAX_PROTECTOR_SHARE}"
             )
         if not isinstance(self.start, str):
             raise ValueError(f"start is {self.start!r}; pass 'zero', 'auto', a name from the package, or a path")
@@ -99,13 +99,11 @@ class L2P(Method):
             )
         if self.steps is not None:
             validate.whole(steps=self.steps)
-            if self.steps > LONGEST:
-                raise ValueError(f"steps is {self.steps}; pass at most {LONGEST}")
+            if self.steps > MAX_STEPS:
+                raise ValueError(f"steps is {self.steps}; pass at most {MAX_STEPS}")
         validate.positive_or_none(max_grad_norm=self.max_grad_norm)
-        if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= LARGEST_CLIP:
-            raise ValueError(
-                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {LARGEST_CLIP:g}"
-            )
+        if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= MAX_CLIP:
+            raise ValueError(f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {MAX_CLIP:g}")
 
     @property
     def trains(self) -> bool:
@@ -258,4 +256,4 @@ def _braked(state: State, run: Run, before: Array) -> tuple[State, Run]:
 
 
 def _allowed(clip: Array) -> float:
-    return min(max(clip.item(), CLIPS[0]), LARGEST_CLIP)
+    return min(max(clip.item(), CLIPS[0]), MAX_CLIP)

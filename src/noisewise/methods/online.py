@@ -55,7 +55,7 @@ AGREED = 2.0  # standard deviations of noise; steps that are too short cost time
 FOLLOW = 0.2  # how far the logarithm of the clip norm moves for each unit of the share
 MEMORY = 0.9  # of the average of past gradients
 DOWN, UP = 1 / 50, 16.0  # how far the clip norm goes from the one that the search found; see above for bounded slopes
-PROBES, PROBE, MOST_SHARE, LEAST_COUNT = 16, 10.0, 0.005, 35.0
+PROBES, PROBE, MAX_PROBE_SHARE, MIN_COUNTED = 16, 10.0, 0.005, 35.0
 LEAP, NEAR, CLOSE = 8.0, 0.4, 1.3  # the search: a factor; when a share is near its target; when a bracket is closed
 REACH = CLIPS[0], 1e6  # of clip norms
 
@@ -176,9 +176,9 @@ def found_clip(private: Curator, theta: Array, start: float, target: float) -> f
     """
     facts = private.facts
     counted = (facts.size or 1.0) * worth(facts) / facts.unit.most
-    if counted < LEAST_COUNT:
+    if counted < MIN_COUNTED:
         return within(start, (facts.typical_clip / 2, facts.typical_clip * 2))
-    share, low, high, clip = min((PROBE / counted) ** 2, MOST_SHARE), 0.0, math.inf, start
+    share, low, high, clip = min((PROBE / counted) ** 2, MAX_PROBE_SHARE), 0.0, math.inf, start
     for _ in range(PROBES):
         below = short_share(private, theta, clip, share)
         if abs(below - target) < NEAR * min(target, 1 - target):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 CLEARLY = 3.0  # standard deviations of noise
-MOST = 16  # directions
+MAX_DIRECTIONS = 16
 NEW = 0.7  # of a direction's length outside of those that are held already
 
 
@@ -83,7 +83,7 @@ def _with(held: tuple[Held, ...], along: Vector, curvature: float) -> tuple[Held
     """What is held with one direction more, or with a larger curvature of the one that it is nearest to."""
     rest = along - sum((float(old.along @ along) * old.along for old in held), np.zeros_like(along))
     length = float(np.linalg.norm(rest))
-    if length > NEW and len(held) < MOST:
+    if length > NEW and len(held) < MAX_DIRECTIONS:
         return (*held, Held(rest / length, curvature))
     nearest = max(range(len(held)), key=lambda place: abs(float(held[place].along @ along)))
     old = held[nearest]

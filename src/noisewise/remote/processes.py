@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.models import Model
 from ..trusted.stores import Coins
-from ..trusted.stores.grid import MOST_ROWS, Store, in_memory
+from ..trusted.stores.grid import MAX_ROWS, Store, in_memory
 from ..trusted.stores.protocol import Elsewhere, HeldRecords, Parts
 from ..trusted.stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 from .holder import Holder, Reply, Request
@@ -163,7 +163,7 @@ class Lead:
 class Places:
     """Where records lie: pieces one after the other, which rank has each, and where there."""
 
-    def __init__(self, dealt: Dealt, lengths: Sequence[Sequence[int]], most: int = MOST_ROWS) -> None:
+    def __init__(self, dealt: Dealt, lengths: Sequence[Sequence[int]], most: int = MAX_ROWS) -> None:
         self.dealt = dealt
         pieces = sum(len(numbers) for numbers in dealt)
         self.lengths, self.rank_of = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)

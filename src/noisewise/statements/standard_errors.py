@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..accounts import Budget, BudgetExhausted
-from ..accounts.recorded import MOST, Array, Tape, TapeEntry, kind_of
+from ..accounts.recorded import MAX_RECORDED_NUMBERS, Array, Tape, TapeEntry, kind_of
 from ..asking import Answer, Asking, Curator, Descent, OnePass, PublicCurator, array, in_kind
 from ..methods import Method
 from ..train import follow
@@ -35,7 +35,7 @@ NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
 PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
 SHORTEST = 20  # gradients, with fewer the curvature is guesswork
 WINDOW = 0.75  # the last part of a run, from which the curvature is read
-LARGEST = 1000  # parameters up to which the curvature is read
+MAX_CURVED_PARAMETERS = 1000  # for more, the curvature is not read
 AT_ONCE = 4_000_000  # numbers in all thetas of replays side by side
 UNKNOWN = {  # by question: what a replay leaves out or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
@@ -224,7 +224,7 @@ def why_unknown(method: Method, tape: Tape | None) -> str | None:
     if getattr(method, "elsewhere", False):
         return "the method runs in a process of its own, where it is not replayed"
     if tape is None:
-        return f"the model is not linear, or the run released more than {MOST:,} numbers"
+        return f"the model is not linear, or the run released more than {MAX_RECORDED_NUMBERS:,} numbers"
     if 0 < sum(entry.question == "gradient" for entry in tape.entries) < SHORTEST:
         return f"fewer than {SHORTEST} gradients are too few to tell how the records pull theta back"
     return next((UNKNOWN[entry.question] for entry in tape.entries if entry.question in UNKNOWN), None)
@@ -245,7 +245,7 @@ def standard_errors(
     d = len(tape.start)
     draws = min(draws, max(AT_ONCE // d, 20))
     reaction = None
-    if d <= LARGEST and any(entry.question == "gradient" for entry in tape.entries):
+    if d <= MAX_CURVED_PARAMETERS and any(entry.question == "gradient" for entry in tape.entries):
         reaction = curvature(
             tape, [curator for _, curator in replays.many(NULL_DRAWS, alone * SINGLE_NULLS, watch=True)]
         )

@@ -12,11 +12,11 @@ import pyarrow as pa
 from ..trusted.spelling import did_you_mean
 from .cells import cells_of, numbers_of
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
-from .public_columns import HEAVY, MOST_CATEGORIES, Seen
+from .public_columns import HEAVY, MAX_LISTED_CATEGORIES, Seen
 from .refusal import Refusal, our_words
 from .schema import Column, Schema
 
-MOST_CLASSES = 20  # whole numbers in a target that are still taken for classes
+MAX_NUMBERED_CLASSES = 20  # whole numbers in a target that are still taken for classes
 ONE_VALUE = "is constant in the public rows"
 A_DATE = 'looks like dates; set kind = "number", unit = "years" (or days, ..) and bounds as dates, or kind = "ignore"'
 A_TIME = (
@@ -131,13 +131,13 @@ def _filled(column: Column, seen: Seen, target: bool) -> Column:
 
 
 def _many(what: str, doubt: str) -> str:
-    note = f"has more than {MOST_CATEGORIES} different {what} in the public rows"
+    note = f"has more than {MAX_LISTED_CATEGORIES} different {what} in the public rows"
     return f"{note}; it {doubt}" if doubt else note
 
 
 def _kind(seen: Seen, target: bool) -> str:
     if seen.numeric:
-        return "category" if target and seen.whole and len(seen.keys) <= MOST_CLASSES else "number"
+        return "category" if target and seen.whole and len(seen.keys) <= MAX_NUMBERED_CLASSES else "number"
     return "" if seen.dates or seen.times or seen.many else "category"
 
 

@@ -98,10 +98,10 @@ class Coins:
     """The secrets of one choice: a key for ids, and words for rows. Never the same twice, unless a seed says so."""
 
     def __init__(self, seed: int | None) -> None:
-        from ..trusted.noise.secret_words import LARGEST, Words
+        from ..trusted.noise.secret_words import MAX_WORDS, Words
 
         secret = os.urandom(64) if seed is None else hashlib.sha512(f"noisewise persons {seed}".encode()).digest()
-        self._key, self._words, self._most = secret[:32], Words(secret[32:]), LARGEST
+        self._key, self._words, self._most = secret[:32], Words(secret[32:]), MAX_WORDS
 
     def digests(self, cells: Any) -> Digests:
         """Two words for each id: of an Arrow array, or of cells of any kind."""

@@ -23,9 +23,9 @@ from ..trusted import validate
 from .checks import NOT_ROWS
 from .refusal import Refusal, our_words
 
-CHUNK = 2000  # pictures at a time, to keep memory low
+PICTURES_PER_CHUNK = 2000  # to keep memory low
 LANES = 64  # entries that a processor handles at once, and more
-HUGE = 1e6
+MAX_PIXEL = 1e6
 WIDER = 1.75  # how wide the second cells of a stack are
 
 
@@ -66,11 +66,14 @@ class OrientedGradients(TransformerMixin, BaseEstimator):
         pixels = math.prod(shape)
         with our_words(NOT_ROWS):
             given = np.asarray(X, dtype=np.float64)
-        rows = np.nan_to_num(given, posinf=HUGE, neginf=-HUGE).clip(-HUGE, HUGE).astype(np.float32)
+        rows = np.nan_to_num(given, posinf=MAX_PIXEL, neginf=-MAX_PIXEL).clip(-MAX_PIXEL, MAX_PIXEL).astype(np.float32)
         if rows.ndim != 2 or rows.shape[1] != pixels:
             raise Refusal(f"X must be a table; pass rows of {' x '.join(map(str, self.shape))} = {pixels} pixels")
         pictures = rows.reshape(-1, *shape)
-        parts = [self._histograms(pictures[at : at + CHUNK]) for at in range(0, max(len(rows), 1), CHUNK)]
+        parts = [
+            self._histograms(pictures[at : at + PICTURES_PER_CHUNK])
+            for at in range(0, max(len(rows), 1), PICTURES_PER_CHUNK)
+        ]
         return np.concatenate(parts)
 
     def _checked_shape(self) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from .accountants.common import unsampled
 from .arithmetic import Arithmetic
 from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
-from .units import MOST_ROWS, Unit
+from .units import MAX_ROWS_PER_PERSON, Unit
 
 CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
@@ -34,7 +34,9 @@ class Proved:
     mechanism: ClassVar[type[Mechanism]] = Gaussian
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
-    persons: ClassVar[int] = MOST_ROWS  # how many rows of one person may count; 0: it is proved for records alone
+    persons: ClassVar[int] = (
+        MAX_ROWS_PER_PERSON  # how many rows of one person may count; 0: it is proved for records alone
+    )
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records

@@ -61,7 +61,7 @@ class HowAsked:
         return clip / self.rows
 
 
-MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
+MAX_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
 CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
 NORMS = 1e-30, 1e30  # of a threshold for norms
 
@@ -249,6 +249,6 @@ def between(name: str, value: object, least: float, most: float) -> None:
 def checked_noise(noise: Any) -> float:
     """A plain number that noise can have."""
     value = plain(noise)
-    if type(value) is not float or not 0 < value <= MOST_NOISE:
-        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    if type(value) is not float or not 0 < value <= MAX_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MAX_NOISE:g}")
     return value

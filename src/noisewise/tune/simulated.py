@@ -34,12 +34,12 @@ from ..tables.preprocess import Cells, Scaling
 from ..trusted.accountants.gdp import mu_of
 
 Array = NDArray[Any]
-MOST_RECORDS = 20_000  # of a simulated table, unless there are more real rows
+MAX_RECORDS = 20_000  # of a simulated table, unless there are more real rows
 VALIDATION, HANDED = 0.25, 0.25  # of the public rows
-FEWEST = 20  # public rows that can be split at all
+MIN_PUBLIC_ROWS = 20  # that can be split at all
 CODES = 10  # a column with no more values than this is taken for codes
 JITTER = 0.1  # of the spread of a column
-MOST_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
+MAX_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
 
 
 class Parts(NamedTuple):
@@ -73,12 +73,12 @@ class Shape:
 
 def shape_of(rows: int, size: float | None, *, handed: bool) -> Shape:
     """The sizes of a simulation of ``size`` private records on so many public rows."""
-    if rows < FEWEST:
-        raise ValueError(f"there are {rows} public rows; pass at least {FEWEST}, or tune with a price")
+    if rows < MIN_PUBLIC_ROWS:
+        raise ValueError(f"there are {rows} public rows; pass at least {MIN_PUBLIC_ROWS}, or tune with a price")
     wanted = float(rows) if size is None else float(size)
     validation = round(VALIDATION * rows)
     training = rows - validation - (round(HANDED * rows) if handed else 0)
-    records = int(min(max(wanted, 1.0), max(MOST_RECORDS, training)))
+    records = int(min(max(wanted, 1.0), max(MAX_RECORDS, training)))
     return Shape(rows, training, validation, records, wanted)
 
 
@@ -143,7 +143,7 @@ def budget_for(fit: Fit, shape: Shape) -> Budget:
     budget = fit.training_budget()
     if shape.weight == 1.0:
         return budget
-    mu = min(mu_of(budget.epsilon, budget.delta) * shape.weight, MOST_MU)
+    mu = min(mu_of(budget.epsilon, budget.delta) * shape.weight, MAX_MU)
     return Budget.from_gdp(mu, budget.delta, budget.adjacency)
 
 

@@ -21,7 +21,7 @@ from ...trusted.process import this_process
 from .. import BudgetExhausted
 from ..atomic import force_to_disk, read_plain, write_atomically
 from ..purse import Part
-from ..store import BLOCK as BLOCK
+from ..store import CLAIM_SHARE as CLAIM_SHARE
 from ..store import UNUSED, Closed
 from .chain import LINES, Chain
 
@@ -285,7 +285,7 @@ class Journal:
         ``before``, ``after``: the share of the budget that is spent without it, and with it.
         """
         if self._fresh or after > self._claimed:
-            self._next_block(max(after, min(before + BLOCK, 1.0)))
+            self._next_block(max(after, min(before + CLAIM_SHARE, 1.0)))
         self._append({"charged": question, "event": to_dict(event)})
 
     def _next_block(self, share: float) -> None:

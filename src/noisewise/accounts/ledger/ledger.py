@@ -22,7 +22,7 @@ from ..purse import Purse
 from ..store import Amount, Entry
 from .database import Database, ledger_url
 from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, Row, metadata
-from .store import MOST, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
+from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 
 SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
@@ -315,7 +315,7 @@ def _terms(budget: Budget, currency: str, order: int | None, delta_share: float)
 def _caps(cap: Amount, unit_cost: float, unit_delta: float) -> dict[str, int]:
     """A cap in whole units, rounded down."""
     found = (Fraction(cap.cost) / Fraction(unit_cost), Fraction(cap.delta) / Fraction(unit_delta))
-    if max(found) >= MOST:
+    if max(found) >= MAX_CAP_UNITS:
         raise ValueError("so much more than was registered at first cannot be counted; register another account")
     return {"cap": math.floor(found[0]), "cap_delta": math.floor(found[1])}
 

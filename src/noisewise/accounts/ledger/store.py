@@ -28,7 +28,7 @@ from .database import Database
 from .sql_tables import ACCOUNTS, HISTORY, RUNS, hashed
 
 FINE = 52  # bits of what was granted: its cap is a whole number of units, exactly
-MOST = 1 << 62  # units: no cap has as many
+MAX_CAP_UNITS = 1 << 62  # no cap has as many
 
 
 class DatasetStore:
@@ -151,7 +151,7 @@ def new_run() -> str:
 
 def in_units(amount: float, unit: float) -> int:
     """So many whole units, rounded up; more than any cap has counts as so many."""
-    return min(math.ceil(Fraction(amount) / Fraction(unit)), MOST)
+    return min(math.ceil(Fraction(amount) / Fraction(unit)), MAX_CAP_UNITS)
 
 
 def unit_for(cap: float) -> float:
@@ -229,7 +229,7 @@ def sensible(account: Any) -> bool:
 
 
 def _whole(number: Any) -> bool:
-    return type(number) is int and 0 <= number < MOST
+    return type(number) is int and 0 <= number < MAX_CAP_UNITS
 
 
 _ACCOUNT = text(

@@ -158,7 +158,7 @@ def _public_rows(method: Method, dtype: np.dtype[Any]) -> tuple[Array, Array]:
 _PROMISE: dict[str, Any] = {"epsilon": 2.0, "delta": 0.25, "adjacency": "add_remove", "runs": 360, "confidence": 0.999}
 # What the small setting of a method changes. A large delta, because few runs see only large probabilities; claims that
 # are not of Gaussian DP need more runs, since only the exact interval is valid for them.
-_SMALL: dict[str, dict[str, Any]] = {
+_SMALL_SETTINGS: dict[str, dict[str, Any]] = {
     "agd": {"candidates": 3, "runs": 600},
     "agd_avg": {"candidates": 3, "runs": 600},
     "additive": {"ranks": False, "pairs": 0},
@@ -174,7 +174,7 @@ _SMALL: dict[str, dict[str, Any]] = {
 
 def small_setting(name: str, isolation: str = "sandbox") -> Setting:
     """One small setting of a method, at which an audit is quick and a version with half the noise is found."""
-    chosen = dict(_SMALL.get(name, {}))
+    chosen = dict(_SMALL_SETTINGS.get(name, {}))
     promise = {key: chosen.pop(key) for key in _PROMISE if key in chosen}
     method = method_named(name, isolation)
     if "steps" in method.settings():

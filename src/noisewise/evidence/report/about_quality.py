@@ -16,7 +16,7 @@ from .run_folder import RunFolder
 from .sentences import number, percent
 
 EARLIER = 4  # evaluations before the latest whose figures are shown
-MOST_CLASSES = 12  # in a table of labels and predictions
+MAX_TABLE_CLASSES = 12  # of labels and predictions
 SQUARE = 220  # pixels of a chart whose axes are alike
 NARROW = 2  # classes of one that is a card among others
 EXPLAINED = {
@@ -258,7 +258,7 @@ def _calibration(
 
 
 def _confusion(confusion: Mapping[str, Any] | None) -> Card | None:
-    if confusion is None or len(confusion["classes"]) > MOST_CLASSES:
+    if confusion is None or len(confusion["classes"]) > MAX_TABLE_CLASSES:
         return None
     classes, counts = confusion["classes"], confusion["counts"]
     corner = tag("th", tag("span", "label", class_="small"), scope="col")

@@ -19,7 +19,7 @@ HEIGHT = 150  # pixels of a plot, unless it is told another
 ACROSS = 1000  # units of a curve's own picture, which is stretched to the plot's width
 TRACK = 22  # pixels of a row
 APART = 19.0  # pixels between labels of a vertical axis
-FEW = 12  # points that are drawn as such
+MAX_MARKED_POINTS = 12
 NAME = 60  # letters of a name
 UNIT = (0.0, 1.0)  # limits of an axis of shares
 SHARES_ALONG: dict[str, Any] = {"x_limits": UNIT, "y_limits": UNIT, "show": words.percent, "show_x": words.percent}
@@ -225,7 +225,7 @@ def _line(one: Series, x: Axis, y: Axis) -> Markup:
 
 def _few(one: Series) -> Sequence[Point]:
     """The points of a line that are drawn as dots: those of a short one."""
-    return one.points if len(one.points) <= FEW and one.style != "dashed" else ()
+    return one.points if len(one.points) <= MAX_MARKED_POINTS and one.style != "dashed" else ()
 
 
 def _dot(at: float, y: float, colour: int) -> Markup:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...trusted.units import Unit
 
 WIDE = 60  # letters of class names that a table shows side by side
-LARGEST_DELTA = 1e-4  # that a run folder may choose for a score
+MAX_SCORE_DELTA = 1e-4  # that a run folder may choose for a score
 
 
 @app.command()
@@ -265,7 +265,7 @@ def _budget(fitted: Fitted, epsilon: float, delta: float | None) -> Budget:
 
     scored_by(fitted)  # what needs torch is refused where it is not installed, with nothing reserved
     asked = fitted.settings
-    if delta is None and not asked["delta"] <= LARGEST_DELTA:  # whoever wrote the folder would choose for these rows
+    if delta is None and not asked["delta"] <= MAX_SCORE_DELTA:  # whoever wrote the folder would choose for these rows
         raise ValueError(f"the run's delta is {asked['delta']!r}, more than is taken unasked; pass --delta")
     return Budget(epsilon, asked["delta"] if delta is None else delta, adjacency=asked["adjacency"])
 

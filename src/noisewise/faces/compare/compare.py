@@ -30,7 +30,7 @@ from ...trusted import validate
 from ...trusted.events import Adjacency
 from ...trusted.losses import USUAL
 from ..sklearn import PrivateClassifier, PrivateRegressor
-from .outcome import LEAST, METRICS, Row, ranked
+from .outcome import METRICS, MIN_REPEATS, Row, ranked
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]
@@ -302,7 +302,7 @@ def _against_reference(rows: Sequence[Row], task: str) -> list[Row]:
 
 def _mean_and_error(values: NDArray[np.float64]) -> tuple[float, float | None]:
     """The mean and its standard error, which is None where there are too few values to tell."""
-    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= LEAST else None
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) >= MIN_REPEATS else None
     return float(np.mean(values)), error
 
 

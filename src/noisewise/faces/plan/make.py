@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...accounts.ledger import Ledger
     from ...tables.schema import Schema
 
-MOST_COLUMNS = 1_000_000
+MAX_COLUMNS = 1_000_000
 
 
 def plan(
@@ -114,8 +114,8 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     if given is None:
         assert columns is not None
         validate.whole(columns=columns)
-        if columns > MOST_COLUMNS:
-            raise ValueError(f"columns is more than {MOST_COLUMNS}; pass as many as a table has")
+        if columns > MAX_COLUMNS:
+            raise ValueError(f"columns is more than {MAX_COLUMNS}; pass as many as a table has")
         return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
     schema = given if isinstance(given, Schema) else read_schema(Path(given))
     if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:

@@ -27,7 +27,7 @@ from ...tables.fit.fit import seed_of
 from ...tables.fit.settings import plain_values
 from ...train import Progress, Records, train
 from ...trusted import validate
-from ...trusted.models.module import CHUNK, ModuleModel, TensorRows
+from ...trusted.models.module import ROWS_PER_PASS, ModuleModel, TensorRows
 from ...trusted.torch_extra import Tensor
 from ..progress import bar
 from .fitted import FittedModule
@@ -63,7 +63,7 @@ def fit(
     learning_rate: float | None = None,
     settings: Mapping[str, Any] | None = None,
     loss_reduction: str | None = None,
-    max_physical_batch_size: int = CHUNK,
+    max_physical_batch_size: int = ROWS_PER_PASS,
     arithmetic: str | None = None,
     device: Any = None,
     purse: Purse | Account | None = None,

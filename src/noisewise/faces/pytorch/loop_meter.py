@@ -29,7 +29,7 @@ from ...trusted.events import FULL, Adjacency, Gaussian, Leaf, Repeated, Samplin
 from ...trusted.gate import Gate
 from ...trusted.tickets import Tally, Ticket
 
-MOST_STEPS = 10**9
+MAX_STEPS = 10**9
 USUAL_DELTA = 1e-5  # of a plan for which no budget was given; its events have a price at any other
 Kind = Literal["plan", "filter", "counter", "nothing"]
 
@@ -226,7 +226,7 @@ def most_steps(budget: Budget, leaf: Leaf) -> int:
         except ValueError:  # this order can hold nothing
             continue
         most = max(most, own.cap / own.cost(leaf))
-    return min(int(most), MOST_STEPS)
+    return min(int(most), MAX_STEPS)
 
 
 def _events(stated: Sequence[Mapping[str, Any]]) -> Counter[Leaf]:

@@ -25,7 +25,7 @@ from ...tables.refusal import Refusal, our_words
 from ...trusted.engine import Refused
 from ...trusted.events import from_dict, to_dict
 from ...trusted.models.module import ModuleModel, TensorRows
-from ...trusted.stores.modules import MOST
+from ...trusted.stores.modules import MAX_RECORDS
 from ...trusted.torch_extra import Tensor, torch
 from ...trusted.trace import Released
 from .fitted import FittedModule
@@ -93,7 +93,7 @@ def among_ranks(
                 "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
             )
         pieces = -(-_count(dataset) // PIECE)
-        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MOST)
+        rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MAX_RECORDS)
         fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))
         return fitted

@@ -31,7 +31,7 @@ from ...trusted.tickets import Ticket
 from ...trusted.torch_extra import Tensor, torch
 from .loop_meter import Ledger
 
-MOST = float(1 << 61)
+MAX_GRID_UNITS = float(1 << 61)
 AT_ONCE = 1 << 21  # numbers that get their noise in one call
 Clip = float | tuple[float, ...]
 
@@ -259,7 +259,7 @@ class Run(NotCopied):
         for some in self._groups:
             parameters = self.parameters[some]
             if batch.sums:
-                values = in_units(batch.sums[some], ONES / norm, MOST, self._room)
+                values = in_units(batch.sums[some], ONES / norm, MAX_GRID_UNITS, self._room)
             else:
                 values = np.zeros(_numbers(parameters), np.int64)
             double = any(parameter.dtype == torch.float64 for parameter in parameters)

@@ -20,7 +20,7 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 POINTS = 65
 SPIKE = 0.02  # of all records: the most that one value may take of the ranks
-FEW_INSIDE = 0.03  # of all records: so many between the ends are left to a straight line
+MAX_STRAIGHT_SHARE = 0.03  # of all records: so many between the ends are left to a straight line
 FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
 
 
@@ -97,7 +97,7 @@ def consistent(levels: Sequence[Floats]) -> Floats:
 
 def two_valued(counts: Floats, total: float, noise_std: float) -> bool:
     """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
-    return float(counts[1:-1].sum()) + noise_std < FEW_INSIDE * max(total, 1.0)
+    return float(counts[1:-1].sum()) + noise_std < MAX_STRAIGHT_SHARE * max(total, 1.0)
 
 
 def quantile_points(

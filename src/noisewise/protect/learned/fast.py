@@ -23,7 +23,7 @@ from ..signal import Signal, one
 from .formulas import (
     CLIP_EXPONENTS,
     FARTHEST,
-    LEAST_SPEND,
+    MIN_SPEND,
     NUMBERS,
     PAPER_P,
     RATE_EXPONENTS,
@@ -155,9 +155,9 @@ class FastQuestion:
         if not self.design.scheduler:
             return 1 / max(left, 1)
         if self.design.form == "open":
-            spend = min(max(math.exp(u) / signal.horizon, LEAST_SPEND), 1.0)
-            return min(spend / max(signal.remaining.item(), LEAST_SPEND), 1.0)
-        return max(1 / (1 + (left - 1) * math.exp(-u)), LEAST_SPEND) if left > 1 else 1.0
+            spend = min(max(math.exp(u) / signal.horizon, MIN_SPEND), 1.0)
+            return min(spend / max(signal.remaining.item(), MIN_SPEND), 1.0)
+        return max(1 / (1 + (left - 1) * math.exp(-u)), MIN_SPEND) if left > 1 else 1.0
 
 
 @dataclass(frozen=True)

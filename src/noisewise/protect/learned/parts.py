@@ -39,7 +39,7 @@ from ..signal import Signal
 from .formulas import (
     CLIP_EXPONENTS,
     FARTHEST,
-    LEAST_SPEND,
+    MIN_SPEND,
     PAPER_P,
     RATE_EXPONENTS,
     SCALE_EXPONENTS,
@@ -133,18 +133,18 @@ class LearnedSchedule:
     def __call__(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         if self.design.form == "open":
             spend, memory = self.spend(signal, memory)
-            return (spend / signal.remaining.clamp(min=LEAST_SPEND)).clamp(max=1.0), memory
+            return (spend / signal.remaining.clamp(min=MIN_SPEND)).clamp(max=1.0), memory
         out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
         left = signal.horizon - signal.step
         if left <= 1:
             return torch.ones(signal.copies), memory
         share = torch.sigmoid(2 * STACKS.tame(out[:, 0]) - math.log(left - 1))
-        return share.clamp(min=LEAST_SPEND), memory
+        return share.clamp(min=MIN_SPEND), memory
 
     def spend(self, signal: Signal, memory: Memory) -> tuple[Tensor, Memory]:
         """What the open form spends, as a share of the whole budget, whether or not that much is left."""
         out, memory = run(self.cell, scheduler_inputs(signal, self.design), memory)
-        return (torch.exp(2 * STACKS.tame(out[:, 0])) / signal.horizon).clamp(LEAST_SPEND, 1.0), memory
+        return (torch.exp(2 * STACKS.tame(out[:, 0])) / signal.horizon).clamp(MIN_SPEND, 1.0), memory
 
 
 @dataclass(frozen=True)

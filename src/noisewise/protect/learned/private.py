@@ -30,8 +30,8 @@ from .zoo import Learned, in_memory, named, pick_for
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
 ROWS = 32, 512  # of a shard, from, to
 CLEAR = 0.15  # the deviation of the noise on a vote that is aimed at by cutting shards smaller, or by fewer steps
-MOST_STEPS = 6
-MOST_COORDINATES = 1 << 20  # in all shards
+MAX_STEPS = 6
+MAX_COORDINATES = 1 << 20  # in all shards
 ETA = 0.5  # a unanimous vote for longer steps makes them e^(2 eta) times as long
 WEIGHTS = ("few", "whole")
 
@@ -50,9 +50,9 @@ def planned(size: float, mu: float, dimension: int) -> MetaPlan:
     (MetaPlan(shards=128, steps=1), MetaPlan(shards=1024, steps=6), MetaPlan(shards=2, steps=1))
     """
     rows = min(max(CLEAR / 2 * mu * size, ROWS[0]), ROWS[1])
-    most = min(size / rows, MOST_COORDINATES / dimension)
+    most = min(size / rows, MAX_COORDINATES / dimension)
     shards = 2 ** max(math.floor(math.log2(max(most, 1.0))), 1)
-    return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MOST_STEPS))
+    return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MAX_STEPS))
 
 
 class MetaRun(NamedTuple):

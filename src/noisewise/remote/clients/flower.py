@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 RECORD = "noisewise"
-MOST_NODES = 16  # of a simulation
-MOST_HELD = 1 << 14  # clients whose rows a process of the simulation keeps
+MAX_NODES = 16  # of a simulation
+MAX_HELD_CLIENTS = 1 << 14  # whose rows a process of the simulation keeps
 PROCESSES = 8  # of a simulation at most
 POLL = 0.02  # seconds between looks for answers
 START = 300.0  # seconds that a simulation may take to start
@@ -193,7 +193,7 @@ def _dealt(paths: Sequence[Path], nodes: int, context: Context, number: int) -> 
         return None
     client = _held.pop(own[number], None) or Client(own[number])
     _held[own[number]] = client
-    while len(_held) > MOST_HELD:
+    while len(_held) > MAX_HELD_CLIENTS:
         _held.popitem(last=False)
     return client
 
@@ -206,7 +206,7 @@ def simulated(paths: Sequence[Path], *, nodes: int | None = None) -> Iterator[Fl
     require_flower()
     silence()
     keep_out()
-    many = min(len(paths), MOST_NODES if nodes is None else nodes)
+    many = min(len(paths), MAX_NODES if nodes is None else nodes)
     files = [path.absolute() for path in paths]
     with tempfile.TemporaryDirectory(prefix="noisewise-", ignore_cleanup_errors=True) as folder:
         grids: queue.Queue[Grid] = queue.Queue()

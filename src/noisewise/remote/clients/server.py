@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ...trusted.stores.grid import MOST_ROWS
+from ...trusted.stores.grid import MAX_ROWS
 from ...trusted.stores.protocol import SUMS
 from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Federated
@@ -30,7 +30,7 @@ from .client import arrays_of, holder_of
 from .messages import pack_history, pack_question, read_answer, refused
 
 HERE = ("hold", "change", "forget")  # what clients do when they are asked the next question
-MOST = MOST_ROWS // 2  # records of all clients, whatever each claims: sums of their most fit into 64 bits
+MAX_RECORDS = MAX_ROWS // 2  # of all clients, whatever each claims: sums of their most fit into 64 bits
 
 
 class Carrier(Protocol):
@@ -70,7 +70,7 @@ class Crowd(Lead):
         self._unlabelled = unlabelled
         dealt = self.deal(self._carrier.clients)
         self.everyone("make", maker, *arguments, dealt=dealt)
-        return Places(dealt, [(), *((length,) for length in self._lengths)], MOST)
+        return Places(dealt, [(), *((length,) for length in self._lengths)], MAX_RECORDS)
 
     def _asked(self, act: str, requests: list[Request]) -> list[Any]:
         """What is said to a request: of sums and rows, what clients say; the rest they hear with the next question."""
@@ -125,7 +125,7 @@ class Crowd(Lead):
                     "on it, or the client itself, says why. Nothing was spent"
                 )
             answer = read_answer(body, self._number, [(1,)])
-            if answer is not None and 0 <= int(answer[0][0]) <= MOST:
+            if answer is not None and 0 <= int(answer[0][0]) <= MAX_RECORDS:
                 found.setdefault(client, int(answer[0][0]))
         if (absent := sorted(set(clients) - set(found))) and (not lenient or not found):
             raise ValueError(

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...accounts import Budget
-from ...methods.preparation.choices import ENOUGH_FOR_PAIRS, KNOTS, MOST_HATS
+from ...methods.preparation.choices import KNOTS, MAX_HATS, MIN_CLARITY_FOR_PAIRS
 from ...statements.statement import training_budget
 from ...trusted.accountants.gdp import mu_of
 from ...trusted.questions.levels import ColumnLevels
 
 AUTO = "auto"
 TABLES = "additive"
-MOST_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
+MAX_TABLE_COLUMNS = 128  # of a table; more are taken for pixels or the like, whose values mean nothing one by one
 BOUGHT, PUBLIC = "bought", "public"  # sizes
 RANKS = ColumnLevels.name  # the question that buys ranks
 
@@ -55,7 +55,7 @@ def why(choice: Choice) -> str:
             return f"auto takes {choice.method}: the model was asked for as {choice.model!r}, and this trains it."
         return (
             f"auto takes {choice.method} and a linear model: {_many(choice.columns, 'column')} are more than "
-            f"{MOST_COLUMNS}, so that values hardly mean something one by one."
+            f"{MAX_TABLE_COLUMNS}, so that values hardly mean something one by one."
         )
     return " ".join([_taken(choice), *(_open(choice) if choice.size is None else _made(choice, choice.size))])
 
@@ -65,7 +65,7 @@ def _taken(choice: Choice) -> str:
     kinds = " and ".join(_many(*one) for one in counts if one[0])
     return (
         f"auto takes {choice.method}, effects of columns and of pairs of them: the model was left open, and the table has "
-        f"{_many(choice.columns, 'column')} ({kinds}), not more than {MOST_COLUMNS}."
+        f"{_many(choice.columns, 'column')} ({kinds}), not more than {MAX_TABLE_COLUMNS}."
     )
 
 
@@ -82,12 +82,12 @@ def _made(choice: Choice, size: float) -> list[str]:
     told = [f"n mu is {clarity:,.0f}: {size:,.0f} records ({choice.known}), and {_budget(choice)}."]
     if choice.knots is not None and choice.numbers > choice.declared:
         told.append(
-            f"So a number has {choice.knots} hats ({KNOTS:g} n mu / columns, from 3 to {MOST_HATS}) where no knots are declared."
+            f"So a number has {choice.knots} hats ({KNOTS:g} n mu / columns, from 3 to {MAX_HATS}) where no knots are declared."
         )
     told += _scales(choice)
     if choice.ranks:
         told.append(f"{_percent(choice.ranks)} of the budget is for ranks, quantiles of numbers: bounds may be loose.")
-    enough = f"n mu {'reaches' if clarity >= ENOUGH_FOR_PAIRS else 'is below'} {ENOUGH_FOR_PAIRS:,.0f}"
+    enough = f"n mu {'reaches' if clarity >= MIN_CLARITY_FOR_PAIRS else 'is below'} {MIN_CLARITY_FOR_PAIRS:,.0f}"
     if choice.pairs:
         told.append(f"The {choice.pairs} columns with the largest effects are paired with each other ({enough}).")
     else:

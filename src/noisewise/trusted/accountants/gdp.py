@@ -108,7 +108,7 @@ def root_of(f: Callable[[float], float], low: float, high: float) -> float:
     raise RuntimeError("no root was found; this is a bug")
 
 
-LEAST_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
+MIN_MU = 1e-6  # delta_of subtracts two numbers that agree to mu: below, its error would pass 1e-9
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -123,11 +123,11 @@ def mu_of(epsilon: float, delta: float) -> float:
     validate.open_unit(delta=delta)
     target = delta * (1 - _DELTA_ERROR)
     low, high = epsilon, epsilon
-    while delta_of(low, epsilon) > target and low >= LEAST_MU:
+    while delta_of(low, epsilon) > target and low >= MIN_MU:
         low /= 2
-    if low < LEAST_MU:
+    if low < MIN_MU:
         raise ValueError(
-            f"epsilon={epsilon!r} with delta={delta!r} is worth less than {LEAST_MU} in Gaussian DP, too little to be "
+            f"epsilon={epsilon!r} with delta={delta!r} is worth less than {MIN_MU} in Gaussian DP, too little to be "
             "priced exactly; pass a larger epsilon or delta"
         )
     while delta_of(high, epsilon) <= target:

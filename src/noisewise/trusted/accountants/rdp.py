@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import validate
 from ..events import (
-    MOST_COUNT,
+    MAX_COUNT,
     Adjacency,
     AtOrder,
     Event,
@@ -370,6 +370,6 @@ class Rdp(Accountant):
                 "steps is None; pass the number of steps the run expects: it fixes the order of the RDP meter"
             )
         validate.whole(steps=steps)
-        if steps > MOST_COUNT:
+        if steps > MAX_COUNT:
             raise ValueError("steps is more than 10^15; pass the number of steps the run expects")
         return reference_order(budget.epsilon, budget.delta, steps, sampling, budget.adjacency)

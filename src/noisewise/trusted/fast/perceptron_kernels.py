@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..stores.perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MOST, WIDE, Array
+from ..stores.perceptron_reference import HIGH, LIMIT, LOW, MARGIN, MAX_EXACT_INTEGER, WIDE, Array
 from .elementwise_compiled import widely
 from .kernels import jit
 from .rows_compiled import fetch
@@ -115,7 +115,7 @@ def _overflows(reach: Array, at: np.uint64, flat: Array, start: np.uint64, end: 
         here = np.int32(reach[at + j] + np.int32(np.int32(abs(flat[start + j])) * peak))
         reach[at + j] = here
         top = max(top, here)
-    if top <= MOST:
+    if top <= MAX_EXACT_INTEGER:
         return False
     for j in range(end - start):
         reach[at + j] = np.int32(np.int32(abs(flat[start + j])) * peak)

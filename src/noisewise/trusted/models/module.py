@@ -31,7 +31,7 @@ from .module_selftest import steady
 if TYPE_CHECKING:
     from torch.nn import Module
 
-CHUNK = 512  # rows of one pass, unless asked otherwise
+ROWS_PER_PASS = 512  # unless asked otherwise
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,7 +89,7 @@ class ModuleModel(Model):
         *,
         reduction: str | None = None,
         device: Any = None,
-        chunk: int = CHUNK,
+        chunk: int = ROWS_PER_PASS,
         arithmetic: str | None = None,
     ) -> None:
         module, loss = uncompiled(module), as_module(loss)

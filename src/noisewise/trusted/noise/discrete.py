@@ -14,7 +14,7 @@ from ..fast.kernels import compiled
 from .counts import counted, exponential, first_of_negative_binomial
 from .gaps import mean_gap
 from .intervals import chosen, gap, until_decided
-from .secret_words import LARGEST, More, Words
+from .secret_words import MAX_WORDS, More, Words
 
 NOBODY = np.empty(0, dtype=np.int64)
 Joined = Callable[[NDArray[np.int64], float, int, int, NDArray[np.int64]], tuple[int, int]]
@@ -33,7 +33,7 @@ def kernel() -> Joined:
 
 def coins(words: Words, many: int) -> NDArray[np.int64]:
     """So many fresh words without their sign: every power of two of values is equally likely."""
-    parts = [words.take(min(LARGEST, many - start))[0] & 2**63 - 1 for start in range(0, many, LARGEST)]
+    parts = [words.take(min(MAX_WORDS, many - start))[0] & 2**63 - 1 for start in range(0, many, MAX_WORDS)]
     return np.concatenate([NOBODY, *parts])
 
 
@@ -54,7 +54,7 @@ def each_with_probability(words: Words, rate: float, of: int, joined: Joined) ->
     mean, row, batch = mean_gap(rate), -1, []
     while row < of - 1:
         expected = rate * (of - 1 - row)
-        drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, LARGEST))
+        drawn, number = words.ahead(min(int(expected + 4 * math.sqrt(expected)) + 8, MAX_WORDS))
         rows = np.empty(len(drawn), dtype=np.int64)
         used, inside = joined(drawn, mean, of, row, rows)
         batch.append(rows[:inside])
@@ -86,7 +86,7 @@ def subset(words: Words, size: int, of: int) -> NDArray[np.int64]:
     if size >= of:
         return np.arange(of)
     while True:
-        keys = np.concatenate([words.take(min(LARGEST, of - start))[0].copy() for start in range(0, of, LARGEST)])
+        keys = np.concatenate([words.take(min(MAX_WORDS, of - start))[0].copy() for start in range(0, of, MAX_WORDS)])
         order = np.argpartition(keys, (size - 1, size))
         if keys[order[size - 1]] != keys[order[size]]:
             return np.sort(order[:size])

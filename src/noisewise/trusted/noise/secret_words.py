@@ -12,10 +12,10 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-LARGEST = 65536  # words at a time
+MAX_WORDS = 65536  # at a time
 More = Callable[[int], tuple[int, int]]  # depth -> the two words that continue one at this depth
 USUAL = 4096  # words made ahead for small requests; 32 KB
-_ZEROS = memoryview(bytes(8 * LARGEST))
+_ZEROS = memoryview(bytes(8 * MAX_WORDS))
 
 
 class Words:
@@ -36,11 +36,11 @@ class Words:
         self._size = self._fresh = 0
 
     def ahead(self, count: int) -> tuple[NDArray[np.int64], int]:
-        """The next ``count`` words, at most ``LARGEST``, and the number of the first. Valid until the next request."""
+        """The next ``count`` words, at most ``MAX_WORDS``, and the number of the first. Valid until the next request."""
         if self._size - self._fresh < count:
             self._made += self._size
             if count > len(self._pool):
-                self._reserve(LARGEST)
+                self._reserve(MAX_WORDS)
             self._size, self._fresh = max(count, USUAL), 0
             self.stream.update_into(_ZEROS[: 8 * self._size], self._buffer)
         return self._pool[self._fresh : self._fresh + count], self._made + self._fresh

@@ -10,15 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from ..accountants.joint import joint_noise
-from ..events import LEAST_NOISE, Gaussian, Mechanism
+from ..events import MIN_NOISE, Gaussian, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
 from ..proved import Line
-from ..question import CLIPS, MOST_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
+from ..question import CLIPS, MAX_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-LEAST_SCALE, MOST_SCALE = 1e-6, 1e6
+MIN_SCALE, MAX_SCALE = 1e-6, 1e6
 
 
 @question
@@ -82,7 +82,7 @@ class Gradient(Question):
             raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
         if self.quantile_at is not None:
             between("quantile_at", self.quantile_at, *NORMS)
-            between("count_noise_multiplier", self.count_noise_multiplier, LEAST_NOISE, MOST_NOISE)
+            between("count_noise_multiplier", self.count_noise_multiplier, MIN_NOISE, MAX_NOISE)
 
     def check(self, facts: Facts) -> None:
         super().check(facts)
@@ -185,8 +185,8 @@ def check_scale(scale: Floats, dimension: int, *, coordinates: bool) -> None:
         raise ValueError("scale needs a linear model, which has a closed form for its norms; pass scale=None")
     if not isinstance(scale, np.ndarray) or scale.shape != (dimension,):
         raise ValueError(f"scale has shape {np.shape(scale)}; pass an array of {dimension}")
-    if not bool(((scale >= LEAST_SCALE) & (scale <= MOST_SCALE)).all()):
-        raise ValueError(f"scale has entries outside [{LEAST_SCALE}, {MOST_SCALE}]; pass scales within")
+    if not bool(((scale >= MIN_SCALE) & (scale <= MAX_SCALE)).all()):
+        raise ValueError(f"scale has entries outside [{MIN_SCALE}, {MAX_SCALE}]; pass scales within")
 
 
 def check_basis(basis: Floats, dimension: int) -> None:

@@ -17,7 +17,7 @@ from ..question import CLIPS, HowAsked, Question, between, flat, plain, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-MOST_LAYERS, LEAST_SHARE = 100_000, 1e-9
+MAX_LAYERS, MIN_SHARE = 100_000, 1e-9
 
 
 @question
@@ -50,7 +50,7 @@ class LayeredGradient(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        if type(self.clips) is not tuple or not 1 <= len(self.clips) <= MOST_LAYERS:
+        if type(self.clips) is not tuple or not 1 <= len(self.clips) <= MAX_LAYERS:
             raise ValueError("clips is no tuple or empty; pass a clip norm for each layer")
         for clip in self.clips:
             between("a clip of clips", clip, *CLIPS)
@@ -59,7 +59,7 @@ class LayeredGradient(Question):
         if type(self.shares) is not tuple or len(self.shares) != len(self.clips):
             raise ValueError("shares is no tuple as long as clips; pass a share of the price for each layer, or None")
         for share in self.shares:
-            between("a share of shares", share, LEAST_SHARE, 1)
+            between("a share of shares", share, MIN_SHARE, 1)
         if sum(map(Fraction, self.shares)) > 1:
             raise ValueError("shares add up to more than 1; pass shares of the whole price")
 
@@ -133,7 +133,7 @@ class LayeredGradient(Question):
         if line.clip is None:
             return []
         same = cls(np.zeros(1), (min(line.clip, CLIPS[1]),)).noise_std(how)
-        return [(same, same), (same * CLIPS[0] / line.clip, same / math.sqrt(LEAST_SHARE))]
+        return [(same, same), (same * CLIPS[0] / line.clip, same / math.sqrt(MIN_SHARE))]
 
     @classmethod
     def cases(cls, dimension: int) -> list[LayeredGradient]:

@@ -14,7 +14,7 @@ from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 FARTHEST = 1e4  # norm of the weights
-MOST_SHARDS, LONGEST = 1 << 16, 1000
+MAX_SHARDS, MAX_HORIZON = 1 << 16, 1000
 CELLS = ((6, 1), (9, 3), (6, 2))  # inputs and outputs of a protector's scheduler, projector and clip
 
 
@@ -66,8 +66,8 @@ class MetaGradient(Question):
     def __post_init__(self) -> None:
         flat("weights", self.weights)
         between("clip", self.clip, *CLIPS)
-        between("shards", self.shards, 1, MOST_SHARDS)
-        between("horizon", self.horizon, 2, LONGEST)
+        between("shards", self.shards, 1, MAX_SHARDS)
+        between("horizon", self.horizon, 2, MAX_HORIZON)
         between("worth", self.worth, 1e-6, 1e15)
         if self.shards != 2 ** round(math.log2(self.shards)) or self.horizon != int(self.horizon):
             raise ValueError("shards is no power of two, or horizon no whole number; pass such numbers")

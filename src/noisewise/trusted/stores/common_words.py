@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .totals import Integers
 
 RARER = 8  # rows for each word of a block, at least; twice as many for those of several blocks
-MOST = 4096  # words of a block
+MAX_WORDS_PER_BLOCK = 4096
 KEYS = 1 << 20  # words that there is room for while they are found
 ALL = (1 << 16) - 1  # words
 PAIRED = 1 << 16  # pairs of words up to which two blocks are put together
@@ -82,11 +82,11 @@ def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: in
     """Blocks that have few words, neighbours put together where they have few of them still."""
     n, blocks = len(rows[2]), len(starts)
     groups: list[_Group] = []
-    most = min(n // RARER, MOST, KEYS // blocks)
+    most = min(n // RARER, MAX_WORDS_PER_BLOCK, KEYS // blocks)
     if most < 2:
         return []
     bounds = np.append(starts, width)
-    slots, codes = np.empty((blocks, 2 * MOST), np.int32), np.empty((blocks, n), np.uint16)
+    slots, codes = np.empty((blocks, 2 * MAX_WORDS_PER_BLOCK), np.int32), np.empty((blocks, n), np.uint16)
     first, known = np.empty((blocks, most), np.int64), np.zeros(blocks, np.int64)
     if not kernel.number(*rows, bounds, slots, first, known, codes):
         return []

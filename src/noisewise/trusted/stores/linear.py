@@ -29,7 +29,7 @@ LABEL = 1 << 16
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
 PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
 NONE = np.empty(0, np.int64)
-TINY = 1e-100
+MIN_ENTRY = 1e-100
 AT_ONCE = 1 << 21  # numbers
 
 
@@ -120,7 +120,7 @@ class LinearRecords(HeldRecords):
         """The rows of theta; what is so small that its square would vanish counts as zero."""
         wide = theta.astype(np.float64, copy=False)
         if wide is theta:  # single precision has no such numbers
-            wide = np.where(np.abs(wide) < TINY, 0.0, wide)
+            wide = np.where(np.abs(wide) < MIN_ENTRY, 0.0, wide)
         return wide.reshape(self.outputs, -1)
 
     def scores(self, here: Integers | slice, theta: Floats) -> Floats:

@@ -24,7 +24,7 @@ A chunk sums at most h T terms of norm at most h K C in all (T positions in a re
 chunks, whose sums are put into integers and add up exactly, by n_max u h T K C. Two neighbours err twice that: e = 2 n_max u h T K, in
 clip norms. At several ranks (``ranks``) each has a last chunk of its own, which counts as one more, and where floats are taken for
 reals each rounds its sum to whole numbers. Squared norms err by no more than (d + T^2 + 16) u K^2, four times which is added, and whole
-numbers by sqrt(d) in each chunk. All of it is taken off the clip beforehand, for n_max = ``MOST`` records. That a row's own pass has the
+numbers by sqrt(d) in each chunk. All of it is taken off the clip beforehand, for n_max = ``MAX_RECORDS`` records. That a row's own pass has the
 same bits in every place of a chunk is an assumption; a self-test before the records are handed over looks for the contrary.
 """
 
@@ -53,7 +53,7 @@ from .protocol import HeldRecords
 from .totals import Drawn, Floats, IntegerTotal
 
 ONES = 1 << 36  # what a clip norm is in whole numbers
-MOST = 10**8  # records of a data set: ONES times as many fit into 63 bits
+MAX_RECORDS = 10**8  # of a data set: ONES times as many fit into 63 bits
 COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 MARGIN = 2.0**-14  # of the clip: rounding of one record's part in single precision
 CAP = 8.0  # K
@@ -79,7 +79,7 @@ BOUNDED = Arithmetic(
         APART,
         "a torch module's passes give a row the same bits in every place of a chunk of constant height, as a self-test with "
         "made-up rows found before the records were handed over",
-        f"there are at most {MOST:,} records, for which the rounding of sums is charged",
+        f"there are at most {MAX_RECORDS:,} records, for which the rounding of sums is charged",
         "functions of torch round each elementary operation as IEEE 754 does",
     ),
 )
@@ -180,9 +180,9 @@ class ModuleRecords(HeldRecords):
         if not self._model.bounded:
             return margin(dimension, ranks)
         height, terms = self._model.chunk, self._model.layout.terms
-        chunks = -(-MOST // height) + ranks
+        chunks = -(-MAX_RECORDS // height) + ranks
         cap = CAP if self._model.double else 1.0
-        sums = 2 * (MOST + (ranks - 1) * height) * UNIT * height * terms * cap
+        sums = 2 * (MAX_RECORDS + (ranks - 1) * height) * UNIT * height * terms * cap
         norms = 4 * (dimension + terms**2 + 16) * UNIT * cap**2
         return 1 - 1 / (1 + sums + norms + whole * chunks)
 
@@ -262,8 +262,8 @@ class ModuleRecords(HeldRecords):
 
 def held_tensors(X: Sequence[Tensor], y: Sequence[Tensor], model: ModuleModel, coins: Coins | None) -> ModuleRecords:
     """Private records of a module; ``coins``: what the module's own draws (dropout) are seeded by."""
-    if len(X[0]) > MOST:
-        raise ValueError(f"more than {MOST:,} records do not fit; pass fewer")
+    if len(X[0]) > MAX_RECORDS:
+        raise ValueError(f"more than {MAX_RECORDS:,} records do not fit; pass fewer")
     return ModuleRecords(TensorRows(tuple(X), tuple(y)), model, coins or _no_coins)
 
 

@@ -17,7 +17,7 @@ from ..arithmetic import Arithmetic
 from ..models import MLP
 from ..torch_extra import torch
 from . import perceptron_selftest as selftest
-from .grid import CHUNK, GridRows, Store, in_memory, in_new_basis
+from .grid import ROWS_PER_CHUNK, GridRows, Store, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
@@ -27,7 +27,7 @@ from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, IntegerTotal
 
 FULL_PASS = 512  # records at a time where no batch size is public
-LEAST_CLIP = 1e-20
+MIN_CLIP = 1e-20
 COUNT = 1 << 20  # units of a count or a loss that one record adds at most
 SHARE = 4  # chunks that are worth a thread of their own
 BOUNDED = Arithmetic(
@@ -71,8 +71,8 @@ class PerceptronRecords(HeldRecords):
         *Sensitivity.* Every record adds an integer vector of norm at most ``bound`` that depends on the record, theta
         and clip alone.
         """
-        if not LEAST_CLIP <= clip <= 1 / LEAST_CLIP:
-            raise ValueError(f"clip is {clip!r}; pass a number between {LEAST_CLIP} and {1 / LEAST_CLIP}")
+        if not MIN_CLIP <= clip <= 1 / MIN_CLIP:
+            raise ValueError(f"clip is {clip!r}; pass a number between {MIN_CLIP} and {1 / MIN_CLIP}")
         bound = bound_for(self._model.sizes, _height(drawn))
 
         def fold(chunks: Iterator[Piece]) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ class PerceptronRecords(HeldRecords):
 
     def scored(self, drawn: Drawn, theta: Floats) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Scores, labels, who is alive; scores of one that is not are NaN."""
-        for here in self._plain.parts(drawn, CHUNK):
+        for here in self._plain.parts(drawn, ROWS_PER_CHUNK):
             numbers = np.arange(here.start, here.stop) if isinstance(here, slice) else here
             scores = np.empty((len(numbers), self._model.outputs))
 

@@ -28,7 +28,7 @@ from .perceptron_reference import digits_for, spread_for
 
 STEP = 16  # heights are multiples of it: products of fewer rows were seen to round differently
 TALLEST = 512
-TINY, HALF = np.float32(2.0**-130), np.float32(0.5)
+SUBNORMAL, HALF = np.float32(2.0**-130), np.float32(0.5)
 WHOLE = 64  # entries; no vector loop of torch leaves a rest of such a tensor
 
 
@@ -132,7 +132,7 @@ def one_thread() -> Iterator[None]:
 
     Flushing is a setting of each thread, so that a record could meet either one.
     """
-    threads, flushed = torch.get_num_threads(), TINY * HALF == 0
+    threads, flushed = torch.get_num_threads(), SUBNORMAL * HALF == 0
     if threads != 1:
         torch.set_num_threads(1)
     if flushed:

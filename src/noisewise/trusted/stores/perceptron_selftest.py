@@ -11,7 +11,7 @@ from itertools import pairwise
 from ..models import MLP
 from ..torch_extra import Tensor, torch
 from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
-from .perceptron_reference import MOST
+from .perceptron_reference import MAX_EXACT_INTEGER
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
 TRIALS: tuple[tuple[int, float | None, int], ...] = (
@@ -98,7 +98,7 @@ def _bits(workspace: Workspace, layers: list[TwoWay], rows: Tensor, labels: Tens
 def whole_products_hold(sizes: tuple[int, ...], tallest: int) -> bool:
     """Whether float32 products of whole numbers are exact up to 2^24, for the shapes of these layers."""
     generator = torch.Generator().manual_seed(2)
-    high = int((MOST / tallest) ** 0.5)
+    high = int((MAX_EXACT_INTEGER / tallest) ** 0.5)
     with one_thread():
         for into, out in pairwise(sizes):
             for low in (-high, high - 2):  # sums near zero, and sums near 2^24

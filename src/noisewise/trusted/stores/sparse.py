@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from ..fast import kernels
 from . import sparse_reference as reference
 from .common_words import Words, no_words, words_of
-from .grid import BOUND, CHUNK, DIRECTION, MOST_COLUMNS, MOST_ROWS, Store, in_memory, labels_of
+from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Store, in_memory, labels_of
 from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 WIDEST = 4096  # columns up to which rows are written out in full, all of them
 SCALES = 1e-6, 1e6  # from, to
-FEW = 1 << 17  # entries that are laid out at once: they stay in the cache
+ENTRIES_AT_ONCE = 1 << 17  # laid out at once: they stay in the cache
 Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
 
@@ -75,14 +75,14 @@ def lay_out_sparse(
 
     ``starts``: where blocks of coordinates begin, if entries come block by block.
     """
-    if not 1 <= entries <= width <= MOST_COLUMNS or len(labels) > MOST_ROWS:
+    if not 1 <= entries <= width <= MAX_COLUMNS or len(labels) > MAX_ROWS:
         raise ValueError(
-            f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MOST_COLUMNS}, and at most {MOST_ROWS} rows"
+            f"{entries} entries of {width} columns: pass 1 <= entries <= width <= {MAX_COLUMNS}, and at most {MAX_ROWS} rows"
         )
     y, usable = labels_of(labels, classes)
     n, alive = len(y), np.zeros(len(y), np.bool_)
     places, values = store(n, entries, np.int32), store(n, entries, np.int16)
-    height = max(FEW // entries, 64)
+    height = max(ENTRIES_AT_ONCE // entries, 64)
     for start in range(0, n, height):
         here = slice(start, min(start + height, n))
         shape = (here.stop - start, entries)
@@ -109,8 +109,8 @@ def _measured(
     """Laid out entries with what follows from them, the centre and the scale."""
     squares, most, reach = (store(len(y), 1, kind)[:, 0] for kind in (np.int32, np.int32, np.float64))
     filled = store(len(y), 1, np.int32)[:, 0]
-    for start in range(0, len(y), CHUNK):
-        here = slice(start, start + CHUNK)
+    for start in range(0, len(y), ROWS_PER_CHUNK):
+        here = slice(start, start + ROWS_PER_CHUNK)
         filled[here] = (values[here] != 0).sum(1)
     arithmetic().measure(places, values, alive, centre, squares, most)
     reach[:] = np.where(alive, scale / DIRECTION, 0.0)

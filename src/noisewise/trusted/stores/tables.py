@@ -15,7 +15,7 @@ from ..fast import kernels
 from ..features.features import Codes, Features, Hats, Product, even
 from ..features.scale import Floats, positions, slopes_of
 from ..features.table_columns import cell_type
-from .grid import CHUNK, Store, in_memory, numbers
+from .grid import ROWS_PER_CHUNK, Store, in_memory, numbers
 from .linear import NONE
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
 from .totals import Drawn, Integers
@@ -149,7 +149,7 @@ class TableRecords(SparseRecords):
             options = (column, points, ranks, slopes_of(points, ranks), counts)
             _compiled().count_levels(cells, chosen, drawn.rows is None, *options)
             return
-        for here in self.parts(drawn, CHUNK):
+        for here in self.parts(drawn, ROWS_PER_CHUNK):
             places = positions(cells[here, column].astype(np.float64), points, ranks)
             places = places[~np.isnan(places)] * len(counts)
             counts += np.bincount(np.minimum(places, len(counts) - 1).astype(np.int64), minlength=len(counts))
