@@ -39,7 +39,7 @@ def model_of(ranks=1, dropout=0.0, arithmetic="assumed"):
         arithmetic=arithmetic,
         chunk=16,
     )
-    model.ranks = ranks
+    model.world_size = ranks
     return model
 
 

@@ -64,8 +64,8 @@ class Figures:
         how = "No better than" if self.gain.value <= 0 else "Not clearly better than"
         always, auc = self.metrics["baseline_accuracy"].value, self.metrics["roc_auc"]
         right = "" if always is None else f", which is right {always:.1%} of the time"
-        ranks = auc.interval is not None and auc.interval[0] > 0.5
-        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks else ""
+        ranks_well = auc.interval is not None and auc.interval[0] > 0.5
+        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks_well else ""
         return f"{how} always answering {self.answer}{right}{but}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,12 +32,12 @@ import numpy as np
 from ..accounts import Terms
 from ..asking import Curator, Facts, PublicCurator
 from ..protect.arrays import Array
-from ..protect.brake import Asked, Brake
+from ..protect.brake import Brake, ReleasedGradient
 from ..protect.clips import longest_step
 from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
 from ..protect.learned.private import finished as meta_trained
 from ..protect.learned.zoo import MAX_STEPS, Learned, named, names, pick_for, warn_outside
-from ..protect.protector import Protector, Run, begin, finished, step
+from ..protect.protector import Protector, ProtectorRuns, begin, finished, step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
@@ -58,7 +58,7 @@ OF_PRIVATE = (
 class State(NamedTuple):
     protector: Protector
     horizon: int
-    run: Run | None
+    run: ProtectorRuns | None
     theta: Array
     before: float  # the share of the whole budget that was spent before the first step
     brake: Brake = Brake()
@@ -227,13 +227,13 @@ class Paid(NamedTuple):
     before: float
     squared: bool
 
-    def norm(self, run: Run, share: float) -> tuple[Array, Array]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Array, Array]:
         clip, sigma = _allowed(run.signal.clip), self.private.meter.noise_for(share)
         answer = self.private.gradient_norm(run.thetas[0], clip=clip, noise_multiplier=sigma, squared=self.squared)
         value = max(float(answer.value), 0.0)
         return one(math.sqrt(value) / clip if self.squared else value / clip), self._left()
 
-    def gradient(self, run: Run, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
+    def gradient(self, run: ProtectorRuns, clip: Array, share: Array) -> tuple[Array, Array, Array, Array]:
         limit, sigma = _allowed(clip), self.private.meter.noise_for(min(max(share.item(), 1e-7), 1.0))
         answer = self.private.gradient(run.thetas[0], clip=limit, noise_multiplier=sigma)
         return answer.value[None] / limit, one(answer.noise_std / limit), one(limit), self._left()
@@ -243,11 +243,11 @@ class Paid(NamedTuple):
         return one(max(1 - self.private.meter.spent_fraction, 0.0) / (1 - self.before))
 
 
-def _braked(state: State, run: Run, before: Array) -> tuple[State, Run]:
+def _braked(state: State, run: ProtectorRuns, before: Array) -> tuple[State, ProtectorRuns]:
     """The run with its last step, from ``before``, no longer than released gradients show that it may be."""
     signal, theta = run.signal, before[0].astype(np.float64)
     clip = signal.clip.item()
-    asked = Asked(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)
+    asked = ReleasedGradient(signal.gradient[0] * clip, signal.noise_std.item() * clip, theta)
     brake = state.brake.seen(asked)
     if brake.held:
         moved = theta + brake.braked(asked, run.thetas[0] - theta)

@@ -24,7 +24,7 @@ from ..trusted import validate
 from ..trusted.accountants.calibrate import epsilon
 from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.events import ApproximateDP
-from ..trusted.walks.objective import terms_of
+from ..trusted.walks.objective import objective_terms_of
 from ..trusted.walks.oneshot import Whole
 from .base import Array, Method
 from .nonprivate import warm_start
@@ -69,7 +69,7 @@ class ObjectivePerturbation(Method):
 
     def terms(self, facts: Facts) -> Terms:
         event = self.event(facts)
-        terms_of(event, facts, 1.0)  # refuses the unproved
+        objective_terms_of(event, facts, 1.0)  # refuses the unproved
         return Terms.plan((*size_noise(facts), event))
 
     def init(self, theta: Array, facts: Facts, public: PublicCurator | None) -> State:

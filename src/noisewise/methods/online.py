@@ -41,7 +41,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..asking import Answer, Curator, Facts, NormAtMost, PublicCurator
-from ..protect.brake import Asked, agreement, contradict
+from ..protect.brake import ReleasedGradient, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.joint import split_noise
@@ -71,8 +71,8 @@ class State(NamedTuple):
     clips: tuple[float, float]  # from, to
     noise: tuple[float, float]
     released: Array
-    last: Asked | None = None
-    average: Asked | None = None
+    last: ReleasedGradient | None = None
+    average: ReleasedGradient | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class OnlineDescent(HeavyBall):
             state.theta, clip=state.clip, noise_multiplier=sigma, quantile_at=state.clip, count_noise_multiplier=tau
         )
         gradient = answer.value + self.l2 * state.theta if self.l2 else answer.value
-        now = Asked(gradient.astype(np.float64), answer.noise_std, state.theta.astype(np.float64))
+        now = ReleasedGradient(gradient.astype(np.float64), answer.noise_std, state.theta.astype(np.float64))
         rate = min(moved_rate(state, now), allowed_rate(private.facts, state))
         state = self.onward(state._replace(learning_rate=rate), private, gradient)
         clip = self._next_clip(state, answer, private.facts)
@@ -146,7 +146,7 @@ def within(value: float, limits: tuple[float, float]) -> float:
     return min(max(value, limits[0]), limits[1])
 
 
-def moved_rate(state: State, now: Asked) -> float:
+def moved_rate(state: State, now: ReleasedGradient) -> float:
     """The step size after one more gradient: shorter where steps contradict each other, longer where they agree."""
     if state.last is None or state.average is None:
         return state.learning_rate
@@ -161,12 +161,12 @@ def allowed_rate(facts: Facts, state: State) -> float:
     return wanted_step_size(facts, signal_to_noise(facts), state.steps, state.clip)
 
 
-def blended(average: Asked | None, now: Asked) -> Asked:
+def blended(average: ReleasedGradient | None, now: ReleasedGradient) -> ReleasedGradient:
     """The average of past gradients with one more, and its noise."""
     if average is None:
         return now
     gradient = MEMORY * average.gradient + (1 - MEMORY) * now.gradient
-    return Asked(gradient, math.hypot(MEMORY * average.noise, (1 - MEMORY) * now.noise), now.theta)
+    return ReleasedGradient(gradient, math.hypot(MEMORY * average.noise, (1 - MEMORY) * now.noise), now.theta)
 
 
 def found_clip(private: Curator, theta: Array, start: float, target: float) -> float:

@@ -97,9 +97,9 @@ class WorkerLine:
 
     def __init__(self, cluster: Cluster, *, wait: float | None = None) -> None:
         self._cluster, self._wait = cluster, patience() if wait is None else wait
-        self.ranks = cluster.workers + 1
+        self.world_size = cluster.workers + 1
         self._closed = False
-        self._places = {rank: _Place(rank) for rank in range(1, self.ranks)}
+        self._places = {rank: _Place(rank) for rank in range(1, self.world_size)}
         try:
             for place in self._places.values():
                 place.worker = cluster.start()

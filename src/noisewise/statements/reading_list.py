@@ -28,7 +28,7 @@ class Named(NamedTuple):
     ring: int
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What of a run decides which code it is."""
 
     records: str  # the module of trusted/stores that keeps them
@@ -97,7 +97,7 @@ DIGEST, VERSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.+!-]{1,64}", re.
 CODE = {"rings": [dict], "dependencies": dict}
 
 
-def files_of(kind: Kind, homes: Mapping[str, str]) -> list[Named]:
+def files_of(kind: RunKind, homes: Mapping[str, str]) -> list[Named]:
     """The list for such a run; ``homes`` has the file of every question and those of its sums, by its name in a trace."""
     asked = [homes[name].partition(" ") for name in sorted(kind.questions) if name in homes]
     second = [CURATOR, SOURCES[kind.source], STORES[kind.records]]

@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..accounts import Budget, BudgetExhausted
-from ..accounts.recorded import MAX_RECORDED_NUMBERS, Array, Tape, TapeEntry, kind_of
+from ..accounts.recorded import MAX_RECORDED_NUMBERS, Array, RecordedAnswers, TapeEntry, kind_of
 from ..asking import Answer, Asking, Curator, Descent, OnePass, PublicCurator, array, in_kind
 from ..methods import Method
 from ..train import follow
@@ -82,7 +82,7 @@ class Replayed(Asking):
 
     def __init__(
         self,
-        tape: Tape,
+        tape: RecordedAnswers,
         *,
         seed: int,
         copies: int = 1,
@@ -189,7 +189,7 @@ class _Replays:
     """Replays of one run; ``state`` is the method's first one, which no noise has touched."""
 
     method: Method
-    tape: Tape
+    tape: RecordedAnswers
     public: PublicCurator | None
     state: Any
     seed: int
@@ -217,7 +217,7 @@ class _Replays:
         return [self.run(copies=1, only=0, **{**how, "seed": self.seed + i}) for i in range(min(draws, one_by_one))]
 
 
-def why_unknown(method: Method, tape: Tape | None) -> str | None:
+def why_unknown(method: Method, tape: RecordedAnswers | None) -> str | None:
     """Why a run has no standard errors, for a reader; None when it has them."""
     if not method.private:
         return "nothing was noised"
@@ -232,7 +232,12 @@ def why_unknown(method: Method, tape: Tape | None) -> str | None:
 
 @np.errstate(all="ignore")  # a replay may run away, and is then not shown
 def standard_errors(
-    method: Method, tape: Tape | None, public: PublicCurator | None = None, *, draws: int = 200, seed: int = 0
+    method: Method,
+    tape: RecordedAnswers | None,
+    public: PublicCurator | None = None,
+    *,
+    draws: int = 200,
+    seed: int = 0,
 ) -> Array | None:
     """The standard deviation that privacy noise gives each coordinate of theta; None where it is not known.
 
@@ -257,7 +262,7 @@ def standard_errors(
     return spread if bool(np.isfinite(spread).all()) else None
 
 
-def curvature(tape: Tape, nulls: Sequence[Replayed]) -> Array | None:
+def curvature(tape: RecordedAnswers, nulls: Sequence[Replayed]) -> Array | None:
     """How the mean gradient changes with theta near the end of a run, from released gradients; None where it is not seen.
 
     Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the

@@ -29,7 +29,7 @@ CODE_COUNT_RANGE = 3, 12  # different whole numbers that may be a code; two are 
 
 
 @dataclass
-class Seen:
+class SeenColumn:
     """What was seen in one public column."""
 
     rows: int = 0

@@ -24,7 +24,7 @@ from .opening import checked_meter
 from .question import CLIPS, between, plain, vector
 from .questions.choice import Choice
 from .stores import counted_of, records_of
-from .stores.grid import Store, in_memory
+from .stores.grid import Allocator, in_memory
 from .stores.linear import FINE
 from .stores.sums import right_less_wrong, squared_errors
 from .stores.totals import Drawn, IntegerTotal
@@ -54,7 +54,7 @@ def choose_best(
     meter: AdditiveMeter | PlanMeter,
     scoring: str = "error",
     seed: int | None = None,
-    store: Store = in_memory,
+    store: Allocator = in_memory,
     rows_per_unit: int | None = None,
 ) -> int:
     """The number of an entrant with a small loss on the rows, for one ``BoundedRange(epsilon)`` paid before they are read.
@@ -94,7 +94,7 @@ def _own(entrant: Entrant) -> Entrant:
     return own._replace(theta=plain(own.theta), loss_bound=plain(own.loss_bound))
 
 
-def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
+def _sum(entrant: Entrant, scoring: str, store: Allocator) -> Fraction:
     """The exact sum of bounded losses over all rows, up to a constant that all entrants share. Private."""
     model = entrant.model
     everyone = Drawn().only(counted_of(model, entrant.X, entrant.y))

@@ -17,7 +17,7 @@ CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statem
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
-class Line(NamedTuple):
+class AnswerLine(NamedTuple):
     """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
 
     clip: float | None
@@ -73,12 +73,12 @@ class Proved:
         return after.assumed(cls.assumed) if cls.assumed else after
 
     @classmethod
-    def ranges(cls, how: Any, line: Line) -> Iterable[tuple[float, float]]:
+    def ranges(cls, how: Any, line: AnswerLine) -> Iterable[tuple[float, float]]:
         """From where to where the noise of an answer may lie, by what is said of it; ``how`` has the event's noise."""
         return ANY
 
     @classmethod
-    def fits(cls, std: float, how: Any, line: Line) -> bool:
+    def fits(cls, std: float, how: Any, line: AnswerLine) -> bool:
         """Whether noise of this deviation is that of an answer to such a question."""
         return any(low * (1 - CLOSE) <= std <= high * (1 + CLOSE) for low, high in cls.ranges(how, line))
 

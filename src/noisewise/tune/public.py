@@ -29,7 +29,7 @@ from ..tables.fit.fit import Fit, Labelled
 from ..tables.fit.labels import Classes
 from ..trusted import validate
 from .searches import SEARCHES, USUAL_TRIALS, by_optuna, drawn, halving, needed, try_each
-from .simulated import Parts, Shape, as_given, parts_of, shape_of, simulated, table_of
+from .simulated import Shape, SplitRows, as_given, parts_of, shape_of, simulated, table_of
 
 MIN_VALIDATION_ROWS = 200
 METRICS = {"log_loss": "mean log loss", "accuracy": "accuracy", "mse": "mean squared error"}
@@ -136,7 +136,7 @@ class Bench:
             return loss
         return -quality.value if self.metric == "accuracy" else quality.value
 
-    def _table(self, place: int, parts: Parts, repeat: int) -> Labelled:
+    def _table(self, place: int, parts: SplitRows, repeat: int) -> Labelled:
         """Made once for all candidates that share their rows."""
         key = id(self.rows[place]), repeat
         if key not in self.tables:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ..accounts import Budget
 from ..tables.fit.fit import Fit, Labelled
 from ..tables.fit.fitted import Fitted
-from ..tables.fit.labels import Labels, Target
+from ..tables.fit.labels import ClassesOrTarget, Target
 from ..tables.preprocess import Cells, Scaling
 from ..trusted.accountants.gdp import mu_of
 
@@ -42,7 +42,7 @@ JITTER = 0.1  # of the spread of a column
 MAX_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
 
 
-class Parts(NamedTuple):
+class SplitRows(NamedTuple):
     """Row numbers of one split."""
 
     training: Array
@@ -82,14 +82,14 @@ def shape_of(rows: int, size: float | None, *, handed: bool) -> Shape:
     return Shape(rows, training, validation, records, wanted)
 
 
-def parts_of(shape: Shape, seed: int, repeat: int) -> Parts:
+def parts_of(shape: Shape, seed: int, repeat: int) -> SplitRows:
     """One random split, the same for all candidates."""
     order = np.random.default_rng([seed, repeat, 0]).permutation(shape.rows)
     training, rest = order[: shape.training], order[shape.training :]
-    return Parts(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
+    return SplitRows(training, rest[: len(rest) - shape.validation], rest[len(rest) - shape.validation :])
 
 
-def table_of(rows: Labelled, scaling: Scaling, parts: Parts, shape: Shape, seed: int, repeat: int) -> Labelled:
+def table_of(rows: Labelled, scaling: Scaling, parts: SplitRows, shape: Shape, seed: int, repeat: int) -> Labelled:
     """The simulated private table: some of the training part, or all of it and moved copies."""
     rng = np.random.default_rng([seed, repeat, 1])
     copies = [parts.training]
@@ -155,7 +155,7 @@ def simulated(fit: Fit, table: Labelled, handed: Labelled | None, shape: Shape, 
         return asked.run(table, handed)
 
 
-def as_given(labels: Labels, numbers: Array) -> Array:
+def as_given(labels: ClassesOrTarget, numbers: Array) -> Array:
     """Labels as people have them, from those that a loss takes."""
     if isinstance(labels, Target):
         return labels.low + (np.asarray(numbers, dtype=float) + 1) / 2 * (labels.high - labels.low)

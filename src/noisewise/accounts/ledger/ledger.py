@@ -17,11 +17,11 @@ from sqlalchemy import Connection, func, insert, select, text, update
 from ...trusted import validate
 from ...trusted.accountants.base import currencies
 from ...trusted.accountants.terms import Budget, Terms
-from ..account import UNITS, Account, Unit, named
+from ..account import UNITS, Account, UnitName, named
 from ..purse import Purse
-from ..store import Amount, Entry
+from ..store import Amount, PurseEntry
 from .database import Database, ledger_url
-from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, Row, metadata
+from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
 from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 
 SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
@@ -35,16 +35,16 @@ class Taken(NamedTuple):
 
     number: int
     key: str
-    entry: Entry
+    entry: PurseEntry
 
 
 @dataclass(frozen=True)
-class State:
+class AccountState:
     """An account as it stands: amounts in its currency, and of the share of delta."""
 
     name: str
     budget: Budget
-    unit: Unit
+    unit: UnitName
     currency: str
     order: int | None
     granted: Amount
@@ -52,7 +52,7 @@ class State:
     spent: Amount
     left: Amount
     fits: Budget | None  # the largest promise that a further run of the currency can get
-    entries: tuple[Entry, ...]
+    entries: tuple[PurseEntry, ...]
     keys: tuple[str, ...]
     owners: tuple[str, ...]
 
@@ -116,7 +116,7 @@ class Ledger:
         dataset: str,
         budget: Budget,
         *,
-        unit: Unit = "record",
+        unit: UnitName = "record",
         currency: str = CURRENCY,
         order: int | None = None,
         delta_share: float = SHARE,
@@ -224,7 +224,7 @@ class Ledger:
             self._database.check(connection)
             return tuple(connection.execute(select(ACCOUNTS.c.name).order_by(ACCOUNTS.c.name)).scalars())
 
-    def state(self, dataset: str) -> State:
+    def state(self, dataset: str) -> AccountState:
         """How an account stands."""
         with self._database.reading() as connection:
             self._database.check(connection)
@@ -236,7 +236,7 @@ class Ledger:
         spent = row.taken - sums[0], row.taken_delta - sums[1]
         left = row.cap - row.taken, row.cap_delta - row.taken_delta
         account = Account(self._purse(row), dataset, row.unit)
-        return State(
+        return AccountState(
             dataset,
             account.budget,
             row.unit,
@@ -252,7 +252,7 @@ class Ledger:
             tuple(run.owner for run in runs),
         )
 
-    def history(self, dataset: str | None = None) -> Iterator[Row]:
+    def history(self, dataset: str | None = None) -> Iterator[HistoryRow]:
         """All that ever happened, in order, or what happened to one data set."""
         query = select(HISTORY).order_by(HISTORY.c.seq)
         if dataset is not None:
@@ -260,7 +260,7 @@ class Ledger:
         with self._database.reading() as connection:
             self._database.check(connection)
             for row in connection.execute(query):
-                yield Row(*row)
+                yield HistoryRow(*row)
 
     def head(self) -> tuple[int, str]:
         """Where the history ends: keep it elsewhere, and nothing before it can be changed or cut off unnoticed."""

@@ -64,7 +64,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CanarySetting:
     """A method with few steps and a promise that few runs can judge."""
 
     method: Method
@@ -172,11 +172,11 @@ _SMALL_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def small_setting(name: str, isolation: str = "sandbox") -> Setting:
+def small_setting(name: str, isolation: str = "sandbox") -> CanarySetting:
     """One small setting of a method, at which an audit is quick and a version with half the noise is found."""
     chosen = dict(_SMALL_SETTINGS.get(name, {}))
     promise = {key: chosen.pop(key) for key in _PROMISE if key in chosen}
     method = method_named(name, isolation)
     if "steps" in method.settings():
         chosen.setdefault("steps", 2)
-    return Setting(method.with_settings(**chosen), **{**_PROMISE, **promise})
+    return CanarySetting(method.with_settings(**chosen), **{**_PROMISE, **promise})

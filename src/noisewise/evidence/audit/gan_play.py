@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...trusted.torch_extra import Tensor, torch
-from .federation import Floats, Whole
-from .gan import Hostile, Server
+from .federation import Floats, WholeNumbers
+from .gan import HeavyBallServer, Hostile
 from .leakage import correlation
 from .shared_sum import Shared, Singles, network
 
@@ -16,7 +16,7 @@ DRAWINGS = 200  # to score
 
 
 def play(
-    sums: Shared, sizes: tuple[int, ...], victim: int, server: Server, hostile: Hostile, *, seed: int
+    sums: Shared, sizes: tuple[int, ...], victim: int, server: HeavyBallServer, hostile: Hostile, *, seed: int
 ) -> tuple[Singles, Singles]:
     """All rounds: the generator learns from the shared model, its drawings go in, the model moves; model and drawings."""
     with torch.random.fork_rng(devices=[]):
@@ -55,7 +55,7 @@ def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
 
 
 def scores(
-    theta: Singles, sizes: tuple[int, ...], drawings: Singles, held: tuple[Floats, Whole], victim: int
+    theta: Singles, sizes: tuple[int, ...], drawings: Singles, held: tuple[Floats, WholeNumbers], victim: int
 ) -> tuple[tuple[float, ...], float, float, float, float]:
     """The first drawing, taken, likeness, and the shared model's accuracy on other classes and on the victim's."""
     X, y = held

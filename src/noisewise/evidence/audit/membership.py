@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from ...trusted import validate
-from .roc import RATES, Allowed, Curve, Point, Rate, allowed_by, membership_advantage, point, roc
+from .roc import RATES, Allowed, Curve, Rate, RocPoint, allowed_by, membership_advantage, point, roc
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Rows = tuple[Any, Any]
+LabelledRows = tuple[Any, Any]
 Train = Callable[[Any, Any, int], Any]
 Progress = Callable[[int, int], None]
 
@@ -45,7 +45,7 @@ class Membership:
     curve: Curve
     auc: float
     advantage: Rate
-    points: tuple[Point, ...]
+    points: tuple[RocPoint, ...]
     members: int
     non_members: int
     confidence: float
@@ -126,13 +126,13 @@ def judge(
 
 def membership(
     model: Any,
-    members: Rows,
-    non_members: Rows,
+    members: LabelledRows,
+    non_members: LabelledRows,
     *,
     attack: str = "lira",
     train: Any = None,
     shadows: int | Shadows = 32,
-    background: Rows | None = None,
+    background: LabelledRows | None = None,
     allowed: Allowed | None = None,
     confidence: float = 0.95,
     seed: int = 0,
@@ -254,7 +254,7 @@ def train_shadows(
     y: Any,
     *,
     count: int,
-    background: Rows | None = None,
+    background: LabelledRows | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Shadows:

@@ -13,7 +13,7 @@ from ...tables.fit.fitted import Fitted
 from . import sentences as words
 from .about_coefficients import coefficients
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number
 
@@ -62,10 +62,10 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
     )
     each = rest = None
     if drawn:
-        each = Part("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
+        each = SectionPart("columns", "Each column, the strongest first", join(charts(*drawn[:SHOWN], kind="pictures")))
     if more:
         shown = join(charts(*more, kind="pictures"))
-        rest = Part("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
+        rest = SectionPart("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
     return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 

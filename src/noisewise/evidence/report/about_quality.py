@@ -11,7 +11,7 @@ from ..metrics import SHARES, WORDS
 from . import sentences as words
 from .about_methods import comparison, measured
 from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, latest_first, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, latest_first, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
@@ -280,7 +280,7 @@ def _shaded(counts: Sequence[float]) -> list[Markup]:
     return [tag("td", number(count), class_=f"number heat{level}") for count, level in zip(counts, levels, strict=True)]
 
 
-def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
+def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> SectionPart | None:
     """All evaluations when there are several, with the figures of a few earlier ones."""
     rows = folder.evaluations
     if len(rows) < 2:
@@ -297,7 +297,9 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> Part | None:
         said = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
         older.append(tag("details", said, _figures(place, row), class_="unprinted"))
     heads = ("rows", "value", "95 % range", "price", "when")
-    return Part("evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older))
+    return SectionPart(
+        "evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older)
+    )
 
 
 def _cost(row: Mapping[str, Any]) -> str:

@@ -120,7 +120,7 @@ def listed(title: str, items: Iterable[Any]) -> Markup:
 
 
 @dataclass(frozen=True)
-class Part:
+class SectionPart:
     """A part of a section under a heading of its own; a folded one opens on a click, and not all are for paper."""
 
     key: str
@@ -143,14 +143,16 @@ class Section:
     key: str
     title: str
     lead: Markup
-    parts: tuple[Part, ...]
+    parts: tuple[SectionPart, ...]
     cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
 
     def drawn(self) -> Markup:
         return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))
 
 
-def section(key: str, title: str, lead: Markup, *parts: Part | None, cards: Mapping[str, str] | None = None) -> Section:
+def section(
+    key: str, title: str, lead: Markup, *parts: SectionPart | None, cards: Mapping[str, str] | None = None
+) -> Section:
     """A section of the parts that there are, with links to those ``cards`` of its lead that there are."""
     there = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
     return Section(key, title, lead, tuple(part for part in parts if part is not None), there)

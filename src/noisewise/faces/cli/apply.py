@@ -15,7 +15,7 @@ import typer
 
 from .main import Decimal, JsonFlag, app, dialect, errors, print_json, say
 from .paying import DatasetName, LedgerUrl, payment_of
-from .processes import RayAddress, RayWorkers, Records, holders, refuse_records
+from .processes import RayAddress, RayWorkers, RecordsOption, holders, refuse_records
 from .request import places
 from .spending import spending
 
@@ -129,7 +129,7 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(min=0, help="A simulation: NOT private; not added to the run.")] = None,
     separator: Annotated[str | None, typer.Option(help="Separator of a CSV.", show_default="comma")] = None,
     decimal: Decimal = None,
-    records: Records = None,
+    records: RecordsOption = None,
     ray_workers: RayWorkers = None,
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,

@@ -12,15 +12,15 @@ from rich.text import Text
 from .main import narrow_table
 
 if TYPE_CHECKING:
-    from ...accounts.ledger.ledger import State
-    from ...accounts.ledger.lines import Line
+    from ...accounts.ledger.ledger import AccountState
+    from ...accounts.ledger.lines import AccountLine
 
 WIDTH = 50  # cells of a bar
 PARTS = (("spent", "█", "blue"), ("reserved", "▒", "yellow"), ("left", "░", "green"))
 NEWEST = 40  # runs that are listed in a terminal
 
 
-def draw_account(console: Console, state: State, lines: Sequence[Line]) -> None:
+def draw_account(console: Console, state: AccountState, lines: Sequence[AccountLine]) -> None:
     """Draw an account for people."""
     budget, unit = state.budget, "a record" if state.unit == "record" else "a person"
     order = "" if state.order is None else f" at order {state.order}"
@@ -44,7 +44,7 @@ def bar(shares: dict[str, float]) -> Text:
     return Text.assemble(*((sign * cells[name], colour) for name, sign, colour in PARTS))
 
 
-def _rest(state: State) -> str:
+def _rest(state: AccountState) -> str:
     from ...accounts.account import rounded_down
 
     fits = state.fits
@@ -59,7 +59,7 @@ def _rest(state: State) -> str:
     return text
 
 
-def _runs(lines: Sequence[Line]) -> Table:
+def _runs(lines: Sequence[AccountLine]) -> Table:
     table = narrow_table()
     for name in ("run", "what", "epsilon", "delta", "share", "state", "by", "when"):
         right = name in ("run", "epsilon", "delta", "share")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...accounts.paying import planned_budget
 from ...tables.fit.auto import choice_for, outline_for
-from ...tables.fit.why_auto import TABLES, Choice, why
+from ...tables.fit.why_auto import TABLES, AutoChoice, why
 from ...trusted import validate
 from ...trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ...trusted.accountants.terms import Budget
@@ -125,7 +125,7 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
     return _Table(columns_of(known), len(Encoder(known).low), known.protects, target, declared=True)
 
 
-def _features(choice: Choice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
+def _features(choice: AutoChoice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
     """What "auto" would make of such a table, by the rules that it follows."""
     assert choice.size is not None
     made = outline_for(table.columns, budget, choice.size, unit)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PIECE = 1024  # records: public, and the same for any number of ranks
 
 
-class Ready(NamedTuple):
+class ReadyModule(NamedTuple):
     """A fit that is decided, before the first question."""
 
     method: Method
@@ -48,7 +48,7 @@ class Ready(NamedTuple):
 
 
 def fitted_module(
-    ready: Ready, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
+    ready: ReadyModule, module: Module, theta: Any, statement: Statement, trace: Any, steps: int, size: float | None
 ) -> FittedModule:
     """What a fit leaves, from what was released."""
     trained = ready.model.trained(theta)
@@ -60,22 +60,22 @@ def fitted_module(
 def among_ranks(
     dataset: Any,
     module: Module,
-    prepared: Callable[[TensorRows, int], Ready],
-    run: Callable[[Ready, Any, Any], FittedModule],
+    prepared: Callable[[TensorRows, int], ReadyModule],
+    run: Callable[[ReadyModule, Any, Any], FittedModule],
     *,
     may_restart: bool,
 ) -> FittedModule:
     """The same fitted module at every rank. ``may_restart``: what was spent is known to a process that torchrun starts anew."""
     line = common_line()
-    made: list[Ready] = []
+    made: list[ReadyModule] = []
 
     def make() -> Holding:
-        records, parts = _count(dataset), cut(_count(dataset), PIECE, line.rank, line.ranks)
+        records, parts = _count(dataset), cut(_count(dataset), PIECE, line.rank, line.world_size)
         rows = _own(dataset, [number for part in parts for number in part])
         ready = prepared(rows, records)
-        ready.model.ranks = line.ranks
+        ready.model.world_size = line.world_size
         made.append(ready)
-        numbers = tuple(range(line.rank, -(-records // PIECE), line.ranks))
+        numbers = tuple(range(line.rank, -(-records // PIECE), line.world_size))
         stamp = _stamp(ready.model, records, rows)
         return Holding(numbers, tuple(map(len, parts)), rows.inputs, rows.targets, model=ready.model, stamp=stamp)
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...trusted.features.features import Block, Codes, Features, Hats, Product, even
 from ...trusted.features.scale import Floats
 from ...trusted.features.table_columns import TableColumn
-from .quantiles import Scale
+from .quantiles import RankScale
 
 KNOTS = 0.15  # hats of a column for each n mu and column
 MAX_HATS, COARSE = 64, 8
@@ -77,7 +77,7 @@ def outline(
     return Outline(knots or knots_for(clarity, len(columns)), paired, price, width, products)
 
 
-def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
+def scales_of(columns: Sequence[TableColumn]) -> list[RankScale]:
     """The declared scale of each column; none for a category."""
     return [(column.points, column.ranks) for column in columns]
 
@@ -118,7 +118,7 @@ def side_for(clarity: float, columns: int) -> int:
 
 def main_blocks(
     columns: Sequence[TableColumn],
-    scales: Sequence[Scale],
+    scales: Sequence[RankScale],
     knots: int | None,
     clarity: float,
     two_valued: Collection[int] = (),

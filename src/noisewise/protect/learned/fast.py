@@ -33,7 +33,7 @@ from .formulas import (
     common_inputs,
     global_inputs,
 )
-from .weights import Design, Layer, LstmCell, Weights, cell_from
+from .weights import Design, LayerWeights, LstmCell, Weights, cell_from
 
 Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
@@ -113,7 +113,7 @@ def protector(weights: Weights, design: Design) -> Protector:
 
 def side_by_side(cell: LstmCell, other: LstmCell) -> LstmCell:
     """Two cells with the same inputs as one, with the outputs of both; the other may take only the first few inputs."""
-    layers: list[Layer] = []
+    layers: list[LayerWeights] = []
     for number, (mine, theirs) in enumerate(zip(cell.layers, other.layers, strict=True)):
         weights = _joined(mine[0], theirs[0], shared=number == 0), _joined(mine[1], theirs[1])
         first, second = (

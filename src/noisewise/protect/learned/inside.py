@@ -32,7 +32,7 @@ from ...trusted.stores.shards import SIDES, ShardRows
 from ...trusted.stores.totals import Floats
 from ...trusted.torch_extra import Tensor, torch
 from ..clips import longest_step
-from ..protector import Protector, Run, begin, step, with_scores_scaled
+from ..protector import Protector, ProtectorRuns, begin, step, with_scores_scaled
 from ..signal import first_signal
 from .parts import protector
 from .weights import KNOBS, Design, Weights, unflattened, with_knobs
@@ -148,10 +148,10 @@ class Halves(NamedTuple):
         """The mean loss (2R,) of the rows that judge."""
         return (self.values(self.scores(thetas)) * self.judge).sum(1).reshape(-1)
 
-    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Tensor, Tensor]:
         raise TypeError("a protector that pays for norms is not trained on private rows")
 
-    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gradient(self, run: ProtectorRuns, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         spend = share * run.signal.remaining.clamp(min=0)
         std = 1 / (self.worth * spend.clamp(min=1e-9).sqrt())
         mean = self.clipped_means(run.thetas, clip) / clip[:, None]

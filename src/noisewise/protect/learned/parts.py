@@ -50,7 +50,7 @@ from .formulas import (
     global_inputs,
     log_norm,
 )
-from .weights import Design, Layer, LstmCell, Weights, shapes
+from .weights import Design, LayerWeights, LstmCell, Weights, shapes
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # (h, c) of each layer
 
@@ -100,7 +100,7 @@ def _tensor(weight: Array) -> Tensor:
 
 def _cell(cell: LstmCell) -> LstmCell:
     """Entry by entry and of whatever shape: some may be arrays, and a bias may have a row for each copy."""
-    layers = tuple(cast(Layer, tuple(map(_tensor, layer))) for layer in cell.layers)
+    layers = tuple(cast(LayerWeights, tuple(map(_tensor, layer))) for layer in cell.layers)
     return LstmCell(layers, _tensor(cell.head), _tensor(cell.bias))
 
 

@@ -23,7 +23,7 @@ from ..encode import Encoder
 from ..preprocess import Cells, Scaling
 from ..table_columns import columns_of, number_columns
 from .effects import Effects, effects_of
-from .labels import Classes, Labels, Target, labels_from
+from .labels import Classes, ClassesOrTarget, Target, labels_from
 from .link import calibrated, uncalibrated
 from .spread import Spread
 
@@ -45,7 +45,7 @@ class Fitted:
     theta: Array
     network: Network
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     statement: Statement
     trace: tuple[Released, ...]
     steps: int

@@ -20,7 +20,7 @@ RANKS = ColumnLevels.name  # the question that buys ranks
 
 
 @dataclass(frozen=True)
-class Choice:
+class AutoChoice:
     """A choice of "auto" and the facts that it was made of; ``knots``, ``pairs`` and ``ranks`` are None while open.
 
     ``scaled`` columns have a declared scale other than linear, ``declared`` ones knots of their own. ``known``: where
@@ -48,7 +48,7 @@ class Choice:
         return mu_of(self.epsilon, self.delta) / (2 if self.adjacency == "replace_one" else 1)
 
 
-def why(choice: Choice) -> str:
+def why(choice: AutoChoice) -> str:
     """The choice and its reasons, in one paragraph."""
     if choice.method != TABLES:
         if choice.model != AUTO:
@@ -60,7 +60,7 @@ def why(choice: Choice) -> str:
     return " ".join([_taken(choice), *(_open(choice) if choice.size is None else _made(choice, choice.size))])
 
 
-def _taken(choice: Choice) -> str:
+def _taken(choice: AutoChoice) -> str:
     counts = ((choice.numbers, "number", "numbers"), (choice.columns - choice.numbers, "category", "categories"))
     kinds = " and ".join(_many(*one) for one in counts if one[0])
     return (
@@ -69,7 +69,7 @@ def _taken(choice: Choice) -> str:
     )
 
 
-def _open(choice: Choice) -> list[str]:
+def _open(choice: AutoChoice) -> list[str]:
     follows = (
         f"How many hats a number gets, what ranks cost and whether columns are paired follows from the number of records, "
         f"which is not known yet, and from the budget: {_budget(choice)}."
@@ -77,7 +77,7 @@ def _open(choice: Choice) -> list[str]:
     return [follows, *_scales(choice)]
 
 
-def _made(choice: Choice, size: float) -> list[str]:
+def _made(choice: AutoChoice, size: float) -> list[str]:
     clarity = size * choice.mu
     told = [f"n mu is {clarity:,.0f}: {size:,.0f} records ({choice.known}), and {_budget(choice)}."]
     if choice.knots is not None and choice.numbers > choice.declared:
@@ -95,13 +95,13 @@ def _made(choice: Choice, size: float) -> list[str]:
     return told
 
 
-def _scales(choice: Choice) -> list[str]:
+def _scales(choice: AutoChoice) -> list[str]:
     kinds = ((choice.scaled, "a log scale"), (choice.declared, "declared knots"))
     said = [f"{_many(count, 'number')} {'has' if count == 1 else 'have'} {what}" for count, what in kinds if count]
     return [f"{', '.join(said)}."] if said else []
 
 
-def _budget(choice: Choice) -> str:
+def _budget(choice: AutoChoice) -> str:
     halved = ", halved by replace_one" if choice.adjacency == "replace_one" else ""
     return f"({choice.epsilon:g}, {choice.delta:g}) is worth mu = {choice.mu:.3g}{halved}"
 
@@ -116,7 +116,7 @@ def _percent(share: float) -> str:
 
 def choice_of_run(
     run: Mapping[str, Any], statement: Mapping[str, Any], trace: Sequence[Mapping[str, Any]]
-) -> Choice | None:
+) -> AutoChoice | None:
     """The choice of a finished run, from what its folder holds; None where "auto" did not choose."""
     settings, prepared = run["settings"], run["preprocessing"]
     if settings.get("chosen_by") != AUTO:
@@ -128,7 +128,7 @@ def choice_of_run(
     sides = [side for block in blocks for side in block.get("product", ())]
     method = statement["method"]["name"]
     budget = _trained(statement)
-    return Choice(
+    return AutoChoice(
         method=method,
         model=settings["model"],
         columns=len(columns),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, get_args
 from .. import validate
 from ..events import ADJACENCIES, Adjacency, Event, FixedBatch, Leaf, Mechanism, Poisson, Repeated, Sampling
 from .common import Unpriceable, unsampled
-from .search import Plan, least_scale, log_ratio
+from .search import EventsAtNoise, least_scale, log_ratio
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -75,11 +75,11 @@ class Accountant:
             raise Unpriceable(f"{self.name} has no finite price for these events")
         return price
 
-    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+    def scale(self, plan: EventsAtNoise, budget: Budget, start: float) -> float:
         """The least scale of noise at which ``plan`` keeps within the budget, rounded up and re-priced."""
         return least_scale(log_ratio(self.epsilon, plan, budget), start, budget)
 
-    def rough_scale(self, plan: Plan, budget: Budget, enough: float) -> float | None:
+    def rough_scale(self, plan: EventsAtNoise, budget: Budget, enough: float) -> float | None:
         """:meth:`scale` to about a percent, for a table; ``enough`` is known to be enough. None: no price."""
         return self.scale(plan, budget, enough)
 

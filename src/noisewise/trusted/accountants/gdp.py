@@ -20,7 +20,7 @@ from ..events import Adjacency, Event, FixedBatch, Gaussian, Leaf, Poisson, Samp
 from . import special
 from .base import Accountant, Currency, accountant
 from .common import DOWN, FLOOR, UP, check_relation, gaussian_scale, rest_of_delta, selection, split_delta
-from .search import Plan, least_scale
+from .search import EventsAtNoise, least_scale
 
 if TYPE_CHECKING:
     from .terms import Budget
@@ -234,7 +234,7 @@ class Gdp(Accountant):
         full = (leaf.event if isinstance(leaf, Poisson | FixedBatch) and leaf.rate == 1 else leaf for leaf in counts)
         return 0 if all(isinstance(leaf, Gaussian) for leaf in full) else 2
 
-    def scale(self, plan: Plan, budget: Budget, start: float) -> float:
+    def scale(self, plan: EventsAtNoise, budget: Budget, start: float) -> float:
         def excess(scale: float) -> float:
             """How far the plan is above the cap of the meter, as a log ratio of noise; the meter will then afford it."""
             counts, taken = split_delta(plan(scale), budget.adjacency)

@@ -78,7 +78,7 @@ class ModuleModel(Model):
     tensors: ClassVar[bool] = True
     records: ClassVar[str] = "modules"
     loss: ModuleLoss
-    ranks: int = 1  # processes that each sum over a part of the records
+    world_size: int = 1  # processes that each sum over a part of the records
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ USUAL = 4096  # words made ahead for small requests; 32 KB
 _ZEROS = memoryview(bytes(8 * MAX_WORDS))
 
 
-class Words:
+class SecretWords:
     """An endless row of numbered 64-bit words under a 32-byte key."""
 
     __slots__ = ("_buffer", "_fresh", "_made", "_pool", "_size", "continued", "stream")

@@ -28,7 +28,7 @@ from ..events import PoissonRepetitions, Repetitions
 from ..process import this_process
 from . import discrete
 from .normal import Sampler, grid
-from .secret_words import Words
+from .secret_words import SecretWords
 
 POOL = 32768  # draws made at a time; 256 KB, so that every pass stays in the cache
 MANTISSA = 0x000FFFFFFFFFFFFF
@@ -59,7 +59,7 @@ class Stream:
         """``use``: what draws are for, when it is not noise: the same seed gives them a key of their own."""
         self.simulation = seed is not None
         key = os.urandom(32) if seed is None else hashlib.sha256(f"noisewise {use}{seed}".encode()).digest()
-        self._secret, self._process = Words(key), this_process()
+        self._secret, self._process = SecretWords(key), this_process()
         self._sampler, self._joined = Sampler(), discrete.kernel()
         self._lock = threading.Lock()
         self._zeros, self._bytes = bytes(8 * POOL), bytearray(8 * POOL + 15)
@@ -72,7 +72,7 @@ class Stream:
 
     def _never_forked(self) -> None:
         if self._process != this_process() and not self.simulation:  # a child must not repeat its parent's noise
-            self._secret, self._process = Words(os.urandom(32)), this_process()
+            self._secret, self._process = SecretWords(os.urandom(32)), this_process()
             self._fresh = 0
 
     def _refill(self) -> None:

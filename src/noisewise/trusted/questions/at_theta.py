@@ -41,7 +41,7 @@ class NormAtMost(AtTheta, Question):
         super().__post_init__()
         between("NormAtMost.threshold", self.threshold, *NORMS)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return records.short(drawn, np.array(self.theta), self.threshold)
 
     @classmethod
@@ -65,7 +65,7 @@ class Correct(AtTheta, Question):
             raise ValueError("Correct needs a classifier; ask SquaredError of a regression")
         super().of_model(facts)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(right_less_wrong(records, drawn, np.array(self.theta)), 1, 0.5)
 
     @classmethod
@@ -88,7 +88,7 @@ class SquaredError(AtTheta, Question):
             raise ValueError("SquaredError needs a model with one output; ask Correct of a classifier")
         super().of_model(facts)
 
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return IntegerTotal(squared_errors(records, drawn, np.array(self.theta)), FINE, 0.5)
 
     @classmethod

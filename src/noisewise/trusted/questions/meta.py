@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..proved import Line
+from ..proved import AnswerLine
 from ..question import CLIPS, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -83,7 +83,7 @@ class MetaGradient(Question):
             raise ValueError("private meta-gradients need a linear model of rows; take a protector of the package")
 
     @classmethod
-    def like(cls, line: Line) -> list[MetaGradient]:
+    def like(cls, line: AnswerLine) -> list[MetaGradient]:
         return [] if line.clip is None else [cls(np.zeros(length_of(1)), line.clip, 1.0, 2.0, 1.0)]
 
     def check(self, facts: Facts) -> None:
@@ -91,11 +91,11 @@ class MetaGradient(Question):
         if facts.size is None:
             raise ValueError("the size of the data is private, and shards are cut by it; buy it first")
 
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         return 2 * self.clip, 2 * self.clip
 
-    def total(self, records: Any, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
-        total: IntegerTotal = records.meta_gradients(self, terms.size)
+    def total(self, records: Any, drawn: Drawn, how: HowAsked) -> IntegerTotal:
+        total: IntegerTotal = records.meta_gradients(self, how.size)
         return total
 
     @classmethod

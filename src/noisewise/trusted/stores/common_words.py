@@ -26,7 +26,7 @@ SAVED = 0.8  # of the entries: words that leave more are not worth their while
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Words:
+class RowWords:
     """Rows as words and loose entries. The entries of word d are those from ``ends[d]`` to ``ends[d + 1]``."""
 
     codes: NDArray[np.uint16]  # (n, groups): the number of each word of a row
@@ -55,7 +55,7 @@ class _Group:
 
 def words_of(
     places: NDArray[np.int32], values: NDArray[np.int16], filled: NDArray[np.int32], starts: Integers, width: int
-) -> Words | None:
+) -> RowWords | None:
     """The words of laid out rows whose blocks start at the coordinates ``starts``; None where they save little."""
     kernel = importlib.import_module("..fast.word_kernels", __package__)
     unsigned, n, loose = places.view(np.uint32), len(filled), np.ones(width, np.bool_)
@@ -75,7 +75,7 @@ def words_of(
         np.add(group.code, np.uint16(bases[k]), out=codes[:, k])
     few = np.empty((n, int(left.max())), np.uint32), np.empty((n, int(left.max())), np.int16)
     kernel.take(unsigned, values, filled, loose, *few, left)
-    return Words(codes, np.concatenate([[0], np.cumsum(counts)]), word_places, word_values, *few, left)
+    return RowWords(codes, np.concatenate([[0], np.cumsum(counts)]), word_places, word_values, *few, left)
 
 
 def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: int) -> list[_Group]:

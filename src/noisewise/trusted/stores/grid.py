@@ -35,7 +35,7 @@ MAX_ROWS = 1 << 27  # for which every sum here fits into 64 bits
 MAX_COLUMNS = 1 << 20
 NO_LABEL, NO_CLASS = -math.inf, -(1 << 31)  # the label of a record that has none: of numbers, of classes
 
-Store = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
+Allocator = Callable[[int, int, Any], NDArray[Any]]  # (rows, columns, dtype): an empty matrix to keep rows in
 
 
 def in_memory(rows: int, columns: int, dtype: Any = np.float32) -> NDArray[Any]:
@@ -111,7 +111,7 @@ def labelled(y: NDArray[Any], classes: int | None) -> NDArray[np.bool_] | None:
 
 
 def lay_out(
-    X: NDArray[Any] | RowSource, y: NDArray[Any], *, columns: int, classes: int | None, store: Store = in_memory
+    X: NDArray[Any] | RowSource, y: NDArray[Any], *, columns: int, classes: int | None, store: Allocator = in_memory
 ) -> GridRows:
     """Rows as they came, a matrix or a source, on the grid. They are copied: changing X later changes nothing."""
     whole = None if callable(X) else numbers(X)
@@ -126,7 +126,7 @@ def lay_out(
     return _laid_out(part, labels, usable, columns, store)
 
 
-def in_new_basis(rows: GridRows, matrix: Floats, store: Store = in_memory) -> GridRows:
+def in_new_basis(rows: GridRows, matrix: Floats, store: Allocator = in_memory) -> GridRows:
     """Every row x replaced by x @ matrix and laid out anew; products are of integers, so exact.
 
     The matrix is put on a grid of its own on which its columns have norm below 2^37: a product of a row with a column is
@@ -162,7 +162,7 @@ def _laid_out(
     labels: NDArray[Any],
     usable: NDArray[np.bool_],
     columns: int,
-    store: Store,
+    store: Allocator,
 ) -> GridRows:
     n = len(labels)
     if n > MAX_ROWS or columns > MAX_COLUMNS:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import elementwise as plain
 from ..models import Model
 from . import reference
-from .grid import BOUND, GridRows, Store, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
+from .grid import BOUND, Allocator, GridRows, arithmetic, in_memory, in_new_basis, longest, power_of_two_above
 from .protocol import HeldRecords
 from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
@@ -57,7 +57,7 @@ class LinearRecords(HeldRecords):
         rows = self.rows.directions(slice(None)).astype(np.float64) * self.rows.reach.astype(np.float64)[:, None]
         return FloatRows(rows, self.labels(slice(None)))
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> LinearRecords:
         """The same records with every row x replaced by x @ matrix."""
         return replace(self, rows=in_new_basis(self.rows, matrix, store))
 
@@ -207,7 +207,7 @@ class LinearRecords(HeldRecords):
             yield here if drawn.rows is None else drawn.rows[here]
 
 
-def held(rows: GridRows, model: Model, store: Store) -> LinearRecords:
+def held(rows: GridRows, model: Model, store: Allocator) -> LinearRecords:
     """Rows of a linear model."""
     return LinearRecords(rows, model.loss, model.outputs)
 

@@ -17,7 +17,7 @@ from ..arithmetic import Arithmetic
 from ..models import MLP
 from ..torch_extra import torch
 from . import perceptron_selftest as selftest
-from .grid import ROWS_PER_CHUNK, GridRows, Store, in_memory, in_new_basis
+from .grid import ROWS_PER_CHUNK, Allocator, GridRows, in_memory, in_new_basis
 from .linear import LinearRecords, cut_losses, ramp
 from .perceptron_exact import Piece, add_sum, norms, pieces, single_rows
 from .perceptron_passes import height_for
@@ -61,7 +61,7 @@ class PerceptronRecords(HeldRecords):
     def __len__(self) -> int:
         return len(self._plain)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> PerceptronRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> PerceptronRecords:
         """The same records with every row x replaced by x @ matrix."""
         return PerceptronRecords(in_new_basis(self._plain.rows, matrix, store), self._model)
 
@@ -157,7 +157,7 @@ class PerceptronRecords(HeldRecords):
         return together(share, [starts[worker::workers] for worker in range(workers)])
 
 
-def held(rows: GridRows, model: MLP, store: Store) -> PerceptronRecords:
+def held(rows: GridRows, model: MLP, store: Allocator) -> PerceptronRecords:
     """Rows of a perceptron."""
     return PerceptronRecords(rows, model)
 

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from ..fast import kernels
 from . import sparse_reference as reference
-from .common_words import Words, no_words, words_of
-from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Store, in_memory, labels_of
+from .common_words import RowWords, no_words, words_of
+from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Allocator, in_memory, labels_of
 from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
 WIDEST = 4096  # columns up to which rows are written out in full, all of them
 SCALES = 1e-6, 1e6  # from, to
 ENTRIES_AT_ONCE = 1 << 17  # laid out at once: they stay in the cache
-Part = Callable[[int, int], tuple[NDArray[Any], Floats]]
+RowSlice = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +47,7 @@ class SparseRows:
     centre: Integers  # m_q
     columns: int
     starts: Integers  # where blocks of coordinates begin, in which a row's entries come one after another
-    words: Words | None = None  # the same rows for sums over all of them
+    words: RowWords | None = None  # the same rows for sums over all of them
 
     def __len__(self) -> int:
         return len(self.y)
@@ -62,13 +62,13 @@ class SparseRows:
 
 
 def lay_out_sparse(
-    part: Part,
+    part: RowSlice,
     labels: NDArray[Any],
     *,
     entries: int,
     width: int,
     classes: int | None,
-    store: Store = in_memory,
+    store: Allocator = in_memory,
     starts: Sequence[int] = (0,),
 ) -> SparseRows:
     """Rows in chunks, ``part(start, length)`` giving the places and the values of ``entries`` each, on the grid.
@@ -104,7 +104,7 @@ def _measured(
     centre: Integers,
     scale: float,
     starts: Integers,
-    store: Store,
+    store: Allocator,
 ) -> SparseRows:
     """Laid out entries with what follows from them, the centre and the scale."""
     squares, most, reach = (store(len(y), 1, kind)[:, 0] for kind in (np.int32, np.int32, np.float64))
@@ -128,7 +128,7 @@ class SparseRecords(LinearRecords):
 
     rows: SparseRows  # type: ignore[assignment]
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> SparseRecords:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> SparseRecords:
         """The same records, each row x as it was laid out replaced by scale (x - centre), both public.
 
         *Sensitivity*: nothing is released; each row is moved by itself, and what is asked later is clipped anew.
@@ -214,7 +214,7 @@ class SparseRecords(LinearRecords):
         self._refuse_wide("whole walks and minimisers")
         return LinearRecords.float_rows(self)
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> LinearRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> LinearRecords:
         """The same records with every row x' replaced by x' @ matrix, written out in full."""
         self._refuse_wide("another basis")
         full = LinearRecords.in_basis(self, matrix, store)

@@ -32,7 +32,7 @@ class Known(NamedTuple):
     table: Sequence[TableColumn]
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """A kind of argument: whether a value is one, by its type alone, and whether it fits the model and the table.
 
     ``clips``: the norms that parts of a record are clipped to; a client may have agreed to no larger ones.
@@ -51,7 +51,7 @@ class Sum(NamedTuple):
     """
 
     total: Callable[..., Any]
-    takes: tuple[Kind, ...]
+    takes: tuple[ArgumentKind, ...]
     limit: Limit
     entries: Callable[..., float]
 
@@ -92,20 +92,20 @@ def _of_numbers(scales: Any, known: Known) -> bool:
     return True
 
 
-VECTOR = Kind(_array)
-THETA = Kind(_array, _long)
-THETAS = Kind(
+VECTOR = ArgumentKind(_array)
+THETA = ArgumentKind(_array, _long)
+THETAS = ArgumentKind(
     lambda value: type(value) is tuple and all(map(_array, value)),
     lambda value, known: all(_long(theta, known) for theta in value),
 )
-POSITIVE = Kind(_positive)  # a bound, or a threshold
-CLIP = Kind(_positive, clips=lambda value: (value,))
-CLIPS = Kind(lambda value: type(value) is tuple and all(map(_positive, value)), clips=tuple)
-CLASSES = Kind(whole, lambda value, known: bool(value == max(known.outputs, 2)))
-SCALES = Kind(
+POSITIVE = ArgumentKind(_positive)  # a bound, or a threshold
+CLIP = ArgumentKind(_positive, clips=lambda value: (value,))
+CLIPS = ArgumentKind(lambda value: type(value) is tuple and all(map(_positive, value)), clips=tuple)
+CLASSES = ArgumentKind(whole, lambda value, known: bool(value == max(known.outputs, 2)))
+SCALES = ArgumentKind(
     lambda value: type(value) is tuple and all(type(each) is tuple and len(each) == 3 for each in value), _of_numbers
 )
-LEVELS = Kind(lambda value: whole(value, MAX_LEVELS))
+LEVELS = ArgumentKind(lambda value: whole(value, MAX_LEVELS))
 
 
 # --- what records add ---

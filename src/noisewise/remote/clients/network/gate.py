@@ -38,7 +38,7 @@ SERVED = (
 )
 
 
-class Gate:
+class FleetMiddlewares:
     """Middlewares of the Fleet API."""
 
     def __init__(self, door: Door, state: InMemoryLinkState, grid: LinkGrid) -> None:
