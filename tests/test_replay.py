@@ -136,7 +136,7 @@ def test_a_run_that_releases_too_much_or_has_no_linear_model_has_no_tape():
     assert "not linear" in why_unknown(method, run.tape)
 
 
-@pytest.mark.parametrize("steps, known", [(replay.SHORTEST - 1, False), (replay.SHORTEST, True)])
+@pytest.mark.parametrize("steps, known", [(replay.MIN_GRADIENTS - 1, False), (replay.MIN_GRADIENTS, True)])
 def test_a_short_run_has_no_standard_errors(steps, known):
     method, run, _ = trained("dpsgd", method=quick("dpsgd", steps))
     assert (standard_errors(method, run.tape) is not None) == known

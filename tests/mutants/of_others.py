@@ -336,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "the norm of a client's answer is that of its lowest bits",
-        "        rest = rest >> LIMB\n",
+        "        rest = rest >> LIMB_BITS\n",
         "        rest = rest >> 63\n",
         (CLIENTS + "the_norm_is_checked_in_whole_numbers",),
         "trusted/stores/sum_limits.py",

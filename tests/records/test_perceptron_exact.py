@@ -168,7 +168,7 @@ def test_threads_share_a_full_batch_without_changing_it(monkeypatch):
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
-    assert len(rows) // passes.height_for(40) >= 4 * perceptron.SHARE
+    assert len(rows) // passes.height_for(40) >= 4 * perceptron.CHUNKS_PER_THREAD
     assert answers[0] == answers[1] == answers[2]
 
 
@@ -276,7 +276,7 @@ def test_products_are_exact_whatever_the_blocks(monkeypatch):
     assert exact.MAX_DOUBLE_ENTRIES < 100 * 64
     answers = []
     for blocks, hold in [(6, True), (1000, True), (0, True), (6, False)]:
-        monkeypatch.setattr(exact, "BLOCKS", blocks)
+        monkeypatch.setattr(exact, "MAX_BLOCKS", blocks)
         monkeypatch.setattr(selftest, "whole_products_hold", lambda *_, hold=hold: hold)
         answers.append(ask(LARGER, theta, X, y, 0.1, 600)[0])
     assert all(np.array_equal(answers[0], answer) for answer in answers[1:])

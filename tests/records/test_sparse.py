@@ -14,7 +14,7 @@ from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic,
 from noisewise.trusted.stores import grid, linear
 from noisewise.trusted.stores.grid import BOUND, DIRECTION, Mapped
 from noisewise.trusted.stores.linear import FINE, ROW, LinearRecords
-from noisewise.trusted.stores.sparse import WIDEST, SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.sparse import MAX_FULL_COLUMNS, SparseRecords, lay_out_sparse
 from noisewise.trusted.stores.sparse_reference import MAX_WEIGHT
 from noisewise.trusted.stores.totals import Drawn
 
@@ -169,7 +169,7 @@ def test_sums_are_alike_for_any_kernel_and_number_of_threads(monkeypatch, name, 
                 monkeypatch.setenv(VARIABLE, "compiled")
                 assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
                 with monkeypatch.context() as many:
-                    many.setattr(linear, "PARALLEL", 1)
+                    many.setattr(linear, "MIN_PARALLEL_ENTRIES", 1)
                     for threads in "24":
                         many.setenv("OMP_NUM_THREADS", threads)
                         assert np.array_equal(records.gradients(Drawn(rows), theta, clip).values, expected)
@@ -285,11 +285,11 @@ def test_totals_are_those_of_a_linear_model_up_to_rounding(name, centre):
 
 
 def test_wide_rows_are_not_written_out():
-    records = records_for("logistic", (40, 5, WIDEST + 1), "middle")
-    for refused in (records.float_rows, lambda: records.in_basis(np.ones((WIDEST + 1, 2)))):
+    records = records_for("logistic", (40, 5, MAX_FULL_COLUMNS + 1), "middle")
+    for refused in (records.float_rows, lambda: records.in_basis(np.ones((MAX_FULL_COLUMNS + 1, 2)))):
         with pytest.raises(ValueError, match="write out"):
             refused()
-    assert len(records.row_sum(Drawn()).values) == WIDEST + 1
+    assert len(records.row_sum(Drawn()).values) == MAX_FULL_COLUMNS + 1
 
 
 def test_the_widest_rows_are_summed_alike(monkeypatch):

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 ABOUT_95 = 1.96
-BINS = 15  # of equal mass, for the calibration error
-CLEAR = 3.0  # standard deviations of its noise that a count must be, to be divided by
+CALIBRATION_BINS = 15  # of equal mass, for the calibration error
+MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is not divided by
 WORDS = {
     "accuracy": "accuracy",
     "baseline_accuracy": "always answering the same",
@@ -195,7 +195,7 @@ def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
 def _calibrated(sure: Floats, happened: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
     """Expected calibration error in bins of equal mass, and what is in each."""
     n, order = len(sure), np.argsort(sure, kind="stable")
-    parts = np.array_split(order, min(BINS, n))
+    parts = np.array_split(order, min(CALIBRATION_BINS, n))
     gaps = np.array([(happened[part] - sure[part]).sum() / n for part in parts])
     spread = np.array([(happened[part] - sure[part]).var() * len(part) / n**2 for part in parts])
     curve = tuple(_point(sure[part].mean(), happened[part].mean(), len(part) / n) for part in parts)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from .metrics import (
-    BINS,
-    CLEAR,
+    CALIBRATION_BINS,
+    MIN_COUNT_DEVIATIONS,
     NONE,
     Array,
     Figures,
@@ -85,7 +85,9 @@ class NoisedCounts:
 
     def clear(self, mask: Array) -> bool:
         """Whether these cells hold more than noise, so that one may divide by them."""
-        return float((self.counts * mask).sum()) > max(CLEAR * math.sqrt(self.noise(mask.astype(float))), 1.0)
+        return float((self.counts * mask).sum()) > max(
+            MIN_COUNT_DEVIATIONS * math.sqrt(self.noise(mask.astype(float))), 1.0
+        )
 
 
 def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely: bool) -> Figures:
@@ -208,7 +210,7 @@ def _calibrated(block: NoisedCounts, sure: Floats) -> tuple[Metric, tuple[dict[s
         held.append(b)
         mask = np.zeros(block.counts.shape, bool)
         mask[held] = True
-        if (block.counts * mask).sum() >= n / BINS and block.clear(mask):
+        if (block.counts * mask).sum() >= n / CALIBRATION_BINS and block.clear(mask):
             masks.append(mask)
             held = []
     if held and masks:
@@ -258,7 +260,7 @@ def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric
     }
     variance = (around - (2 * y - 1) ** 2) / 4
     of_variance = (0.0, 0.0, 0.0, 1 - 2 * y, 0.25)
-    if variance > max(CLEAR * math.sqrt(noise(of_variance)), 1e-9):
+    if variance > max(MIN_COUNT_DEVIATIONS * math.sqrt(noise(of_variance)), 1e-9):
         ratio = square / variance
         gradient = np.array([0.0, -1.0, 0.0, 0.0, 0.0]) / variance + ratio / variance * np.array(of_variance)
         farthest = (

@@ -64,8 +64,8 @@ MIN_PUBLIC_ROWS = 20  # whose mean is worth a basis
 USUAL_DIMENSION = 128  # the most columns of the tables for which kappa was chosen; rows beyond are wide
 MAX_MOMENT_COLUMNS = 2048
 MAX_CLIP_FACTOR = 2.0  # times the usual clip norm
-MODULE_CAP = 0.2  # step size of heavy ball for a torch module
-USUAL_CAP = 4.0  # step size
+MODULE_MAX_STEP_SIZE = 0.2  # of heavy ball for a torch module
+USUAL_MAX_STEP_SIZE = 4.0
 MAX_STEPS, MAX_CLEAR_STEPS = 300, 1000  # the second where a second moment was bought
 
 
@@ -199,9 +199,9 @@ def needs_calibration(facts: Facts) -> bool:
 def default_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> float:
     """What noise allows (:func:`wanted_step_size`), at most 4, and at most 2/M for the curvature M of a smooth loss on unit rows.
 
-    At most ``MODULE_CAP`` for a torch module, whose records need not be unit rows.
+    At most ``MODULE_MAX_STEP_SIZE`` for a torch module, whose records need not be unit rows.
     """
-    cap = MODULE_CAP if facts.tensors else USUAL_CAP
+    cap = MODULE_MAX_STEP_SIZE if facts.tensors else USUAL_MAX_STEP_SIZE
     return min(wanted_step_size(facts, ratio, steps, clip), cap, stable_step_size(facts))
 
 
@@ -217,7 +217,7 @@ def wanted_step_size(facts: Facts, ratio: float, steps: int, clip: float) -> flo
 
 def stable_step_size(facts: Facts, largest: float = 1.0) -> float:
     """2/M on rows whose second moment has this largest eigenvalue; 1 for unit rows that all point one way."""
-    return 2 / (facts.smoothness * largest) if math.isfinite(facts.smoothness) else USUAL_CAP
+    return 2 / (facts.smoothness * largest) if math.isfinite(facts.smoothness) else USUAL_MAX_STEP_SIZE
 
 
 def excess(facts: Facts, state: State) -> float:
@@ -229,7 +229,7 @@ def excess(facts: Facts, state: State) -> float:
     if not (facts.linear and bounded and facts.features <= MAX_MOMENT_COLUMNS):
         return 0.0
     wanted = wanted_step_size(facts, signal_to_noise(facts), max(state.steps, MAX_STEPS), state.clip)
-    return wanted / (2 * min(USUAL_CAP, stable_step_size(facts)))
+    return wanted / (2 * min(USUAL_MAX_STEP_SIZE, stable_step_size(facts)))
 
 
 def moment_pays(facts: Facts, state: State) -> bool:

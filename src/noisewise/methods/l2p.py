@@ -41,7 +41,7 @@ from ..protect.protector import Protector, ProtectorRuns, begin, finished, step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.question import CLIPS
+from ..trusted.question import CLIP_RANGE
 from .base import Method
 from .descent import bought_basis, public_basis
 
@@ -102,8 +102,10 @@ class L2P(Method):
             if self.steps > MAX_STEPS:
                 raise ValueError(f"steps is {self.steps}; pass at most {MAX_STEPS}")
         validate.positive_or_none(max_grad_norm=self.max_grad_norm)
-        if self.max_grad_norm is not None and not CLIPS[0] <= self.max_grad_norm <= MAX_CLIP:
-            raise ValueError(f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIPS[0]} to {MAX_CLIP:g}")
+        if self.max_grad_norm is not None and not CLIP_RANGE[0] <= self.max_grad_norm <= MAX_CLIP:
+            raise ValueError(
+                f"max_grad_norm is {self.max_grad_norm!r}; pass a number from {CLIP_RANGE[0]} to {MAX_CLIP:g}"
+            )
 
     @property
     def trains(self) -> bool:
@@ -256,4 +258,4 @@ def _braked(state: State, run: ProtectorRuns, before: Array) -> tuple[State, Pro
 
 
 def _allowed(clip: Array) -> float:
-    return min(max(clip.item(), CLIPS[0]), MAX_CLIP)
+    return min(max(clip.item(), CLIP_RANGE[0]), MAX_CLIP)

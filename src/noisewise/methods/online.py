@@ -45,7 +45,7 @@ from ..protect.brake import ReleasedGradient, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.joint import split_noise
-from ..trusted.question import CLIPS
+from ..trusted.question import CLIP_RANGE
 from .base import Array
 from .descent import WARM_START_L2, HeavyBall, bought_basis, default_step_size, usual_steps, wanted_step_size
 from .nonprivate import warm_start
@@ -57,7 +57,7 @@ MEMORY = 0.9  # of the average of past gradients
 DOWN, UP = 1 / 50, 16.0  # how far the clip norm goes from the one that the search found; see above for bounded slopes
 PROBES, PROBE, MAX_PROBE_SHARE, MIN_COUNTED = 16, 10.0, 0.005, 35.0
 LEAP, NEAR, CLOSE = 8.0, 0.4, 1.3  # the search: a factor; when a share is near its target; when a bracket is closed
-REACH = CLIPS[0], 1e6  # of clip norms
+REACH = CLIP_RANGE[0], 1e6  # of clip norms
 
 
 class State(NamedTuple):

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-CLEARLY = 3.0  # standard deviations of noise
+MIN_CLEAR_DEVIATIONS = 3.0  # of noise
 MAX_DIRECTIONS = 16
-NEW = 0.7  # of a direction's length outside of those that are held already
+MIN_NEW_SHARE = 0.7  # of a direction's length outside of those that are held already
 
 
 class HeldDirection(NamedTuple):
@@ -76,14 +76,14 @@ def agreement(one: ReleasedGradient, other: ReleasedGradient) -> tuple[float, fl
 def contradict(one: ReleasedGradient, other: ReleasedGradient) -> bool:
     """Whether two gradients point against each other, clearly beyond their noise."""
     product, deviation = agreement(one, other)
-    return product < -CLEARLY * deviation
+    return product < -MIN_CLEAR_DEVIATIONS * deviation
 
 
 def _with(held: tuple[HeldDirection, ...], along: Vector, curvature: float) -> tuple[HeldDirection, ...]:
     """What is held with one direction more, or with a larger curvature of the one that it is nearest to."""
     rest = along - sum((float(old.along @ along) * old.along for old in held), np.zeros_like(along))
     length = float(np.linalg.norm(rest))
-    if length > NEW and len(held) < MAX_DIRECTIONS:
+    if length > MIN_NEW_SHARE and len(held) < MAX_DIRECTIONS:
         return (*held, HeldDirection(rest / length, curvature))
     nearest = max(range(len(held)), key=lambda place: abs(float(held[place].along @ along)))
     old = held[nearest]

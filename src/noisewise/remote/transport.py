@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn, Protocol
 
-PATIENCE = 1800.0  # seconds that a rank waits for another
+PATIENCE_SECONDS = 1800.0  # that a rank waits for another
 ASKED = "NOISEWISE_RANK_TIMEOUT"
 MAX_BYTES = 1 << 36  # of a message between ranks, which may be all rows of one
 
@@ -34,7 +34,7 @@ def patience() -> float:
     """Seconds that a rank waits for another."""
     text = os.environ.get(ASKED, "")
     try:
-        seconds = float(text) if text else PATIENCE
+        seconds = float(text) if text else PATIENCE_SECONDS
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e9:

@@ -33,10 +33,10 @@ from ..trusted.events import FULL, Event, Leaf, Sampling
 SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
 NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
 PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
-SHORTEST = 20  # gradients, with fewer the curvature is guesswork
+MIN_GRADIENTS = 20  # with fewer the curvature is guesswork
 WINDOW = 0.75  # the last part of a run, from which the curvature is read
 MAX_CURVED_PARAMETERS = 1000  # for more, the curvature is not read
-AT_ONCE = 4_000_000  # numbers in all thetas of replays side by side
+MAX_REPLAYED_NUMBERS = 4_000_000  # in all thetas of replays side by side
 UNKNOWN = {  # by question: what a replay leaves out or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
     "minimise": "the noise goes through the curvature of the records, which is not released",
@@ -225,8 +225,8 @@ def why_unknown(method: Method, tape: RecordedAnswers | None) -> str | None:
         return "the method runs in a process of its own, where it is not replayed"
     if tape is None:
         return f"the model is not linear, or the run released more than {MAX_RECORDED_NUMBERS:,} numbers"
-    if 0 < sum(entry.question == "gradient" for entry in tape.entries) < SHORTEST:
-        return f"fewer than {SHORTEST} gradients are too few to tell how the records pull theta back"
+    if 0 < sum(entry.question == "gradient" for entry in tape.entries) < MIN_GRADIENTS:
+        return f"fewer than {MIN_GRADIENTS} gradients are too few to tell how the records pull theta back"
     return next((UNKNOWN[entry.question] for entry in tape.entries if entry.question in UNKNOWN), None)
 
 
@@ -248,7 +248,7 @@ def standard_errors(
     replays = _Replays(method, tape, public, method.init(tape.start, tape.facts, public), seed * 1_000_003)
     alone = not replays.side_by_side()
     d = len(tape.start)
-    draws = min(draws, max(AT_ONCE // d, 20))
+    draws = min(draws, max(MAX_REPLAYED_NUMBERS // d, 20))
     reaction = None
     if d <= MAX_CURVED_PARAMETERS and any(entry.question == "gradient" for entry in tape.entries):
         reaction = curvature(

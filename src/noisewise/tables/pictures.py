@@ -24,7 +24,7 @@ from .checks import NOT_ROWS
 from .refusal import Refusal, our_words
 
 PICTURES_PER_CHUNK = 2000  # to keep memory low
-LANES = 64  # entries that a processor handles at once, and more
+ENTRY_MULTIPLE = 64  # entries that a processor handles at once, and more
 MAX_PIXEL = 1e6
 WIDER = 1.75  # how wide the second cells of a stack are
 
@@ -132,7 +132,7 @@ def _in_cells(slopes: NDArray[np.float32], cell: int) -> NDArray[np.float32]:
 
 def _in_whole_lanes(function: Any, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     """An elementwise function of two arrays, padded: the last few entries of an array may take another routine."""
-    size = -(-a.size // LANES) * LANES
+    size = -(-a.size // ENTRY_MULTIPLE) * ENTRY_MULTIPLE
     padded = np.ones((2, size), np.float32)
     padded[0, : a.size], padded[1, : a.size] = a.ravel(), b.ravel()
     values: NDArray[np.float32] = function(padded[0], padded[1])[: a.size].reshape(a.shape)

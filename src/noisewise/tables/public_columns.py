@@ -18,12 +18,12 @@ from .values import is_missing_word, key, looks_like_a_date, number_of
 MAX_LISTED_CATEGORIES = 200
 MIN_VALUES = 20  # before a column is called an id or constant
 MAX_REMEMBERED_VALUES = 100_000  # different ones, to see whether one comes twice
-SAMPLED = 1000  # values of a batch that the median is taken of
-FAR = 20.0  # times the median: where the largest value of a heavy tail lies
-RARE = 0.002  # of the rows: a category that fewer have is rare
+SAMPLED_VALUES = 1000  # of a batch, that the median is taken of
+HEAVY_TAIL_FACTOR = 20.0  # times the median: where the largest value of a heavy tail lies
+MIN_CATEGORY_SHARE = 0.002  # of the rows: a category of fewer is rare
 AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
 A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
-HEAVY = f'has a heavy tail: scale = log? It reaches beyond {FAR:g} times its median in the public rows; scale = "log" may suit it'
+HEAVY = f'has a heavy tail: scale = log? It reaches beyond {HEAVY_TAIL_FACTOR:g} times its median in the public rows; scale = "log" may suit it'
 A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
 CODE_COUNT_RANGE = 3, 12  # different whole numbers that may be a code; two are as good as numbers
 
@@ -61,7 +61,7 @@ class SeenColumn:
                 times.append(count)
         if self.numeric and numbers:
             every = np.sort(np.repeat(numbers, times))
-            self.sample += every[np.linspace(0, len(every) - 1, min(len(every), SAMPLED)).astype(int)].tolist()
+            self.sample += every[np.linspace(0, len(every) - 1, min(len(every), SAMPLED_VALUES)).astype(int)].tolist()
 
     def _take(self, value: Any, count: int) -> float:
         text = key(value)
@@ -97,7 +97,11 @@ class SeenColumn:
     @property
     def rare(self) -> tuple[Scalar, ...]:
         """Categories that few rows have, if there are two or more to share a coordinate."""
-        few = tuple(value for value in self.categories if self.keys[key(value)] < RARE * (self.rows - self.missing))
+        few = tuple(
+            value
+            for value in self.categories
+            if self.keys[key(value)] < MIN_CATEGORY_SHARE * (self.rows - self.missing)
+        )
         return few if len(few) > 1 else ()
 
     @property
@@ -130,5 +134,8 @@ class SeenColumn:
         """Whether the largest number is far beyond the median, and all are above 0."""
         finite = [number for number in self.sample if math.isfinite(number)]
         return (
-            self.numeric and len(finite) >= MIN_VALUES and self.low > 0 and self.high > FAR * float(np.median(finite))
+            self.numeric
+            and len(finite) >= MIN_VALUES
+            and self.low > 0
+            and self.high > HEAVY_TAIL_FACTOR * float(np.median(finite))
         )

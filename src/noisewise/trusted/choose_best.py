@@ -21,7 +21,7 @@ from .generalized import generalized_scores
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
 from .opening import checked_meter
-from .question import CLIPS, between, plain, vector
+from .question import CLIP_RANGE, between, plain, vector
 from .questions.choice import Choice
 from .stores import counted_of, records_of
 from .stores.grid import Allocator, in_memory
@@ -76,7 +76,7 @@ def choose_best(
         raise ValueError("there is nothing to choose from; pass at least one entrant")
     for entrant in entrants:
         vector("theta", entrant.theta)
-        between("loss_bound", entrant.loss_bound, *CLIPS)
+        between("loss_bound", entrant.loss_bound, *CLIP_RANGE)
     bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]
     half, gate = Fraction(epsilon) / 2, Gate(meter, seed)
 

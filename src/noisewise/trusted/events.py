@@ -38,7 +38,7 @@ MIN_GAMMA = 2.0**-40
 MAX_RUNS = 1e9
 MAX_DEPTH = 50  # of events in each other, in a document
 MAX_RDP = 1e6
-ORDERS = (2, 1024)  # least and largest Renyi order
+MIN_ORDER, MAX_ORDER = 2, 1024  # of Renyi
 
 
 def _number(value: object) -> bool:
@@ -157,7 +157,7 @@ class AtOrder:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.order, int) and not isinstance(self.order, bool)
-        _require(whole and ORDERS[0] <= self.order <= ORDERS[1], self, "order", "a whole number from 2 to 1024")
+        _require(whole and MIN_ORDER <= self.order <= MAX_ORDER, self, "order", "a whole number from 2 to 1024")
         _require(_number(self.rdp) and 0 < self.rdp <= MAX_RDP, self, "rdp", "a number in (0, 10^6]")
 
 

@@ -62,8 +62,8 @@ class HowAsked:
 
 
 MAX_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
-CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
-NORMS = 1e-30, 1e30  # of a threshold for norms
+CLIP_RANGE = 1e-4, 1e12  # of a clip norm or a bound on losses
+NORM_RANGE = 1e-30, 1e30  # of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Question]] = {}

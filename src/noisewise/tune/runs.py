@@ -27,7 +27,7 @@ from .candidates import Candidate, CandidateRows, as_candidate
 from .price import RunPrice
 
 SCORING_STREAM = 1 << 67
-MAPPED = 1 << 20  # bytes of rows from which processes share one mapped copy
+MIN_MAPPED_BYTES = 1 << 20  # of rows, from which processes share one mapped copy
 SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
 
 
@@ -129,7 +129,7 @@ def outcomes(runs: Sequence[CandidateRun], jobs: int, beat: Callable[[], None] |
     from joblib import Parallel, delayed
 
     # processes of this machine, whatever joblib is set to: another backend would send the rows to others, or run in threads
-    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
+    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MIN_MAPPED_BYTES, "mmap_mode": "r", "verbose": 0}
     with _folder() as own:
         work: Any = Parallel(n_jobs=jobs, return_as="generator", temp_folder=own, **options)
         for done in work(delayed(outcome)(run) for run in runs):

@@ -37,7 +37,7 @@ Array = NDArray[Any]
 MAX_RECORDS = 20_000  # of a simulated table, unless there are more real rows
 VALIDATION, HANDED = 0.25, 0.25  # of the public rows
 MIN_PUBLIC_ROWS = 20  # that can be split at all
-CODES = 10  # a column with no more values than this is taken for codes
+MAX_CODES = 10  # a column with no more values than this is taken for codes
 JITTER = 0.1  # of the spread of a column
 MAX_MU = 1000.0  # beyond, there is no noise to speak of, and epsilon passes what a budget may be
 
@@ -109,7 +109,7 @@ def widths(X: Array, scaling: Scaling) -> Array:
     found = np.zeros(table.shape[1])
     for place in range(table.shape[1]):
         known = table[:, place][np.isfinite(table[:, place])]
-        if _number(scaling, place) and len(np.unique(known)) > CODES:
+        if _number(scaling, place) and len(np.unique(known)) > MAX_CODES:
             low, high = np.percentile(known, [25, 75])
             found[place] = JITTER * (high - low) / 1.349  # of a normal column: a tenth of its deviation
     return found

@@ -24,7 +24,7 @@ from .database import Database, ledger_url
 from .sql_tables import ACCOUNTS, HISTORY, LEDGER, RUNS, SQLITE_TRIGGERS, START, VERSION, HistoryRow, metadata
 from .store import MAX_CAP_UNITS, DatasetStore, account_row, add, canonical, entry_of, rows_of, unit_for
 
-SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
+PROMISE_DELTA_SHARE = 0.5  # of delta: for runs that count as the (epsilon, delta) that they promise
 CURRENCY = "gdp"
 _OWN = text("SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = 'noisewise_ledger'::regclass")
 _CREATES = text("SELECT pg_catalog.has_schema_privilege(:role, pg_catalog.current_schema(), 'CREATE')")
@@ -119,7 +119,7 @@ class Ledger:
         unit: UnitName = "record",
         currency: str = CURRENCY,
         order: int | None = None,
-        delta_share: float = SHARE,
+        delta_share: float = PROMISE_DELTA_SHARE,
     ) -> None:
         """Open the account of a data set: all its runs together will be (epsilon, delta)-DP, whatever they are.
 

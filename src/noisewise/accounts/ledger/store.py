@@ -27,7 +27,7 @@ from ..store import TAKEN_UP, UNUSED, Amount, Claimed, Entries, PurseEntry, chec
 from .database import Database
 from .sql_tables import ACCOUNTS, HISTORY, RUNS, hashed
 
-FINE = 52  # bits of what was granted: its cap is a whole number of units, exactly
+CAP_BITS = 52  # of what was granted: its cap is a whole number of units, exactly
 MAX_CAP_UNITS = 1 << 62  # no cap has as many
 
 
@@ -156,7 +156,7 @@ def in_units(amount: float, unit: float) -> int:
 
 def unit_for(cap: float) -> float:
     """A power of two, small beside a cap: what amounts are counted in."""
-    return 1.0 if cap == 0 else math.ldexp(1.0, math.frexp(cap)[1] - 1 - FINE)
+    return 1.0 if cap == 0 else math.ldexp(1.0, math.frexp(cap)[1] - 1 - CAP_BITS)
 
 
 def _amount(cost: int, delta: int, account: Any) -> Amount:

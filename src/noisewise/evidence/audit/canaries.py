@@ -35,8 +35,8 @@ from ...trusted.units import RECORD, Unit
 Array = NDArray[Any]
 U, V = np.array([0.6, 0.8], np.float32), np.array([-0.8, 0.6], np.float32)
 FAR_LABEL = 1e6
-LONG = 1000.0  # of a row whose gradient must reach any clip norm
-TILT = 0.1  # radians
+LONG_ROW_NORM = 1000.0  # of a row whose gradient must reach any clip norm
+TILT_RADIANS = 0.1
 ONE_SHOT = ("objective_perturbation", "output_perturbation", "pnsgd")  # these cut rows to their bound and never clip
 
 
@@ -138,8 +138,8 @@ def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Arra
     if math.isinf(loss.lipschitz):
         labels = [FAR_LABEL] if alone else [-FAR_LABEL, FAR_LABEL]
         return [U] * len(labels), labels, None
-    tilt = 0.0 if method.name == "pnsgd" else TILT
-    length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG, 100.0)
+    tilt = 0.0 if method.name == "pnsgd" else TILT_RADIANS
+    length, far = (1.0, 20.0) if method.name in ONE_SHOT else (LONG_ROW_NORM, 100.0)
     signs = [1.0] if alone else [-1.0, 1.0]
     rows = [length * (sign * math.cos(tilt) * U - math.sin(tilt) * V) for sign in signs]
     if loss.task == "classes":  # class 0 is true; the start is sure of class 1

@@ -10,9 +10,9 @@ from .gan import HeavyBallServer, Hostile
 from .leakage import correlation
 from .shared_sum import Shared, Singles, network
 
-CODES = 16  # numbers that a drawing is made from
-WIDTH = 64  # hidden units of the generator
-DRAWINGS = 200  # to score
+CODE_LENGTH = 16  # of what a drawing is made from
+HIDDEN_UNITS = 64  # of the generator
+SCORED_DRAWINGS = 200
 
 
 def play(
@@ -23,7 +23,12 @@ def play(
         torch.manual_seed(seed)
         model = network(sizes)
         # the generator draws pictures from a few normal numbers; pixels between 0 and 1
-        layers = torch.nn.Linear(CODES, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, sizes[0]), torch.nn.Sigmoid()
+        layers = (
+            torch.nn.Linear(CODE_LENGTH, HIDDEN_UNITS),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN_UNITS, sizes[0]),
+            torch.nn.Sigmoid(),
+        )
         generator = torch.nn.Sequential(*layers)
         optimizer = torch.optim.Adam(generator.parameters(), lr=hostile.learning_rate, betas=(0.5, 0.999))
         wanted = torch.full((hostile.batch,), victim)
@@ -42,7 +47,7 @@ def play(
             velocity = server.momentum * velocity + (total / units).astype(np.float32)
             theta = theta - server.learning_rate * velocity
             _fill(model, theta)
-        return theta, _drawn(generator, DRAWINGS).detach().numpy()
+        return theta, _drawn(generator, SCORED_DRAWINGS).detach().numpy()
 
 
 def _fill(model: torch.nn.Module, theta: Singles) -> None:
@@ -50,7 +55,7 @@ def _fill(model: torch.nn.Module, theta: Singles) -> None:
 
 
 def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
-    drawings: Tensor = generator(torch.randn(many, CODES))
+    drawings: Tensor = generator(torch.randn(many, CODE_LENGTH))
     return drawings
 
 

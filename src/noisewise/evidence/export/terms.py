@@ -19,7 +19,7 @@ from ...tables.values import key
 from ...trusted.features.features import Codes, Features, Hats, Product
 from ...trusted.features.scale import Floats, positions
 
-DIGITS = 10  # of the numbers in a table: single precision has 8
+TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Term:
 
 def rounded(numbers: Floats) -> Any:
     """Lists of the numbers, with as many digits as matter."""
-    digits = np.array([float(f"{number:.{DIGITS}g}") for number in np.ravel(numbers)])
+    digits = np.array([float(f"{number:.{TABLE_DIGITS}g}") for number in np.ravel(numbers)])
     return digits.reshape(np.shape(numbers)).tolist()
 
 

@@ -13,7 +13,7 @@ from .markup import Markup, Section, SectionPart, charts, figure, join, name_of,
 from .run_folder import RunFolder
 from .sentences import number
 
-SHOWN = 20  # rows of one chart
+MAX_SHOWN_ROWS = 20  # of one chart
 EACH, CLASSES = 5, 12  # rows for each of so many classes
 Z = 1.96  # 95 % of a normal distribution
 MUCH = 1.5  # times the width that clear effects need
@@ -139,9 +139,9 @@ def _pictures(
     """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
-        shown = f"{SHOWN} of {len(found):,}" if len(found) > SHOWN else "Each column"
+        shown = f"{MAX_SHOWN_ROWS} of {len(found):,}" if len(found) > MAX_SHOWN_ROWS else "Each column"
         title = f"{shown}, the clear ones first"
-        return [charts(_picture("coefficients", title, found[:SHOWN], label, "each"))]
+        return [charts(_picture("coefficients", title, found[:MAX_SHOWN_ROWS], label, "each"))]
     cards = [
         _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
         for k, output in enumerate(outputs[:CLASSES])

@@ -14,7 +14,7 @@ from .markup import Markup, Section, SectionPart, charts, figure, join, latest_f
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-LOW = 116  # pixels of a chart beside a few rows
+LOW_CHART_PIXELS = 116  # height beside a few rows
 
 
 def promised(folder: RunFolder) -> Section:
@@ -105,7 +105,7 @@ def _trade_off(epsilon: float, delta: float) -> Markup | None:
     text = f"With 10 % of wrong suspicions, {words.limited(words.hits(0.1, epsilon, delta))} of the right ones."
     chart = line_chart(
         "trade-off", lines, title="The same limit for suspicions", description=text, x_label="wrongly suspected",
-        y_label="rightly suspected, at most", height=LOW, **SHARES_ALONG,
+        y_label="rightly suspected, at most", height=LOW_CHART_PIXELS, **SHARES_ALONG,
     )  # fmt: skip
     return figure("The same limit for suspicions", chart, text)
 

@@ -15,10 +15,10 @@ from .markup import Markup, Section, SectionPart, charts, figure, join, latest_f
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-EARLIER = 4  # evaluations before the latest whose figures are shown
+MAX_EARLIER_EVALUATIONS = 4  # before the latest, whose figures are shown
 MAX_TABLE_CLASSES = 12  # of labels and predictions
-SQUARE = 220  # pixels of a chart whose axes are alike
-NARROW = 2  # classes of one that is a card among others
+SQUARE_CHART_PIXELS = 220  # of a chart whose axes are alike
+MAX_CARD_CLASSES = 2  # of a table that is a card among others
 EXPLAINED = {
     "balanced_accuracy": "mean over the classes",
     "roc_auc": "how well scores rank",
@@ -162,7 +162,7 @@ def _figures(place: int, row: Mapping[str, Any], *, keyed: bool = False) -> Mark
     """Cards: all figures, how far off a regression is, calibration, labels against predictions; links go to keyed ones."""
     if row.get("metrics") is None:
         return None
-    many = len((row.get("confusion") or {"classes": ()})["classes"]) > NARROW
+    many = len((row.get("confusion") or {"classes": ()})["classes"]) > MAX_CARD_CLASSES
     made = (
         ("figures", _table(row)),
         ("errors", _errors(place, row)),
@@ -248,7 +248,7 @@ def _calibration(
         description="; ".join(f"predicted {percent(x)}, observed {percent(y)}" for x, y in curve),
         x_label="predicted probability",
         y_label="observed share",
-        height=SQUARE,
+        height=SQUARE_CHART_PIXELS,
         **SHARES_ALONG,
     )
     classes = [] if confusion is None else confusion["classes"]
@@ -293,7 +293,7 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> SectionPart | N
         lines.append((name_of(row["file"]), value, span, price, words.when(row["when"])))
     earlier = [(i, row) for i, row in enumerate(rows) if row.get("metrics") is not None and row is not shown]
     older = []
-    for place, row in earlier[: -EARLIER - 1 : -1]:
+    for place, row in earlier[: -MAX_EARLIER_EVALUATIONS - 1 : -1]:
         said = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
         older.append(tag("details", said, _figures(place, row), class_="unprinted"))
     heads = ("rows", "value", "95 % range", "price", "when")

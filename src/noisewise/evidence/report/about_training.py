@@ -18,8 +18,8 @@ from .markup import Markup, Section, SectionPart, charts, figure, join, listed, 
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-COLUMNS = 128  # of a table that are listed
-CATEGORIES = 8  # of a column that are listed
+MAX_LISTED_COLUMNS = 128  # of a table
+MAX_LISTED_CATEGORIES = 8  # of a column
 ELSEWHERE = (  # settings that the page tells in other words
     *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
     *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
@@ -174,9 +174,13 @@ def _columns(folder: RunFolder) -> SectionPart | None:
         lines = [(name_of(name), "number", f"{number(low)} to {number(high)}") for name, low, high in ends]
     else:
         return None
-    more = f"{len(lines) - COLUMNS:,} more are in run.json of the folder." if len(lines) > COLUMNS else None
+    more = (
+        f"{len(lines) - MAX_LISTED_COLUMNS:,} more are in run.json of the folder."
+        if len(lines) > MAX_LISTED_COLUMNS
+        else None
+    )
     rest = None if more is None else tag("p", more, class_="soft")
-    body = join(table(("column", "kind", "declared"), lines[:COLUMNS]), rest)
+    body = join(table(("column", "kind", "declared"), lines[:MAX_LISTED_COLUMNS]), rest)
     return SectionPart("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
@@ -186,8 +190,12 @@ def _declared(column: Mapping[str, Any]) -> Any:
         told.append(f"{number(column['low'])} to {number(column['high'])}")
     categories = column.get("categories") or []
     if categories:
-        rest = f" and {len(categories) - CATEGORIES:,} more" if len(categories) > CATEGORIES else None
-        told.append(join(*_together(categories[:CATEGORIES]), rest))
+        rest = (
+            f" and {len(categories) - MAX_LISTED_CATEGORIES:,} more"
+            if len(categories) > MAX_LISTED_CATEGORIES
+            else None
+        )
+        told.append(join(*_together(categories[:MAX_LISTED_CATEGORIES]), rest))
     told += [
         f"{key} {_plain(value)}"
         for key, value in column.items()

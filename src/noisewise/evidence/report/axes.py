@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LETTER = 7.4  # width of a letter at the charts' font size of 12, with some reserve
+LETTER_PIXELS = 7.4  # width at the charts' font size of 12, with some reserve
 MAX_DRAWN, MIN_DRAWN = 1e300, 1e-290  # beyond, differences and logarithms are lost
 POINTS = 300
-NARROWEST = 176.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
-GAP = 10.0  # pixels between two labels
-BEYOND = 7.0  # pixels that a label may stand out of the plot on either side
+MIN_PLOT_PIXELS = 176.0  # on the smallest phone; labels that have room there have room everywhere
+LABEL_GAP_PIXELS = 10.0
+OVERHANG_PIXELS = 7.0  # that a label may stand out of the plot on either side
 
 Point = tuple[float, float]
 
@@ -124,14 +124,14 @@ def _placed(ticks: Sequence[float], share: Axis, show: Callable[[float], str]) -
     free = -math.inf
     for tick in ticks:
         at, text = share(tick), show(tick)
-        width, x = LETTER * len(text), at * NARROWEST
+        width, x = LETTER_PIXELS * len(text), at * MIN_PLOT_PIXELS
         anchor = "middle"
-        if x - width / 2 < -BEYOND:
+        if x - width / 2 < -OVERHANG_PIXELS:
             anchor = "start"
-        elif x + width / 2 > NARROWEST + BEYOND:
+        elif x + width / 2 > MIN_PLOT_PIXELS + OVERHANG_PIXELS:
             anchor = "end"
         left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
         if left >= free:
             placed.append((at, text, anchor))
-            free = left + width + GAP
+            free = left + width + LABEL_GAP_PIXELS
     return placed

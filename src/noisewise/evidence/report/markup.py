@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 VOID = {"meta", "br"}
-ON_PAPER = 9  # pictures; the style sheet leaves out the others
-ROWS = 6  # of a table that grows with time
+MAX_PAPER_PICTURES = 9  # the style sheet leaves out the others
+MAX_OPEN_ROWS = 6  # of a table that grows with time
 
 
 class Markup(str):
@@ -88,7 +88,7 @@ def table(
 
 def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
     """A table of what came one after another, the latest first; all but the last few are folded."""
-    recent, earlier = rows[: -ROWS - 1 : -1], rows[: max(len(rows) - ROWS, 0)][::-1]
+    recent, earlier = rows[: -MAX_OPEN_ROWS - 1 : -1], rows[: max(len(rows) - MAX_OPEN_ROWS, 0)][::-1]
     summary = tag("summary", f"{len(earlier):,} earlier {what}")
     older = tag("details", summary, table(heads, earlier, numeric, wide=True), class_="unprinted")
     return join(table(heads, recent, numeric, wide=True), older if earlier else None)
@@ -109,9 +109,9 @@ def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
     """
     shown = [one for one in figures if one is not None]
     cards = tag("div", *shown, class_=f"charts {kind}" if kind else "charts") if shown else None
-    if kind != "pictures" or len(shown) <= ON_PAPER:
+    if kind != "pictures" or len(shown) <= MAX_PAPER_PICTURES:
         return cards
-    words = f"The first {ON_PAPER} of {len(shown)}; the others are on the screen."
+    words = f"The first {MAX_PAPER_PICTURES} of {len(shown)}; the others are on the screen."
     return join(cards, tag("p", words, class_="soft paper"))
 
 

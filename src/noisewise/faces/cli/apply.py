@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...tables.fit.fitted import Fitted
     from ...trusted.units import Unit
 
-WIDE = 60  # letters of class names that a table shows side by side
+MAX_CLASS_LETTERS = 60  # of all class names that a table shows side by side
 MAX_SCORE_DELTA = 1e-4  # that a run folder may choose for a score
 
 
@@ -247,11 +247,11 @@ def _quality(
 
         return public_quality(fitted, known.X, known.y)
     from ...evidence.bought_quality import private_quality
-    from ...tables.rows import IN_MEMORY
+    from ...tables.rows import MAX_BYTES_IN_MEMORY
     from ...trusted.stores.grid import Mapped, in_memory
     from ...trusted.units import RECORD
 
-    store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > IN_MEMORY else in_memory
+    store = Mapped(Path(tempfile.gettempdir())) if getattr(known.X, "nbytes", 0) > MAX_BYTES_IN_MEMORY else in_memory
     unit = RECORD if fitted.encoder is None else fitted.encoder.schema.protects
     return private_quality(
         fitted, known.X, known.y, budget, size_is_public=size_is_public, seed=seed, store=store, purse=purse,
@@ -303,7 +303,7 @@ def _lines(quality: Quality) -> Iterator[str]:
 def _table(confusion: dict[str, Any]) -> Iterator[str]:
     """Labels and predictions, for as many classes as fit side by side."""
     names = [repr(name) for name in confusion["classes"]]
-    if sum(map(len, names)) > WIDE:
+    if sum(map(len, names)) > MAX_CLASS_LETTERS:
         return
     width = max(len(str(count)) for counts in confusion["counts"] for count in counts)
     first, widths = max(map(len, ("label", *names))), [max(len(name), width) for name in names]

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ...accounts.ledger.ledger import AccountState
     from ...accounts.ledger.lines import AccountLine
 
-WIDTH = 50  # cells of a bar
+BAR_CELLS = 50
 PARTS = (("spent", "█", "blue"), ("reserved", "▒", "yellow"), ("left", "░", "green"))
-NEWEST = 40  # runs that are listed in a terminal
+MAX_LISTED_RUNS = 40  # in a terminal
 
 
 def draw_account(console: Console, state: AccountState, lines: Sequence[AccountLine]) -> None:
@@ -32,15 +32,15 @@ def draw_account(console: Console, state: AccountState, lines: Sequence[AccountL
     console.print(_rest(state), highlight=False, markup=False, soft_wrap=True)
     if lines:
         console.print(_runs(lines))
-    if len(lines) > NEWEST:
-        console.print(f"The last {NEWEST} of {len(lines)} runs; --json or --page has all.", highlight=False)
+    if len(lines) > MAX_LISTED_RUNS:
+        console.print(f"The last {MAX_LISTED_RUNS} of {len(lines)} runs; --json or --page has all.", highlight=False)
 
 
 def bar(shares: dict[str, float]) -> Text:
     """The parts of a whole; what is there at all has a cell."""
-    cells = {name: max(round(shares[name] * WIDTH), int(shares[name] > 1e-9)) for name, _, _ in PARTS}
+    cells = {name: max(round(shares[name] * BAR_CELLS), int(shares[name] > 1e-9)) for name, _, _ in PARTS}
     largest = max(cells, key=lambda name: cells[name])
-    cells[largest] += WIDTH - sum(cells.values())
+    cells[largest] += BAR_CELLS - sum(cells.values())
     return Text.assemble(*((sign * cells[name], colour) for name, sign, colour in PARTS))
 
 
@@ -64,7 +64,7 @@ def _runs(lines: Sequence[AccountLine]) -> Table:
     for name in ("run", "what", "epsilon", "delta", "share", "state", "by", "when"):
         right = name in ("run", "epsilon", "delta", "share")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "what")
-    for line in lines[-NEWEST:]:
+    for line in lines[-MAX_LISTED_RUNS:]:
         colour = {"spent": "", "reserved": "yellow", "failed": "red"}[line.state]
         cells = (str(line.number), line.what, f"{line.epsilon:.4g}", f"{line.delta:.3g}", f"{line.share:.1%}")
         table.add_row(

@@ -24,7 +24,7 @@ theory = typer.Typer(
 )
 app.add_typer(theory, name="theory")
 
-SHOWN = 14  # rows of a table for people
+MAX_SHOWN_ROWS = 14  # of a table for people
 
 Out = Annotated[Path | None, typer.Option(help="Write a picture, e.g. FILE.png (or .pdf, .svg).", show_default=False)]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write all rows as CSV.", show_default=False)]
@@ -80,8 +80,8 @@ def _deliver(made: TheoryTable, *, json_output: bool, csv_path: Path | None, out
         print_json({"rows": rows})
     else:
         shown = made.table or rows
-        if not made.table and len(rows) > SHOWN * 2:
-            shown = [rows[round(i * (len(rows) - 1) / (SHOWN - 1))] for i in range(SHOWN)]
+        if not made.table and len(rows) > MAX_SHOWN_ROWS * 2:
+            shown = [rows[round(i * (len(rows) - 1) / (MAX_SHOWN_ROWS - 1))] for i in range(MAX_SHOWN_ROWS)]
         plain = [{key: "-" if value is None else value for key, value in row.items()} for row in shown]
         Console().print(table_of(plain, made.title))
         if len(shown) < len(rows) and made.table is None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...tables.resolve import Resolved
 
 
-LARGE = 20 << 20  # bytes of files, which can be several times that as rows
+LARGE_FILE_BYTES = 20 << 20  # can be several times that as rows
 
 
 @app.command(cls=options.WithLosses)
@@ -373,5 +373,5 @@ def _room(asked: TrainingOptions, out: Path) -> Path | None:
 
     if asked.cache is not None or asked.records is not None or not asked.data:
         return asked.cache
-    large = sum(map(size_of, find_files([*asked.data]))) > LARGE
+    large = sum(map(size_of, find_files([*asked.data]))) > LARGE_FILE_BYTES
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

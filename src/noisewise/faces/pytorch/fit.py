@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ...accounts.ledger import Ledger
 
-SHOWN = 8  # names of parameters that a statement lists
+MAX_LISTED_NAMES = 8  # of parameters, in a statement
 
 
 def fit(
@@ -312,5 +312,5 @@ def _stated(
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(names[:MAX_LISTED_NAMES]) + more

@@ -35,7 +35,7 @@ from .requested import Size
 if TYPE_CHECKING:
     from torch.nn import Module
 
-PIECE = 1024  # records: public, and the same for any number of ranks
+RECORDS_PER_PIECE = 1024  # public, and the same for any number of ranks
 
 
 class ReadyModule(NamedTuple):
@@ -70,12 +70,12 @@ def among_ranks(
     made: list[ReadyModule] = []
 
     def make() -> Holding:
-        records, parts = _count(dataset), cut(_count(dataset), PIECE, line.rank, line.world_size)
+        records, parts = _count(dataset), cut(_count(dataset), RECORDS_PER_PIECE, line.rank, line.world_size)
         rows = _own(dataset, [number for part in parts for number in part])
         ready = prepared(rows, records)
         ready.model.world_size = line.world_size
         made.append(ready)
-        numbers = tuple(range(line.rank, -(-records // PIECE), line.world_size))
+        numbers = tuple(range(line.rank, -(-records // RECORDS_PER_PIECE), line.world_size))
         stamp = _stamp(ready.model, records, rows)
         return Holding(numbers, tuple(map(len, parts)), rows.inputs, rows.targets, model=ready.model, stamp=stamp)
 
@@ -92,7 +92,7 @@ def among_ranks(
                 f"torchrun has started this script anew (restart {count}), and what the attempt before it spent is written "
                 "down nowhere; pass checkpoint= to go on, or fit inside nw.spending(..., store=FILE), which counts both"
             )
-        pieces = -(-_count(dataset) // PIECE)
+        pieces = -(-_count(dataset) // RECORDS_PER_PIECE)
         rows, targets = spread_tensors(lead, "module", pieces, lambda: _shapes(made[-1].model), MAX_RECORDS)
         fitted = run(made[-1], rows, targets)
         lead.stop(_released(fitted, made[-1].model))

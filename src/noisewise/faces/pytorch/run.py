@@ -32,7 +32,7 @@ from ...trusted.torch_extra import Tensor, torch
 from .loop_meter import LoopMeter
 
 MAX_GRID_UNITS = float(1 << 61)
-AT_ONCE = 1 << 21  # numbers that get their noise in one call
+NUMBERS_PER_CALL = 1 << 21  # that get their noise in one call
 ClipNorm = float | tuple[float, ...]
 
 
@@ -272,11 +272,11 @@ def _numbers(parameters: Sequence[Tensor]) -> int:
 
 def _together(parameters: Sequence[Tensor]) -> list[slice]:
     """Neighbouring parameters that get their noise at once: few calls for small ones, little memory for large ones."""
-    starts, room = [0], AT_ONCE
+    starts, room = [0], NUMBERS_PER_CALL
     for place, parameter in enumerate(parameters):
         if parameter.numel() > room and place > starts[-1]:
             starts.append(place)
-            room = AT_ONCE
+            room = NUMBERS_PER_CALL
         room -= parameter.numel()
     return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(parameters)], strict=True)]
 

@@ -18,7 +18,7 @@ KNOTS = 0.15  # hats of a column for each n mu and column
 MAX_HATS, COARSE = 64, 8
 LEVELS = 16
 RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
-PAIRED = 7  # columns
+MAX_PAIRED_COLUMNS = 7
 MIN_CLARITY_FOR_PAIRS = 1500.0  # n mu
 CELLS = 0.1  # hats of a side, squared, for each n mu and pair
 MIN_SIDE, MAX_SIDE = 3, 8
@@ -106,7 +106,7 @@ def rank_share(clarity: float, columns: int, asked: bool | None = None) -> float
 
 def paired_columns(clarity: float, columns: int, asked: int | None = None) -> int:
     """How many columns are paired with each other: none while n mu is small, unless so many are asked for."""
-    most = min(PAIRED if asked is None else asked, columns)
+    most = min(MAX_PAIRED_COLUMNS if asked is None else asked, columns)
     return most if most >= 2 and (asked is not None or clarity >= MIN_CLARITY_FOR_PAIRS) else 0
 
 

@@ -22,7 +22,7 @@ from ..schedules import Uniform
 from ..signal import Signal, one
 from .formulas import (
     CLIP_EXPONENTS,
-    FARTHEST,
+    MAX_COORDINATE,
     MIN_SPEND,
     NUMBERS,
     PAPER_P,
@@ -39,7 +39,7 @@ Array = NDArray[np.float32]
 Memory = tuple[tuple[Array, Array], ...]  # (h, c) of each layer, units first
 OWN = 4  # inputs that differ from coordinate to coordinate
 NOTHING = np.empty((0, 1), np.float32)
-HEAVIEST = 1e30  # no weight is more, or not a number, so that no output is
+MAX_WEIGHT = 1e30  # no weight is more, or not a number, so that no output is
 
 
 class Net(NamedTuple):
@@ -58,7 +58,7 @@ class Net(NamedTuple):
 def net_from(cell: LstmCell, own: int) -> Net:
     """The weights of a cell, ready for :func:`run_net`; the first ``own`` inputs differ from coordinate to coordinate."""
     units, weights = cell.units, cell.tensors()
-    tamed = cell_from({name: np.nan_to_num(weights[name]).clip(-HEAVIEST, HEAVIEST) for name in weights})
+    tamed = cell_from({name: np.nan_to_num(weights[name]).clip(-MAX_WEIGHT, MAX_WEIGHT) for name in weights})
     order = np.r_[: 2 * units, 3 * units : 4 * units, 2 * units : 3 * units]
     half = np.repeat(np.array([0.5, 1.0], np.float32), [3 * units, units])[:, None]
     layers = [(half * np.hstack(layer[:2])[order], half * (layer[2] + layer[3])[order, None]) for layer in tamed.layers]
@@ -195,7 +195,7 @@ class FastProjector:
             moved -= along
         else:
             moved = thetas - step * signal.gradient
-        return np.minimum(np.maximum(moved, -FARTHEST), FARTHEST), memory
+        return np.minimum(np.maximum(moved, -MAX_COORDINATE), MAX_COORDINATE), memory
 
 
 def _inputs(signal: Signal, theta: Array) -> tuple[Array, list[float]]:

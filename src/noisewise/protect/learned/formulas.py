@@ -16,7 +16,7 @@ from ..signal import Signal
 
 CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)
 MAX_OUTPUT = 10.0
-FARTHEST = 1e3  # no coordinate of theta goes further, whatever the weights
+MAX_COORDINATE = 1e3  # of theta, whatever the weights
 MIN_SPEND = 1e-7  # of the budget: noise stays finite whatever the weights
 PAPER_P = 10.0  # Andrychowicz et al. 2016, appendix A: gradients below e^-p count as small
 

@@ -37,7 +37,7 @@ from ..signal import first_signal
 from .parts import protector
 from .weights import KNOBS, Design, Weights, unflattened, with_knobs
 
-AT_ONCE = 100_000_000  # numbers of a graph that is kept at a time
+MAX_GRAPH_NUMBERS = 100_000_000  # of a graph that is kept at a time
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def unrolled(model: Model, asked: Any, shards: ShardRows) -> Floats:
 def at_once(model: Model, horizon: int, height: int, units: int) -> int:
     """How many shards are unrolled side by side, from public facts."""
     numbers = SIDES * horizon * (model.dimension * (24 * units + 40) + 12 * height * model.outputs)
-    return max(1, AT_ONCE // numbers)
+    return max(1, MAX_GRAPH_NUMBERS // numbers)
 
 
 def _vectors(model: Model, asked: Any, shards: ShardRows, flat: Tensor, units: int) -> Tensor:

@@ -38,7 +38,7 @@ from ..schedules import Uniform
 from ..signal import Signal
 from .formulas import (
     CLIP_EXPONENTS,
-    FARTHEST,
+    MAX_COORDINATE,
     MIN_SPEND,
     PAPER_P,
     RATE_EXPONENTS,
@@ -186,14 +186,14 @@ class LearnedProjector:
     def __call__(self, signal: Signal, thetas: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         eta = (base_step(signal) * torch.exp((2 * STACKS.tame(self.rate)).clamp(*RATE_EXPONENTS)))[:, None]
         if not self.design.projector:
-            return (thetas - eta * signal.gradient).clamp(-FARTHEST, FARTHEST), memory
+            return (thetas - eta * signal.gradient).clamp(-MAX_COORDINATE, MAX_COORDINATE), memory
         x = projector_inputs(signal, thetas, self.design)
         out, memory = run(self.cell, x.view(-1, x.shape[2]), memory)
         o = STACKS.tame(out).view(*thetas.shape, 3)
         along = torch.exp(2 * o[..., 0].clamp(-5, 3)) * signal.gradient
         along = along + torch.expm1(2 * o[..., 1].clamp(-5, 3)) * signal.average
         moved = thetas * (1 - 0.1 * torch.tanh(o[..., 2])) - eta * along
-        return moved.clamp(-FARTHEST, FARTHEST), memory
+        return moved.clamp(-MAX_COORDINATE, MAX_COORDINATE), memory
 
 
 def scheduler_inputs(signal: Signal, design: Design) -> Tensor:

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...asking import Answer, Facts
-from ...trusted.questions.meta import FARTHEST, MetaGradient
+from ...trusted.questions.meta import MAX_WEIGHT_NORM, MetaGradient
 from ...trusted.stores.totals import Floats
 from ..signal import worth
 from .weights import KNOBS, Design, Weights, flattened, unflattened, with_knobs, zero_weights
 from .zoo import Learned, in_memory, named, pick_for
 
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
-ROWS = 32, 512  # of a shard, from, to
+SHARD_ROWS = 32, 512  # of a shard, from, to
 CLEAR = 0.15  # the deviation of the noise on a vote that is aimed at by cutting shards smaller, or by fewer steps
 MAX_STEPS = 6
 MAX_COORDINATES = 1 << 20  # in all shards
@@ -49,7 +49,7 @@ def planned(size: float, mu: float, dimension: int) -> MetaPlan:
     >>> planned(30_000, 0.07, 53), planned(1_000_000, 0.5, 53), planned(100, 0.1, 5)
     (MetaPlan(shards=128, steps=1), MetaPlan(shards=1024, steps=6), MetaPlan(shards=2, steps=1))
     """
-    rows = min(max(CLEAR / 2 * mu * size, ROWS[0]), ROWS[1])
+    rows = min(max(CLEAR / 2 * mu * size, SHARD_ROWS[0]), SHARD_ROWS[1])
     most = min(size / rows, MAX_COORDINATES / dimension)
     shards = 2 ** max(math.floor(math.log2(max(most, 1.0))), 1)
     return MetaPlan(shards, min(max(int((CLEAR * mu * shards / 2) ** 2), 1), MAX_STEPS))
@@ -81,7 +81,7 @@ class MetaRun(NamedTuple):
     def question(self, horizon: int, left: float) -> MetaGradient:
         """The next one, for a training run in which n mu is ``left``."""
         flat = flattened(self.weights())
-        flat *= min(1.0, 0.99 * FARTHEST / max(float(np.linalg.norm(flat)), 1e-9))
+        flat *= min(1.0, 0.99 * MAX_WEIGHT_NORM / max(float(np.linalg.norm(flat)), 1e-9))
         return MetaGradient(flat, CLIP, float(self.plan.shards), float(horizon), left, self.few)
 
     def moved(self, answer: Answer) -> MetaRun:

@@ -34,8 +34,8 @@ from .weights import Design, Weights, weights_fit, weights_from, zero_weights
 
 FORMAT = 2  # 1: steps along the average of gradients, the same for every budget
 MAX_FILE_BYTES = 1_000_000  # a protector has some 17,000 weights
-NOISY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
-WIDE = 300  # parameters
+MIN_CLARITY = 20.0  # n mu / sqrt(d) below which noise drowns the gradient
+WIDE_PARAMETERS = 300
 MAX_STEPS = 100_000
 A_LITTLE = 1.1  # a factor outside of a range that is no news
 RANGES = ("size", "dimension", "epsilon", "horizon")
@@ -200,9 +200,9 @@ def pick(loss: str, ratio: float, *, dimension: int = 1, layers: int = 1) -> str
         return "perceptron"
     if loss in LOSSES and (own := LOSSES[loss].protector) is not None:
         return own
-    if ratio >= NOISY:
+    if ratio >= MIN_CLARITY:
         return "clear"
-    return "wide" if dimension >= WIDE else "noisy"
+    return "wide" if dimension >= WIDE_PARAMETERS else "noisy"
 
 
 def pick_for(facts: Facts) -> str:

@@ -27,7 +27,7 @@ from ..files import Dialect, Paths, Share, Source, open_source
 from ..persons import Mask
 from ..preprocess import Scaling
 from ..refusal import Refusal, our_words
-from ..rows import IN_MEMORY
+from ..rows import MAX_BYTES_IN_MEMORY
 from ..schema import Schema
 from .fit import Fit, Labelled
 from .fitted import Fitted
@@ -155,7 +155,7 @@ def spread_rows(
 
 def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Allocator:
     """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
-    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
+    large = cache is not None or size * (WIDER if cells else 1) > MAX_BYTES_IN_MEMORY
     return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
 
 

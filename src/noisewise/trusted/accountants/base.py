@@ -21,7 +21,9 @@ from .search import EventsAtNoise, least_scale, log_ratio
 if TYPE_CHECKING:
     from .terms import Budget
 
-UNITS = 1 << 100  # a cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact
+UNITS_PER_CAP = (
+    1 << 100
+)  # a cap is cut into so many units, and every charge is rounded up to whole units: the sum is exact
 
 
 class Accountant:
@@ -126,9 +128,9 @@ class Currency:
     def units(self, cost: float) -> int:
         """A cost in whole units of 2^-100 of the cap, rounded up; more than all of them when it is infinite."""
         if not cost < math.inf:
-            return UNITS + 1
+            return UNITS_PER_CAP + 1
         (top, bottom), (cap_top, cap_bottom) = float(cost).as_integer_ratio(), self.cap.as_integer_ratio()
-        return -(-top * UNITS * cap_bottom // (bottom * cap_top))
+        return -(-top * UNITS_PER_CAP * cap_bottom // (bottom * cap_top))
 
 
 def as_events(counts: Counter[Leaf]) -> list[Event]:

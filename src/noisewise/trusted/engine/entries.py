@@ -20,7 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-ROOM = 2**24  # numbers that gradients of single records may take at a time, where there is no way around them
+MAX_GRADIENT_NUMBERS = (
+    2**24
+)  # numbers that gradients of single records may take at a time, where there is no way around them
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,7 @@ def added_up(entries: Sequence[Entry], factors: Tensor, dead: Tensor | None) -> 
 
 def _few(entry: Entry) -> Iterator[slice]:
     """Records whose gradients have room at a time."""
-    step = max(1, ROOM // max(entry.shape.numel(), 1))
+    step = max(1, MAX_GRADIENT_NUMBERS // max(entry.shape.numel(), 1))
     for start in range(0, entry.batch, step):
         yield slice(start, min(start + step, entry.batch))
 

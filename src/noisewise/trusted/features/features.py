@@ -23,7 +23,7 @@ Places = NDArray[Any]  # whole numbers
 Singles = NDArray[np.float32]  # an entry as it is kept, whether it is made anew or laid out again
 Seen = dict[Any, Floats]  # where the values of a column are on a scale: worked out once for all blocks of it
 MAX_KNOTS = 1024
-WIDEST = 1 << 20
+MAX_COORDINATES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class Features:
     @cached_property
     def width(self) -> int:
         width = sum(block.width for block in self.blocks) + 1
-        if width > WIDEST:
-            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {WIDEST}")
+        if width > MAX_COORDINATES:
+            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {MAX_COORDINATES}")
         return width
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROWS_PER_CHUNK = 65536
-PIECE = 4096
+ROWS_PER_PIECE = 4096
 MAX_ROW_NORM = 2.0**40  # a longer row is treated as not finite: its products could overflow or underflow
 MIN_DIVISOR = float(np.finfo(np.float32).tiny)
 Singles = NDArray[np.float32]
@@ -106,12 +106,12 @@ def row_by_row(rows: Singles, theta: Singles) -> Singles:
     """rows @ theta, or rows @ theta^T for a matrix, with each row summed by itself.
 
     A matrix product rounds a row differently in another place or company; for a loss whose slope jumps, one record
-    more or less could then flip the slopes of others. Long rows are summed in pieces of ``PIECE`` columns: numpy sums a
+    more or less could then flip the slopes of others. Long rows are summed in pieces of ``ROWS_PER_PIECE`` columns: numpy sums a
     longer one differently when it is alone.
     """
     pattern = "ij,j->i" if theta.ndim == 1 else "ij,kj->ik"
-    total = np.einsum(pattern, rows[:, :PIECE], theta[..., :PIECE])
-    for start in range(PIECE, rows.shape[1], PIECE):
-        here = slice(start, start + PIECE)
+    total = np.einsum(pattern, rows[:, :ROWS_PER_PIECE], theta[..., :ROWS_PER_PIECE])
+    for start in range(ROWS_PER_PIECE, rows.shape[1], ROWS_PER_PIECE):
+        here = slice(start, start + ROWS_PER_PIECE)
         total += np.einsum(pattern, rows[:, here], theta[..., here])
     return np.asarray(total)

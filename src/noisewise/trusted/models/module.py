@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..engine import Layout, Refused, Spec, Tape, clip_factors, passed, rehearsed, values
 from ..engine.alone import LossOfOne
-from ..engine.entries import ROOM
+from ..engine.entries import MAX_GRADIENT_NUMBERS
 from ..engine.torch_names import no_other_modes
 from ..torch_extra import Tensor, torch
 from .base import Model, soft_count
@@ -125,7 +125,7 @@ class ModuleModel(Model):
 
     def within(self, rows: int) -> int:
         """So many rows of a pass, or fewer where a parameter without a rule is repeated for every one of them."""
-        return max(1, min(rows, ROOM // self.layout.spread)) if self.layout.spread else rows
+        return max(1, min(rows, MAX_GRADIENT_NUMBERS // self.layout.spread)) if self.layout.spread else rows
 
     @property
     def double(self) -> bool:

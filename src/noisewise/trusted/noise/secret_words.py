@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 MAX_WORDS = 65536  # at a time
 More = Callable[[int], tuple[int, int]]  # depth -> the two words that continue one at this depth
-USUAL = 4096  # words made ahead for small requests; 32 KB
+WORDS_AHEAD = 4096  # for small requests; 32 KB
 _ZEROS = memoryview(bytes(8 * MAX_WORDS))
 
 
@@ -28,7 +28,7 @@ class SecretWords:
         self.stream: CipherContext = Cipher(algorithms.AES(key[:16]), modes.CTR(bytes(16))).encryptor()
         self.continued: CipherContext = Cipher(algorithms.AES(key[16:]), modes.ECB()).encryptor()
         self._made = 0  # words before the pool
-        self._reserve(USUAL)
+        self._reserve(WORDS_AHEAD)
 
     def _reserve(self, size: int) -> None:
         self._buffer = bytearray(8 * size + 15)
@@ -41,7 +41,7 @@ class SecretWords:
             self._made += self._size
             if count > len(self._pool):
                 self._reserve(MAX_WORDS)
-            self._size, self._fresh = max(count, USUAL), 0
+            self._size, self._fresh = max(count, WORDS_AHEAD), 0
             self.stream.update_into(_ZEROS[: 8 * self._size], self._buffer)
         return self._pool[self._fresh : self._fresh + count], self._made + self._fresh
 

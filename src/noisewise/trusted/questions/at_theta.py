@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..question import NORMS, HowAsked, Question, always, between, question, vector
+from ..question import NORM_RANGE, HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.sums import right_less_wrong, squared_errors
@@ -39,7 +39,7 @@ class NormAtMost(AtTheta, Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        between("NormAtMost.threshold", self.threshold, *NORMS)
+        between("NormAtMost.threshold", self.threshold, *NORM_RANGE)
 
     def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         return records.short(drawn, np.array(self.theta), self.threshold)

@@ -13,7 +13,7 @@ from ..events import BoundedRange, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
 from ..proved import AnswerLine
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -45,7 +45,7 @@ class Choice(Question):
             raise ValueError("thetas is no tuple or empty; pass at least one candidate")
         for theta in self.thetas:
             flat("theta", theta)
-        between("loss_bound", self.clip, *CLIPS)
+        between("loss_bound", self.clip, *CLIP_RANGE)
 
     def check(self, facts: Facts) -> None:
         if any(len(theta) != facts.dimension for theta in self.thetas):

@@ -14,7 +14,7 @@ from ..events import MIN_NOISE, Gaussian, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
 from ..proved import AnswerLine
-from ..question import CLIPS, MAX_NOISE, NORMS, HowAsked, Question, between, flat, plain, question, released
+from ..question import CLIP_RANGE, MAX_NOISE, NORM_RANGE, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -75,13 +75,13 @@ class Gradient(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        between("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIP_RANGE)
         if self.scale is not None and self.basis is not None:
             raise ValueError("scale and basis are both given; pass one of them")
         if (self.quantile_at is None) != (self.count_noise_multiplier is None):
             raise ValueError("pass quantile_at and count_noise_multiplier together: the count has noise of its own")
         if self.quantile_at is not None:
-            between("quantile_at", self.quantile_at, *NORMS)
+            between("quantile_at", self.quantile_at, *NORM_RANGE)
             between("count_noise_multiplier", self.count_noise_multiplier, MIN_NOISE, MAX_NOISE)
 
     def check(self, facts: Facts) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..facts import Answer, Facts
 from ..proved import AnswerLine
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -43,7 +43,7 @@ class GradientNorm(Question):
 
     def __post_init__(self) -> None:
         flat("theta", self.theta)
-        between("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIP_RANGE)
         if type(self.squared) is not bool:
             raise ValueError("squared is neither True nor False; pass one of them")
 

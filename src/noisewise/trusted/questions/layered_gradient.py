@@ -13,7 +13,7 @@ import numpy as np
 from ..facts import Answer, Facts
 from ..noise import Stream
 from ..proved import AnswerLine
-from ..question import CLIPS, HowAsked, Question, between, flat, plain, question, released
+from ..question import CLIP_RANGE, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
@@ -53,7 +53,7 @@ class LayeredGradient(Question):
         if type(self.clips) is not tuple or not 1 <= len(self.clips) <= MAX_LAYERS:
             raise ValueError("clips is no tuple or empty; pass a clip norm for each layer")
         for clip in self.clips:
-            between("a clip of clips", clip, *CLIPS)
+            between("a clip of clips", clip, *CLIP_RANGE)
         if self.shares is None:
             return
         if type(self.shares) is not tuple or len(self.shares) != len(self.clips):
@@ -132,8 +132,8 @@ class LayeredGradient(Question):
         """That of all layers; where they have shares, the noise of one of them, which may be any that a layer can have."""
         if line.clip is None:
             return []
-        same = cls(np.zeros(1), (min(line.clip, CLIPS[1]),)).noise_std(how)
-        return [(same, same), (same * CLIPS[0] / line.clip, same / math.sqrt(MIN_SHARE))]
+        same = cls(np.zeros(1), (min(line.clip, CLIP_RANGE[1]),)).noise_std(how)
+        return [(same, same), (same * CLIP_RANGE[0] / line.clip, same / math.sqrt(MIN_SHARE))]
 
     @classmethod
     def cases(cls, dimension: int) -> list[LayeredGradient]:

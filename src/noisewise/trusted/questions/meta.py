@@ -10,10 +10,10 @@ import numpy as np
 
 from ..facts import Facts
 from ..proved import AnswerLine
-from ..question import CLIPS, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
-FARTHEST = 1e4  # norm of the weights
+MAX_WEIGHT_NORM = 1e4
 MAX_SHARDS, MAX_HORIZON = 1 << 16, 1000
 CELLS = ((6, 1), (9, 3), (6, 2))  # inputs and outputs of a protector's scheduler, projector and clip
 
@@ -65,7 +65,7 @@ class MetaGradient(Question):
 
     def __post_init__(self) -> None:
         flat("weights", self.weights)
-        between("clip", self.clip, *CLIPS)
+        between("clip", self.clip, *CLIP_RANGE)
         between("shards", self.shards, 1, MAX_SHARDS)
         between("horizon", self.horizon, 2, MAX_HORIZON)
         between("worth", self.worth, 1e-6, 1e15)
@@ -73,8 +73,8 @@ class MetaGradient(Question):
             raise ValueError("shards is no power of two, or horizon no whole number; pass such numbers")
         if type(self.few) is not bool:
             raise ValueError("few is neither True nor False; pass one of them")
-        if not np.linalg.norm(self.weights) <= FARTHEST:
-            raise ValueError(f"weights have a norm above {FARTHEST:g}; pass those of a protector")
+        if not np.linalg.norm(self.weights) <= MAX_WEIGHT_NORM:
+            raise ValueError(f"weights have a norm above {MAX_WEIGHT_NORM:g}; pass those of a protector")
         units_of(len(self.weights))
 
     @classmethod

@@ -88,7 +88,7 @@ class SecondMoment(Question):
         return np.asarray(answer.value, np.float64)[np.triu_indices(facts.features)]
 
 
-BOUNDS = 1e-12, 1e12  # from, to: of a label
+LABEL_RANGE = 1e-12, 1e12  # of a label
 
 
 @question
@@ -101,12 +101,12 @@ class CrossMoment(Question):
     shape: ClassVar[tuple[int, ...]] = (-1,)
 
     def __post_init__(self) -> None:
-        between("CrossMoment.bound", self.bound, *BOUNDS)
+        between("CrossMoment.bound", self.bound, *LABEL_RANGE)
 
     @classmethod
     def ranges(cls, how: HowAsked, line: AnswerLine) -> list[tuple[float, float]]:
         """A trace does not tell the bound."""
-        low, high = (cls(bound).noise_std(how) for bound in BOUNDS)
+        low, high = (cls(bound).noise_std(how) for bound in LABEL_RANGE)
         return [(low, high)]
 
     def moves(self, how: HowAsked) -> tuple[float, float]:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from .totals import Integers
 
-RARER = 8  # rows for each word of a block, at least; twice as many for those of several blocks
+MIN_ROWS_PER_WORD = 8  # of a block; twice as many for those of several blocks
 MAX_WORDS_PER_BLOCK = 4096
-KEYS = 1 << 20  # words that there is room for while they are found
-ALL = (1 << 16) - 1  # words
-PAIRED = 1 << 16  # pairs of words up to which two blocks are put together
+MAX_KEYS = 1 << 20  # words that there is room for while they are found
+MAX_WORDS = (1 << 16) - 1
+MAX_PAIRED_WORDS = 1 << 16  # pairs of words up to which two blocks are put together
 SAVED = 0.8  # of the entries: words that leave more are not worth their while
 
 
@@ -82,7 +82,7 @@ def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: in
     """Blocks that have few words, neighbours put together where they have few of them still."""
     n, blocks = len(rows[2]), len(starts)
     groups: list[_Group] = []
-    most = min(n // RARER, MAX_WORDS_PER_BLOCK, KEYS // blocks)
+    most = min(n // MIN_ROWS_PER_WORD, MAX_WORDS_PER_BLOCK, MAX_KEYS // blocks)
     if most < 2:
         return []
     bounds = np.append(starts, width)
@@ -91,9 +91,9 @@ def _groups(kernel: Any, rows: tuple[Any, Any, Any], starts: Integers, width: in
     if not kernel.number(*rows, bounds, slots, first, known, codes):
         return []
     for b in range(blocks):
-        if known[b] <= min(most, ALL - sum(len(group.first) for group in groups)):
+        if known[b] <= min(most, MAX_WORDS - sum(len(group.first) for group in groups)):
             groups.append(_Group(int(bounds[b]), int(bounds[b + 1]), codes[b], first[b, : known[b]]))
-            _merge_last(kernel, groups, min(most // 2, ALL - sum(len(group.first) for group in groups[:-2])))
+            _merge_last(kernel, groups, min(most // 2, MAX_WORDS - sum(len(group.first) for group in groups[:-2])))
     return groups
 
 
@@ -103,7 +103,7 @@ def _merge_last(kernel: Any, groups: list[_Group], most: int) -> None:
         return
     one, other = groups[-2:]
     pairs = len(one.first) * len(other.first)
-    if pairs > PAIRED:
+    if pairs > MAX_PAIRED_WORDS:
         return
     code, first = np.empty_like(one.code), np.empty(most, np.int64)
     known = kernel.merge(one.code, other.code, len(other.first), np.empty(pairs, np.int32), first, code)

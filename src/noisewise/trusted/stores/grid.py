@@ -28,7 +28,7 @@ from .totals import Floats, Integers
 DIRECTION = 1 << 14  # length of a row's direction on the grid
 BOUND = (1 << 28) - 1  # M: the largest norm of a record's part of a gradient sum; eight of them fit into 32 bits
 CACHE_LINE_BYTES = 64
-LANES = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
+COLUMN_MULTIPLE = 32  # columns are padded with zeros to a multiple, so that no loop has a tail
 ROWS_PER_CHUNK = 1 << 16
 MAX_ROW_NORM = 2.0**40  # a longer row is treated as not finite
 MAX_ROWS = 1 << 27  # for which every sum here fits into 64 bits
@@ -68,7 +68,7 @@ class Mapped:
 class GridRows:
     """Laid out rows. A row that is not finite, too long or badly labelled is zero, with ``alive`` false."""
 
-    X: NDArray[np.int16]  # (n, columns padded to LANES)
+    X: NDArray[np.int16]  # (n, columns padded to COLUMN_MULTIPLE)
     reach: NDArray[np.float32]
     squares: NDArray[np.int32]  # N^2
     most: NDArray[np.int16]
@@ -167,7 +167,7 @@ def _laid_out(
     n = len(labels)
     if n > MAX_ROWS or columns > MAX_COLUMNS:
         raise ValueError(f"more than {MAX_ROWS} rows or {MAX_COLUMNS} columns do not fit; pass fewer")
-    X = store(n, -(-columns // LANES) * LANES, np.int16)
+    X = store(n, -(-columns // COLUMN_MULTIPLE) * COLUMN_MULTIPLE, np.int16)
     reach, squares, most = np.zeros(n, np.float32), np.zeros(n, np.int32), np.zeros(n, np.int16)
     alive = np.zeros(n, np.bool_)
     lay = arithmetic().lay_out_rows

@@ -24,13 +24,15 @@ from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal, clipped
 
 FINE = 1 << 30  # of a number that one record adds: a loss, a step of a ramp, an entry of a vector
 ROW = 1 << 18  # length of a row of norm 1 in statistics
-SUMMED = 1 << 16  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
+MAX_ROWS_PER_SUM = (
+    1 << 16
+)  # rows of a chunk of them at most: sums of their squares stay below 2^53, where doubles are exact
 LABEL = 1 << 16
 RAMP = 0.1  # a norm counts as short below 0.9, as long above 1.1 thresholds, and in proportion between
-PARALLEL = 1 << 19  # entries of a sum from which a second thread pays
+MIN_PARALLEL_ENTRIES = 1 << 19  # of a sum, from which a second thread pays
 NONE = np.empty(0, np.int64)
 MIN_ENTRY = 1e-100
-AT_ONCE = 1 << 21  # numbers
+NUMBERS_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -201,7 +203,7 @@ class LinearRecords(HeldRecords):
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: so many that a chunk of them in double precision takes 16 MB."""
         n = drawn.count(len(self))
-        height = height or min(SUMMED, max(AT_ONCE // self.rows.columns, 256))
+        height = height or min(MAX_ROWS_PER_SUM, max(NUMBERS_AT_ONCE // self.rows.columns, 256))
         for start in range(0, n, height):
             here = slice(start, min(start + height, n))
             yield here if drawn.rows is None else drawn.rows[here]
@@ -220,7 +222,7 @@ def in_parallel(
     ``add(start, stop, total, *arguments)`` adds the records from start to stop to a total; each has ``entries``, or else
     as many as the total has columns.
     """
-    workers = threads() if n * (entries or shape[1]) >= PARALLEL else 1
+    workers = threads() if n * (entries or shape[1]) >= MIN_PARALLEL_ENTRIES else 1
     if workers == 1:
         alone: Integers = np.zeros(shape, np.int64)
         add(0, n, alone, *arguments)

@@ -26,10 +26,10 @@ from .protocol import HeldRecords
 from .threads import threads, together
 from .totals import Drawn, FloatRows, Floats, IntegerTotal
 
-FULL_PASS = 512  # records at a time where no batch size is public
+RECORDS_PER_PASS = 512  # where no batch size is public
 MIN_CLIP = 1e-20
 COUNT = 1 << 20  # units of a count or a loss that one record adds at most
-SHARE = 4  # chunks that are worth a thread of their own
+CHUNKS_PER_THREAD = 4  # that are worth a thread of their own
 BOUNDED = Arithmetic(
     "bounded",
     (
@@ -151,7 +151,7 @@ class PerceptronRecords(HeldRecords):
                 pieces(model, single, self._rows, drawn.rows, tallest, some, exactly=exactly, backwards=backwards)
             )
 
-        workers = min(threads(), len(starts) // SHARE)
+        workers = min(threads(), len(starts) // CHUNKS_PER_THREAD)
         if workers <= 1:
             return [share(starts)]
         return together(share, [starts[worker::workers] for worker in range(workers)])
@@ -165,7 +165,7 @@ def held(rows: GridRows, model: MLP, store: Allocator) -> PerceptronRecords:
 def _expected(drawn: Drawn) -> int:
     """From public facts alone: all records, or a batch whose size is not known to anyone, go in full chunks."""
     known = drawn.rows is not None and math.isfinite(drawn.expected)
-    return min(math.ceil(drawn.expected), FULL_PASS) if known else FULL_PASS
+    return min(math.ceil(drawn.expected), RECORDS_PER_PASS) if known else RECORDS_PER_PASS
 
 
 def _height(drawn: Drawn) -> int:

@@ -26,7 +26,7 @@ from .perceptron_passes import Views, Workspace, backward, forward, one_thread, 
 from .perceptron_reference import MAX_DOUBLE_ENTRIES
 from .totals import Floats, Integers
 
-BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
+MAX_BLOCKS = 6  # single precision pays up to so many blocks; beyond, double precision does in one
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -142,7 +142,7 @@ def add_sum(piece: Piece, clip: float, bound: int, total: Integers, *, fresh: bo
         edges = [0, *begins.nonzero()[0].tolist(), count]
         if kernels is not None and out * into <= MAX_DOUBLE_ENTRIES:
             kernels.put_small(a.numpy()[:count], b.numpy()[:count], weights, fresh)
-        elif not single or out * into <= MAX_DOUBLE_ENTRIES or len(edges) > BLOCKS:
+        elif not single or out * into <= MAX_DOUBLE_ENTRIES or len(edges) > MAX_BLOCKS:
             in_double = b.numpy()[:count].astype(np.float64).T @ a.numpy()[:count].astype(np.float64)
             _put(None, in_double.reshape(-1), weights, fresh)
         else:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from ..models import MLP
 from ..torch_extra import Tensor, torch
-from .perceptron_passes import STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
+from .perceptron_passes import ROWS_PER_STEP, TwoWay, Workspace, backward, forward, one_thread, up_to
 from .perceptron_reference import MAX_EXACT_INTEGER
 
 # How rows are moved on, and what is put in place of every second row from the given one on.
@@ -47,7 +47,7 @@ def way(model: MLP, tallest: int) -> bool:
 
 def height_for_rows(model: MLP, count: int, tallest: int, exactly: bool) -> int:
     """The least height that holds ``count`` rows and gives the bits of the tallest."""
-    for height in range(up_to(max(count, 1), STEP), tallest, STEP):
+    for height in range(up_to(max(count, 1), ROWS_PER_STEP), tallest, ROWS_PER_STEP):
         if steady(model, tallest, height, exactly):
             return height
     return tallest

@@ -23,11 +23,11 @@ from ..fast import kernels
 from . import sparse_reference as reference
 from .common_words import RowWords, no_words, words_of
 from .grid import BOUND, DIRECTION, MAX_COLUMNS, MAX_ROWS, ROWS_PER_CHUNK, Allocator, in_memory, labels_of
-from .linear import AT_ONCE, NONE, SUMMED, LinearRecords, in_parallel, unit_rows
+from .linear import MAX_ROWS_PER_SUM, NONE, NUMBERS_AT_ONCE, LinearRecords, in_parallel, unit_rows
 from .totals import Drawn, FloatRows, Floats, Integers, IntegerTotal
 
-WIDEST = 4096  # columns up to which rows are written out in full, all of them
-SCALES = 1e-6, 1e6  # from, to
+MAX_FULL_COLUMNS = 4096  # up to which rows are written out in full, all of them
+SCALE_RANGE = 1e-6, 1e6
 ENTRIES_AT_ONCE = 1 << 17  # laid out at once: they stay in the cache
 RowSlice = Callable[[int, int], tuple[NDArray[Any], Floats]]
 
@@ -137,8 +137,8 @@ class SparseRecords(LinearRecords):
         fits = isinstance(centre, np.ndarray) and centre.shape == (rows.columns,) and bool(np.isfinite(centre).all())
         if not fits or not math.sqrt(float(np.cumsum(centre * centre)[-1])) <= 1 + 1e-9:
             raise ValueError(f"centre must be a vector of {rows.columns} numbers of norm at most 1")
-        if not SCALES[0] <= scale <= SCALES[1]:
-            raise ValueError(f"scale is {scale!r}; pass a number from {SCALES[0]:g} to {SCALES[1]:g}")
+        if not SCALE_RANGE[0] <= scale <= SCALE_RANGE[1]:
+            raise ValueError(f"scale is {scale!r}; pass a number from {SCALE_RANGE[0]:g} to {SCALE_RANGE[1]:g}")
         whole = np.rint(centre * DIRECTION).astype(np.int64)
         moved = _measured(rows.places, rows.values, rows.y, rows.alive, whole, float(scale), rows.starts, store)
         if self.outputs == 1 and store is in_memory and kernels.compiled():  # what is centred is summed again and again
@@ -201,13 +201,13 @@ class SparseRecords(LinearRecords):
 
     def unit_rows(self, drawn: Drawn) -> Iterator[tuple[Floats, NDArray[Any], NDArray[np.bool_]]]:
         """Chunks of records written out in full, as those of a linear model."""
-        for here in self.parts(drawn, min(SUMMED, max(AT_ONCE // self.columns, 16))):
+        for here in self.parts(drawn, min(MAX_ROWS_PER_SUM, max(NUMBERS_AT_ONCE // self.columns, 16))):
             yield unit_rows(self.rows, here), self.labels(here), self.rows.alive[here]  # type: ignore[arg-type]
 
     def parts(self, drawn: Drawn, height: int | None = None) -> Iterator[Integers | slice]:
         """Which records to take at a time: as many as have 2^21 entries, unless their number is given."""
-        few = max(AT_ONCE // (self.rows.places.shape[1] * self.outputs), 256)
-        return LinearRecords.parts(self, drawn, height or min(SUMMED, few))
+        few = max(NUMBERS_AT_ONCE // (self.rows.places.shape[1] * self.outputs), 256)
+        return LinearRecords.parts(self, drawn, height or min(MAX_ROWS_PER_SUM, few))
 
     def float_rows(self) -> FloatRows:
         """Rows in full, in double precision, and labels; a row that is not alive is zero."""
@@ -221,5 +221,7 @@ class SparseRecords(LinearRecords):
         return LinearRecords(full.rows, self.loss, self.outputs)
 
     def _refuse_wide(self, what: str) -> None:
-        if self.columns > WIDEST:
-            raise ValueError(f"{what} would write out rows of {self.columns} columns; they need at most {WIDEST}")
+        if self.columns > MAX_FULL_COLUMNS:
+            raise ValueError(
+                f"{what} would write out rows of {self.columns} columns; they need at most {MAX_FULL_COLUMNS}"
+            )

@@ -18,7 +18,7 @@ from ..features.scale import check_scale
 from ..features.table_columns import TableColumn
 from .totals import Integers, IntegerTotal
 
-LIMB = 20  # bits: products of two, summed over millions of entries, stay within 64
+LIMB_BITS = 20  # products of two, summed over millions of entries, stay within 64
 MAX_NUMBER = 1 << 62  # of a whole number that is asked with
 MAX_LEVELS = 20
 Limit = Callable[[Integers, int, int, Sequence[Any]], bool]  # of: values, records, ones of the total, arguments
@@ -121,10 +121,10 @@ def norm_within(values: Integers, most: int) -> bool:
         return False
     rest, limbs = np.abs(values.ravel()), []
     while rest.any():
-        limbs.append(rest & ((1 << LIMB) - 1))
-        rest = rest >> LIMB
+        limbs.append(rest & ((1 << LIMB_BITS) - 1))
+        rest = rest >> LIMB_BITS
     total = sum(
-        int(np.dot(a, b)) << LIMB * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
+        int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
     )  # python's integers, which have no end
     return total <= most * most
 

@@ -90,7 +90,7 @@ OUTPUT_SHARE = 0.01  # of epsilon, for not having solved exactly
 HESSIAN_SHARE = 0.5  # of epsilon at most; Lambda is raised until that is enough
 PRECISION = 1e-5  # the output noise as a share of b's noise / Lambda
 FLOOR = 2.0**-40  # of the terms of a gradient sum: far above what rounding does to it
-FARTHEST_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
+MAX_START_SCORE = 30.0  # that a start may give to a row: beyond, every record is saturated and solving is slow
 
 
 def objective_terms(objective: PerturbedObjective, facts: Facts, size: float) -> ObjectiveTerms:
@@ -106,8 +106,8 @@ def objective_terms_of(
     """The same for the objective with this price; ``start`` is the norm of its start."""
     L, M = loss_constants(facts)
     PerturbedObjective.of_model(facts)
-    if facts.row_bound * start > FARTHEST_SCORE:
-        raise ValueError(f"start gives scores beyond {FARTHEST_SCORE:g}; pass a public start of usual size, e.g. 0")
+    if facts.row_bound * start > MAX_START_SCORE:
+        raise ValueError(f"start gives scores beyond {MAX_START_SCORE:g}; pass a public start of usual size, e.g. 0")
     epsilon, half = whole.epsilon * (1 - 1e-9), whole.delta / 2
     strong = max(l2 * size, M / math.expm1(min(HESSIAN_SHARE * epsilon, 5.0)))
     e_hessian, e_output = math.log1p(M / strong), OUTPUT_SHARE * epsilon
