@@ -17,7 +17,7 @@ from desk import SCHEMA
 import noisewise
 from noisewise.methods import method_named, registry
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import (
     DONE,
     FAILED,
@@ -145,7 +145,7 @@ class Served:
         folder.mkdir()
         self.paths, heard = client_files(folder, text=text), []
 
-        class Heard(Direct):
+        class Heard(DirectCarrier):
             def ask(self, history, questions):
                 heard.append((history, *questions.values()))
                 return super().ask(history, questions)

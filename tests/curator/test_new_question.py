@@ -50,7 +50,7 @@ class NearOrigin(Question):
     def __post_init__(self):
         between("NearOrigin.radius", self.radius, 0.01, 1)
 
-    def total(self, records, drawn, terms):
+    def total(self, records, drawn, how):
         return IntegerTotal(near_origin(records, drawn, self.radius), 1, 0.5)
 
     def numbers(self, facts):

@@ -58,10 +58,10 @@ class Stranger(Question):
 
     words: ClassVar[str] = "everything"
 
-    def moves(self, terms):
+    def moves(self, how):
         return 1e-9, 1e-9
 
-    def total(self, records, drawn, terms):
+    def total(self, records, drawn, how):
         return IntegerTotal(np.array([len(records)]), 1, 1.0)
 
     @classmethod

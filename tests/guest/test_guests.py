@@ -155,8 +155,8 @@ def test_what_another_package_registers_runs_as_a_guest(rows, monkeypatch):
     import noisewise.methods as methods
 
     points = [
-        EntryPoint("visiting", HONEST + "Descent", methods.GROUP),
-        EntryPoint("descent", HONEST + "Descent", methods.GROUP),
+        EntryPoint("visiting", HONEST + "Descent", methods.ENTRY_POINT_GROUP),
+        EntryPoint("descent", HONEST + "Descent", methods.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(methods, "entry_points", lambda group: points)
     registered_elsewhere.cache_clear()

@@ -42,8 +42,8 @@ MUTANTS = (
     ),
     Mutant(
         "amounts in a ledger are rounded down",
-        "return min(math.ceil(Fraction(amount) / Fraction(unit)), MOST)",
-        "return min(math.floor(Fraction(amount) / Fraction(unit)), MOST)",
+        "return min(math.ceil(Fraction(amount) / Fraction(unit)), MAX_CAP_UNITS)",
+        "return min(math.floor(Fraction(amount) / Fraction(unit)), MAX_CAP_UNITS)",
         ("tests/ledger/test_ledger.py::test_amounts_are_rounded_up_to_whole_units",),
         "accounts/ledger/store.py",
     ),
@@ -336,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "the norm of a client's answer is that of its lowest bits",
-        "        rest = rest >> LIMB\n",
+        "        rest = rest >> LIMB_BITS\n",
         "        rest = rest >> 63\n",
         (CLIENTS + "the_norm_is_checked_in_whole_numbers",),
         "trusted/stores/sum_limits.py",

@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "a delta is promised that noise cannot deliver",
-        "if self.delta < LEAST_DELTA:",
+        "if self.delta < MIN_DELTA:",
         "if False:",
         ("tests/test_budget.py::test_the_least_delta_is_taken_and_less_is_refused_with_the_reason",),
         "trusted/accountants/terms.py",

@@ -144,8 +144,8 @@ MUTANTS = (
     ),
     Mutant(
         "sums of a perceptron leave what single precision holds",
-        "MOST = 1 << 24",
-        "MOST = 1 << 28",
+        "MAX_EXACT_INTEGER = 1 << 24",
+        "MAX_EXACT_INTEGER = 1 << 28",
         (EXACT + "products_are_exact_whatever_the_blocks",),
         "trusted/stores/perceptron_reference.py",
     ),
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "a row whose length overflows is valid",
-        "good = (long < LONGEST) & usable[here]",
+        "good = (long < MAX_ROW_NORM) & usable[here]",
         "good = usable[here]",
         ("tests/models/test_not_finite.py",),
         "trusted/models/batches.py",

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 ABOUT_95 = 1.96
-BINS = 15  # of equal mass, for the calibration error
-CLEAR = 3.0  # standard deviations of its noise that a count must be, to be divided by
+CALIBRATION_BINS = 15  # of equal mass, for the calibration error
+MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is not divided by
 WORDS = {
     "accuracy": "accuracy",
     "baseline_accuracy": "always answering the same",
@@ -33,7 +33,7 @@ WORDS = {
 }
 NAMES = tuple(WORDS)
 SHARES = ("accuracy", "baseline_accuracy", "balanced_accuracy")  # shown as percentages
-LEAST = np.finfo(np.float64).eps  # a smaller probability counts as this one
+MIN_PROBABILITY = np.finfo(np.float64).eps  # a smaller probability counts as this one
 
 
 class Metric(NamedTuple):
@@ -64,8 +64,8 @@ class Figures:
         how = "No better than" if self.gain.value <= 0 else "Not clearly better than"
         always, auc = self.metrics["baseline_accuracy"].value, self.metrics["roc_auc"]
         right = "" if always is None else f", which is right {always:.1%} of the time"
-        ranks = auc.interval is not None and auc.interval[0] > 0.5
-        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks else ""
+        ranks_well = auc.interval is not None and auc.interval[0] > 0.5
+        but = f". It does tell classes apart, by rank (ROC AUC {auc.value:.3f})" if ranks_well else ""
         return f"{how} always answering {self.answer}{right}{but}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def of_predictions(
     }
     curve = None
     if probabilities is not None:
-        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], LEAST))
+        losses = -np.log(np.maximum(probabilities[np.arange(n), truth], MIN_PROBABILITY))
         found["log_loss"] = measured(float(losses.mean()), float(losses.var()) / n, most=math.inf)
         sure, happened = (
             (probabilities[:, 1], truth == 1)
@@ -195,7 +195,7 @@ def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
 def _calibrated(sure: Floats, happened: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
     """Expected calibration error in bins of equal mass, and what is in each."""
     n, order = len(sure), np.argsort(sure, kind="stable")
-    parts = np.array_split(order, min(BINS, n))
+    parts = np.array_split(order, min(CALIBRATION_BINS, n))
     gaps = np.array([(happened[part] - sure[part]).sum() / n for part in parts])
     spread = np.array([(happened[part] - sure[part]).var() * len(part) / n**2 for part in parts])
     curve = tuple(_point(sure[part].mean(), happened[part].mean(), len(part) / n) for part in parts)

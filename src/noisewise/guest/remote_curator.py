@@ -18,7 +18,7 @@ ERRORS = {
 }
 
 
-class Refused(ValueError):
+class RequestRefused(ValueError):
     """A request that the host refused."""
 
 
@@ -103,4 +103,4 @@ class RemoteMeter:
 def _raised(word: str) -> NoReturn:
     if word == "exhausted":
         raise BudgetExhausted("the budget has no room for this")
-    raise Refused(ERRORS.get(word, "the host failed"))
+    raise RequestRefused(ERRORS.get(word, "the host failed"))

@@ -18,8 +18,8 @@ from .isolation import Isolation, located, no_sandbox, package_of, started
 from .wire import Hung, Wire
 
 MAX_SILENCE = 600.0  # seconds in which a guest must ask or answer something
-STARTING = 120.0  # seconds in which it must be there
-TICK = 0.02  # seconds: what follows work on records is sent so many of it after the guest's last message
+START_SECONDS = 120.0  # in which a guest must be there
+TICK_SECONDS = 0.02  # what follows work on records is sent so many of it after the guest's last message
 
 Serve = Callable[[Any], dict[str, Any]]
 
@@ -38,7 +38,7 @@ class Guest:
         self._pipes: list[Any] = [self._process.stdout, self._process.stdin, self._process.stderr]
         self._wire, self._heard = Wire(*(pipe.fileno() for pipe in self._pipes)), time.monotonic()
         try:
-            self._wire.receive(STARTING)
+            self._wire.receive(START_SECONDS)
         except (EOFError, BadMessage, OSError):
             self.end()
             raise ValueError(no_sandbox(self._last_line() or "it does not start")) from None
@@ -86,7 +86,7 @@ class Guest:
         On a clock that ran on by itself, a guest could choose when to ask, and find out what just misses a tick.
         """
         if self.isolation == "sandbox":
-            time.sleep(TICK - (time.monotonic() - self._heard) % TICK)
+            time.sleep(TICK_SECONDS - (time.monotonic() - self._heard) % TICK_SECONDS)
 
     def end(self) -> None:
         """Kill the guest and its children, and close the pipes; once."""

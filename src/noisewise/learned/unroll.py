@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..protect.clips import longest_step
 from ..protect.learned.parts import LearnedSchedule
-from ..protect.protector import Protector, Run, begin, step, with_scores_scaled
+from ..protect.protector import Protector, ProtectorRuns, begin, step, with_scores_scaled
 from ..protect.signal import first_signal
 from ..trusted.torch_extra import Tensor, torch
 from .differentiable import TaskRows, starts
@@ -40,7 +40,7 @@ class Track(NamedTuple):
     clips: Tensor
 
 
-def start(protector: Protector, task: PublicTask) -> Run:
+def start(protector: Protector, task: PublicTask) -> ProtectorRuns:
     """A run of each copy, at the model's public starting point."""
     model = task.rows.model
     clip = model.loss.typical_clip
@@ -72,7 +72,7 @@ class Simulated:
     spent: list[Tensor] = field(default_factory=list)
     clips: list[Tensor] = field(default_factory=list)
 
-    def norm(self, run: Run, share: float) -> tuple[Tensor, Tensor]:
+    def norm(self, run: ProtectorRuns, share: float) -> tuple[Tensor, Tensor]:
         task, clip = self.task, run.signal.clip.detach()
         spend = share * run.signal.remaining.clamp(min=0)
         std = self._std(spend)
@@ -85,7 +85,7 @@ class Simulated:
                 released = (norm + std * noise).clamp(min=0)
         return released, run.signal.remaining - spend
 
-    def gradient(self, run: Run, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gradient(self, run: ProtectorRuns, clip: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         schedule = self.protector.schedule
         spend = share * run.signal.remaining.clamp(min=0)
         if not self.limited and isinstance(schedule, LearnedSchedule) and schedule.design.form == "open":
@@ -105,13 +105,13 @@ class Simulated:
 def advance(
     protector: Protector,
     task: PublicTask,
-    run: Run,
+    run: ProtectorRuns,
     steps: int,
     generator: torch.Generator,
     *,
     constants: bool = False,
     limited: bool = False,
-) -> tuple[Run, Track]:
+) -> tuple[ProtectorRuns, Track]:
     """``steps`` more steps. ``constants``: gradients of the task are observations without a graph, as in the paper."""
     answers, losses = Simulated(protector, task, generator, constants, limited), []
     for _ in range(steps):
@@ -120,7 +120,7 @@ def advance(
     return run, Track(torch.stack(losses), torch.stack(answers.spent), torch.stack(answers.clips))
 
 
-def detached(run: Run) -> Run:
+def detached(run: ProtectorRuns) -> ProtectorRuns:
     """The same place without the graph that led there: what lets a long run be trained in batches of steps."""
 
     def cut(value: Any) -> Any:
@@ -131,7 +131,7 @@ def detached(run: Run) -> Run:
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         return value
 
-    cut_off: Run = cut(run)
+    cut_off: ProtectorRuns = cut(run)
     return cut_off
 
 

@@ -12,7 +12,7 @@ from ..asking import Facts
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.events import Gaussian
 
-SHARE = 0.01
+SIZE_SHARE = 0.01
 
 
 def size_noise(facts: Facts) -> tuple[Gaussian, ...]:
@@ -22,4 +22,4 @@ def size_noise(facts: Facts) -> tuple[Gaussian, ...]:
     mu = mu_of(facts.budget.epsilon, facts.budget.delta)
     if facts.budget.adjacency == "replace_one":  # where a Gaussian costs twice its mu; private there if persons differ
         mu /= 2
-    return (Gaussian(1 / (mu * math.sqrt(SHARE))),)
+    return (Gaussian(1 / (mu * math.sqrt(SIZE_SHARE))),)

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-CLEARLY = 3.0  # standard deviations of noise
-MOST = 16  # directions
-NEW = 0.7  # of a direction's length outside of those that are held already
+MIN_CLEAR_DEVIATIONS = 3.0  # of noise
+MAX_DIRECTIONS = 16
+MIN_NEW_SHARE = 0.7  # of a direction's length outside of those that are held already
 
 
-class Held(NamedTuple):
+class HeldDirection(NamedTuple):
     """A unit vector, orthogonal to the others that are held, and the largest curvature that was seen along it."""
 
     along: Vector
     curvature: float
 
 
-class Asked(NamedTuple):
+class ReleasedGradient(NamedTuple):
     """A released gradient, the standard deviation of the noise on each coordinate, and where it was asked."""
 
     gradient: Vector
@@ -44,10 +44,10 @@ class Asked(NamedTuple):
 class Brake(NamedTuple):
     """What was seen so far; never changed, only replaced."""
 
-    last: Asked | None = None
-    held: tuple[Held, ...] = ()
+    last: ReleasedGradient | None = None
+    held: tuple[HeldDirection, ...] = ()
 
-    def seen(self, asked: Asked) -> Brake:
+    def seen(self, asked: ReleasedGradient) -> Brake:
         """The brake after one more answer."""
         if self.last is None or not contradict(self.last, asked):
             return self._replace(last=asked)
@@ -58,7 +58,7 @@ class Brake(NamedTuple):
             return self._replace(last=asked)
         return Brake(asked, _with(self.held, along, float(np.linalg.norm(change)) / way))
 
-    def braked(self, asked: Asked, step: Vector) -> Vector:
+    def braked(self, asked: ReleasedGradient, step: Vector) -> Vector:
         """The step, no further along what is held than to where the gradient would vanish."""
         for along, curvature in self.held:
             wanted, limit = float(along @ step), -float(along @ asked.gradient) / curvature
@@ -66,25 +66,25 @@ class Brake(NamedTuple):
         return step
 
 
-def agreement(one: Asked, other: Asked) -> tuple[float, float]:
+def agreement(one: ReleasedGradient, other: ReleasedGradient) -> tuple[float, float]:
     """The product of two gradients, and the standard deviation of what noise makes of it."""
     first, second = float(one.gradient @ one.gradient), float(other.gradient @ other.gradient)
     variance = other.noise**2 * first + one.noise**2 * second + len(one.gradient) * (one.noise * other.noise) ** 2
     return float(one.gradient @ other.gradient), math.sqrt(variance)
 
 
-def contradict(one: Asked, other: Asked) -> bool:
+def contradict(one: ReleasedGradient, other: ReleasedGradient) -> bool:
     """Whether two gradients point against each other, clearly beyond their noise."""
     product, deviation = agreement(one, other)
-    return product < -CLEARLY * deviation
+    return product < -MIN_CLEAR_DEVIATIONS * deviation
 
 
-def _with(held: tuple[Held, ...], along: Vector, curvature: float) -> tuple[Held, ...]:
+def _with(held: tuple[HeldDirection, ...], along: Vector, curvature: float) -> tuple[HeldDirection, ...]:
     """What is held with one direction more, or with a larger curvature of the one that it is nearest to."""
     rest = along - sum((float(old.along @ along) * old.along for old in held), np.zeros_like(along))
     length = float(np.linalg.norm(rest))
-    if length > NEW and len(held) < MOST:
-        return (*held, Held(rest / length, curvature))
+    if length > MIN_NEW_SHARE and len(held) < MAX_DIRECTIONS:
+        return (*held, HeldDirection(rest / length, curvature))
     nearest = max(range(len(held)), key=lambda place: abs(float(held[place].along @ along)))
     old = held[nearest]
-    return (*held[:nearest], Held(old.along, max(old.curvature, curvature)), *held[nearest + 1 :])
+    return (*held[:nearest], HeldDirection(old.along, max(old.curvature, curvature)), *held[nearest + 1 :])

@@ -25,7 +25,7 @@ from .arrays import Array, filled
 from .signal import Signal
 
 Floats = npt.NDArray[np.float64]
-LEAST_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the noise of another
+MIN_INFLUENCE = 1e-12  # of the largest: no step gets more than 1,000 times the noise of another
 
 
 class Schedule(Protocol):
@@ -52,7 +52,7 @@ def noise_shape(influence: Sequence[float] | Floats) -> Floats:
     if q.ndim != 1 or not len(q) or not (np.isfinite(q).all() and (q >= 0).all() and q.max() > 0):
         raise ValueError("influence must hold finite numbers >= 0, one for each step, not all zero")
     q = np.maximum(q, np.finfo(np.float64).tiny)
-    shape: Floats = np.maximum(q / q.max(), LEAST_INFLUENCE) ** -0.25
+    shape: Floats = np.maximum(q / q.max(), MIN_INFLUENCE) ** -0.25
     return shape
 
 

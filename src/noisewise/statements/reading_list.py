@@ -28,7 +28,7 @@ class Named(NamedTuple):
     ring: int
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What of a run decides which code it is."""
 
     records: str  # the module of trusted/stores that keeps them
@@ -92,12 +92,12 @@ CURRENCIES = {
     "tcdp": "trusted/accountants/tcdp trusted/accountants/zcdp", "ctcdp": "trusted/accountants/tcdp trusted/accountants/zcdp",
 }  # fmt: skip
 PATH = re.compile(r"(?:[a-z0-9_]{1,40}/){0,4}[a-z0-9_]{1,40}\.py")  # what a statement of a stranger's may name
-ALWAYS, MOST_FILES = frozenset(f"trusted/{name}.py" for name in RING_1.split()), 1000
+ALWAYS, MAX_FILES = frozenset(f"trusted/{name}.py" for name in RING_1.split()), 1000
 DIGEST, VERSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w.+!-]{1,64}", re.ASCII)
 CODE = {"rings": [dict], "dependencies": dict}
 
 
-def files_of(kind: Kind, homes: Mapping[str, str]) -> list[Named]:
+def files_of(kind: RunKind, homes: Mapping[str, str]) -> list[Named]:
     """The list for such a run; ``homes`` has the file of every question and those of its sums, by its name in a trace."""
     asked = [homes[name].partition(" ") for name in sorted(kind.questions) if name in homes]
     second = [CURATOR, SOURCES[kind.source], STORES[kind.records]]
@@ -158,8 +158,8 @@ def odd_code(code: Mapping[str, Any]) -> str | None:
     rings, libraries = code["rings"], code["dependencies"]
     if len(rings) != 3 or not rings[0]:
         return "the list of code has not three rings, of which the first has files"
-    if sum(map(len, rings)) > MOST_FILES:
-        return f"the list of code has more than {MOST_FILES} files"
+    if sum(map(len, rings)) > MAX_FILES:
+        return f"the list of code has more than {MAX_FILES} files"
     pairs = [(PATH, DIGEST, pair) for ring in rings for pair in ring.items()]
     pairs += [(VERSION, VERSION, pair) for pair in libraries.items()]
     odd = next((name for one, other, (name, value) in pairs if not (_is(one, name) and _is(other, value))), None)

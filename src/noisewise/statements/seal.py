@@ -14,7 +14,7 @@ FORMAT, TRACE_FORMAT, SEAL_FORMAT = "noisewise-run/1", "noisewise-trace/1", "noi
 NEEDED = ("run.json", "model.safetensors", "statement.json", "trace.json")
 PROTECTOR = "protector.safetensors"  # where the run has trained one
 SEALED = (*NEEDED, "statement.txt", "evaluation.json", "comparison.json", "audit.json", PROTECTOR)
-LARGEST = 1 << 30  # bytes of a file that is read at all
+MAX_FILE_BYTES = 1 << 30  # a larger one is not read
 
 
 def put_json(path: Path, document: Any) -> None:
@@ -44,7 +44,7 @@ def _bytes(place: Path, name: str) -> bytes:
     path = place / name
     if not path.is_file():
         raise ValueError(f"{place}: lacks {name}; pass the folder that noisewise train wrote")
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"{place}: {name} is too large to be one of a run")
     return path.read_bytes()
 

@@ -31,7 +31,7 @@ from ..trusted.question import WholeRun
 from ..trusted.stores.protocol import SUMS
 from ..trusted.units import CLIENT, UNIT, Unit
 from .json_shapes import check_shape
-from .reading_list import Kind, code_of, files_of, odd_code
+from .reading_list import RunKind, code_of, files_of, odd_code
 from .search_price import traced, uncovered
 from .wording import FORMATS, derived_words, format_of, shown, text
 from .wording import account_text as account_text
@@ -163,7 +163,7 @@ def make_statement(
     return worded(data)
 
 
-def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
+def _kind(run: Trained, data: Mapping[str, Any], source: str) -> RunKind:
     """What decides which code a run's promise rests on."""
     facts, questions = run.facts, frozenset(line.question for line in run.trace)
     asked = [KINDS[name] for name in questions if name in KINDS]
@@ -176,7 +176,7 @@ def _kind(run: Trained, data: Mapping[str, Any], source: str) -> Kind:
         "ledger": "account" in data,
         "clients": "federated" in data,
     }
-    return Kind(
+    return RunKind(
         "modules" if facts.tensors else "tables" if facts.table else plain,
         facts.loss,
         data["meter"],

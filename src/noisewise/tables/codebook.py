@@ -53,7 +53,7 @@ RANGE = re.compile(
 
 
 @dataclass(frozen=True)
-class Book:
+class Codebook:
     """Columns as a document describes them, notes being its labels, and the column that it calls the target."""
 
     columns: tuple[Column, ...]
@@ -61,7 +61,7 @@ class Book:
     what: str
 
 
-def read_book(path: Path, separator: str | None = None) -> Book | None:
+def read_book(path: Path, separator: str | None = None) -> Codebook | None:
     """A codebook or printed types of pandas; None for any other file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -143,7 +143,7 @@ def _entries(line: str, *, alone: bool) -> list[str]:
     return next(csv.reader([line], delimiter=sign, skipinitialspace=True), [])
 
 
-def _types(text: str) -> Book | None:
+def _types(text: str) -> Codebook | None:
     """What ``print(frame.dtypes)`` shows."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if lines and re.fullmatch(r"dtype:\s*\S+", lines[-1]):
@@ -154,10 +154,10 @@ def _types(text: str) -> Book | None:
     known = [one for one in found if one and any(re.fullmatch(pattern, one["type"]) for pattern, _ in TYPES)]
     if len(known) < len(found):
         return None
-    return Book(tuple(column_of_type(one["name"].strip(), one["type"]) for one in known), None, "types of pandas")
+    return Codebook(tuple(column_of_type(one["name"].strip(), one["type"]) for one in known), None, "types of pandas")
 
 
-def _codebook(path: Path, text: str, separator: str | None) -> Book | None:
+def _codebook(path: Path, text: str, separator: str | None) -> Codebook | None:
     first = text.lstrip().split("\n", 1)[0]
     sign = separator or max((",", ";", "\t"), key=first.count)
     rows = list(csv.reader(text.splitlines(), delimiter=sign))
@@ -172,7 +172,7 @@ def _codebook(path: Path, text: str, separator: str | None) -> Book | None:
             lines.setdefault(cells["name"], []).append(cells)
     made = [_described(path, name, group) for name, group in lines.items()]
     targets = [name for name, group in lines.items() if kind_of(group[0].get("kind", "")) == "target"]
-    return Book(tuple(made), targets[0] if targets else None, "codebook") if made else None
+    return Codebook(tuple(made), targets[0] if targets else None, "codebook") if made else None
 
 
 def _place(row: Iterable[str], names: Sequence[str]) -> int | None:

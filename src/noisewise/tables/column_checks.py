@@ -112,7 +112,7 @@ def check_column(column: Column) -> None:
         _check_missing(column, who, keys)
 
 
-MOST_CATEGORIES = 10_000
+MAX_CATEGORIES = 10_000
 
 
 def _check_shape(column: Column, who: str) -> None:
@@ -132,10 +132,10 @@ def _check_shape(column: Column, who: str) -> None:
         inside = (low is None or column.knots[0] >= low) and (high is None or column.knots[-1] <= high)
         if not inside or len(column.knots) < 2 or any(b <= a for a, b in pairwise(column.knots)):
             raise ValueError(f"{who}: knots must be at least two growing numbers from low to high")
-    if len(column.categories) > MOST_CATEGORIES:
+    if len(column.categories) > MAX_CATEGORIES:
         raise ValueError(
             f"{who} has {len(column.categories)} categories; an id tells nothing about others: set kind to ignore, or "
-            f"declare at most {MOST_CATEGORIES}"
+            f"declare at most {MAX_CATEGORIES}"
         )
     known = {key(value) for value in column.categories}
     if strange := [value for value in column.rare if key(value) not in known]:

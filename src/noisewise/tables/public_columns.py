@@ -15,21 +15,21 @@ from .column_checks import Scalar
 from .dates import looks_like_a_time
 from .values import is_missing_word, key, looks_like_a_date, number_of
 
-MOST_CATEGORIES = 200
-ENOUGH = 20  # rows with a value before a column is called an id or constant
-MOST_APART = 100_000  # different values that are remembered to see whether one comes twice
-SAMPLED = 1000  # values of a batch that the median is taken of
-FAR = 20.0  # times the median: where the largest value of a heavy tail lies
-RARE = 0.002  # of the rows: a category that fewer have is rare
+MAX_LISTED_CATEGORIES = 200
+MIN_VALUES = 20  # before a column is called an id or constant
+MAX_REMEMBERED_VALUES = 100_000  # different ones, to see whether one comes twice
+SAMPLED_VALUES = 1000  # of a batch, that the median is taken of
+HEAVY_TAIL_FACTOR = 20.0  # times the median: where the largest value of a heavy tail lies
+MIN_CATEGORY_SHARE = 0.002  # of the rows: a category of fewer is rare
 AN_ID = 'looks like an id in the public rows, where no value comes twice; set kind = "ignore"'
 A_CONSTANT = 'is constant in the public rows; set kind = "ignore"'
-HEAVY = f'has a heavy tail: scale = log? It reaches beyond {FAR:g} times its median in the public rows; scale = "log" may suit it'
+HEAVY = f'has a heavy tail: scale = log? It reaches beyond {HEAVY_TAIL_FACTOR:g} times its median in the public rows; scale = "log" may suit it'
 A_CODE = 'has few whole numbers: a code?; if they stand for kinds of things, set kind = "category" and categories = {}'
-FEW = 3, 12  # different whole numbers that may be a code; two are as good as numbers
+CODE_COUNT_RANGE = 3, 12  # different whole numbers that may be a code; two are as good as numbers
 
 
 @dataclass
-class Seen:
+class SeenColumn:
     """What was seen in one public column."""
 
     rows: int = 0
@@ -61,7 +61,7 @@ class Seen:
                 times.append(count)
         if self.numeric and numbers:
             every = np.sort(np.repeat(numbers, times))
-            self.sample += every[np.linspace(0, len(every) - 1, min(len(every), SAMPLED)).astype(int)].tolist()
+            self.sample += every[np.linspace(0, len(every) - 1, min(len(every), SAMPLED_VALUES)).astype(int)].tolist()
 
     def _take(self, value: Any, count: int) -> float:
         text = key(value)
@@ -77,10 +77,10 @@ class Seen:
         self.whole &= whole
         if not self.many or text in self.keys:
             self.keys[text] += count
-            self.many = len(self.keys) > MOST_CATEGORIES
+            self.many = len(self.keys) > MAX_LISTED_CATEGORIES
         if count > 1 or (number is not None and not whole) or (self.apart is not None and text in self.apart):
             self.apart = None
-        elif self.apart is not None and len(self.apart) < MOST_APART:
+        elif self.apart is not None and len(self.apart) < MAX_REMEMBERED_VALUES:
             self.apart.add(text)
         return math.nan if number is None else number
 
@@ -97,14 +97,18 @@ class Seen:
     @property
     def rare(self) -> tuple[Scalar, ...]:
         """Categories that few rows have, if there are two or more to share a coordinate."""
-        few = tuple(value for value in self.categories if self.keys[key(value)] < RARE * (self.rows - self.missing))
+        few = tuple(
+            value
+            for value in self.categories
+            if self.keys[key(value)] < MIN_CATEGORY_SHARE * (self.rows - self.missing)
+        )
         return few if len(few) > 1 else ()
 
     @property
     def doubt(self) -> str:
         """Why the column would tell a model nothing, in words; nothing if it may."""
         there = self.rows - self.missing
-        if there < ENOUGH:
+        if there < MIN_VALUES:
             return ""
         if len(self.keys) == 1 and not self.missing:
             return A_CONSTANT
@@ -115,8 +119,13 @@ class Seen:
     @property
     def code(self) -> str:
         """Whether the numbers may be codes of categories, in words; nothing if they are not few, or not whole."""
-        few = self.numeric and self.whole and not self.many and FEW[0] <= len(self.keys) <= FEW[1]
-        if not few or self.rows - self.missing < ENOUGH:
+        few = (
+            self.numeric
+            and self.whole
+            and not self.many
+            and CODE_COUNT_RANGE[0] <= len(self.keys) <= CODE_COUNT_RANGE[1]
+        )
+        if not few or self.rows - self.missing < MIN_VALUES:
             return ""
         return A_CODE.format(f"[{', '.join(key(value) for value in self.categories)}]")
 
@@ -124,4 +133,9 @@ class Seen:
     def heavy(self) -> bool:
         """Whether the largest number is far beyond the median, and all are above 0."""
         finite = [number for number in self.sample if math.isfinite(number)]
-        return self.numeric and len(finite) >= ENOUGH and self.low > 0 and self.high > FAR * float(np.median(finite))
+        return (
+            self.numeric
+            and len(finite) >= MIN_VALUES
+            and self.low > 0
+            and self.high > HEAVY_TAIL_FACTOR * float(np.median(finite))
+        )

@@ -21,10 +21,10 @@ from .generalized import generalized_scores
 from .meter import AdditiveMeter, PlanMeter
 from .models import Model
 from .opening import checked_meter
-from .question import CLIPS, between, plain, vector
+from .question import CLIP_RANGE, between, plain, vector
 from .questions.choice import Choice
 from .stores import counted_of, records_of
-from .stores.grid import Store, in_memory
+from .stores.grid import Allocator, in_memory
 from .stores.linear import FINE
 from .stores.sums import right_less_wrong, squared_errors
 from .stores.totals import Drawn, IntegerTotal
@@ -54,7 +54,7 @@ def choose_best(
     meter: AdditiveMeter | PlanMeter,
     scoring: str = "error",
     seed: int | None = None,
-    store: Store = in_memory,
+    store: Allocator = in_memory,
     rows_per_unit: int | None = None,
 ) -> int:
     """The number of an entrant with a small loss on the rows, for one ``BoundedRange(epsilon)`` paid before they are read.
@@ -76,7 +76,7 @@ def choose_best(
         raise ValueError("there is nothing to choose from; pass at least one entrant")
     for entrant in entrants:
         vector("theta", entrant.theta)
-        between("loss_bound", entrant.loss_bound, *CLIPS)
+        between("loss_bound", entrant.loss_bound, *CLIP_RANGE)
     bounds = [Fraction(rows) * (1 if scoring == "error" else Fraction(one.loss_bound)) for one in entrants]
     half, gate = Fraction(epsilon) / 2, Gate(meter, seed)
 
@@ -94,7 +94,7 @@ def _own(entrant: Entrant) -> Entrant:
     return own._replace(theta=plain(own.theta), loss_bound=plain(own.loss_bound))
 
 
-def _sum(entrant: Entrant, scoring: str, store: Store) -> Fraction:
+def _sum(entrant: Entrant, scoring: str, store: Allocator) -> Fraction:
     """The exact sum of bounded losses over all rows, up to a constant that all entrants share. Private."""
     model = entrant.model
     everyone = Drawn().only(counted_of(model, entrant.X, entrant.y))

@@ -26,7 +26,7 @@ from .own_settings import own_settings
 from .question import HowAsked, checked_noise, plain, rebuilt
 from .questions.moments import Count
 from .stores import counted_of, records_of
-from .stores.grid import Store, in_memory
+from .stores.grid import Allocator, in_memory
 from .stores.shards import Shards, Unroll
 from .stores.totals import Floats, expected_size
 from .units import Unit
@@ -59,7 +59,7 @@ class Curator:
         size: float | None,
         row_bound: float = math.inf,
         seed: int | None = None,
-        store: Store = in_memory,
+        store: Allocator = in_memory,
         rows_per_unit: int | None = None,
         unroll: Unroll | None = None,
     ) -> None:

@@ -11,13 +11,13 @@ from .accountants.common import unsampled
 from .arithmetic import Arithmetic
 from .events import ADJACENCIES, Adjacency, Gaussian, Leaf, Mechanism, Sampling
 from .facts import Facts
-from .units import MOST_ROWS, Unit
+from .units import MAX_ROWS_PER_PERSON, Unit
 
 CLOSE = 1e-3  # of noise that is rounded onto grids: more than a forger's statement can be off by
 ANY = ((math.ulp(0.0), math.inf),)  # of noise whose unit a trace does not tell
 
 
-class Line(NamedTuple):
+class AnswerLine(NamedTuple):
     """What a trace and a statement say of an answer; ``parts``: of a count, in which a record is, where that is known."""
 
     clip: float | None
@@ -34,7 +34,9 @@ class Proved:
     mechanism: ClassVar[type[Mechanism]] = Gaussian
     relations: ClassVar[tuple[Adjacency, ...]] = ADJACENCIES
     samplings: ClassVar[tuple[str, ...]] = ("full", "poisson", "fixed")
-    persons: ClassVar[int] = MOST_ROWS  # how many rows of one person may count; 0: it is proved for records alone
+    persons: ClassVar[int] = (
+        MAX_ROWS_PER_PERSON  # how many rows of one person may count; 0: it is proved for records alone
+    )
     mean: ClassVar[bool] = False  # whether the answer is divided by the number of records
     of_tensors: ClassVar[bool] = False  # whether a module's records have it, which are not rows of numbers
     sharded: ClassVar[bool] = False  # whether it is asked of shards of all records
@@ -71,12 +73,12 @@ class Proved:
         return after.assumed(cls.assumed) if cls.assumed else after
 
     @classmethod
-    def ranges(cls, how: Any, line: Line) -> Iterable[tuple[float, float]]:
+    def ranges(cls, how: Any, line: AnswerLine) -> Iterable[tuple[float, float]]:
         """From where to where the noise of an answer may lie, by what is said of it; ``how`` has the event's noise."""
         return ANY
 
     @classmethod
-    def fits(cls, std: float, how: Any, line: Line) -> bool:
+    def fits(cls, std: float, how: Any, line: AnswerLine) -> bool:
         """Whether noise of this deviation is that of an answer to such a question."""
         return any(low * (1 - CLOSE) <= std <= high * (1 + CLOSE) for low, high in cls.ranges(how, line))
 

@@ -33,7 +33,7 @@ from .events import Adjacency, ApproximateDP, Gaussian, Mechanism, Sampling
 from .facts import Answer, Facts
 from .models import Model
 from .noise import Stream
-from .proved import Line, Proved
+from .proved import AnswerLine, Proved
 from .stores.protocol import HeldRecords
 from .stores.totals import Drawn, FloatRows, Floats, IntegerTotal
 
@@ -61,9 +61,9 @@ class HowAsked:
         return clip / self.rows
 
 
-MOST_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
-CLIPS = 1e-4, 1e12  # from, to: of a clip norm or a bound on losses
-NORMS = 1e-30, 1e30  # of a threshold for norms
+MAX_NOISE = 2.0**26  # a larger noise multiplier would leave nothing of any answer
+CLIP_RANGE = 1e-4, 1e12  # of a clip norm or a bound on losses
+NORM_RANGE = 1e-30, 1e30  # of a threshold for norms
 
 Q = TypeVar("Q", bound=type[Any])
 _known: dict[str, type[Question]] = {}
@@ -139,11 +139,11 @@ class Question(Proved, ABC):
     shape: ClassVar[tuple[int, ...]] = ()  # of the answer
 
     @abstractmethod
-    def moves(self, terms: HowAsked) -> tuple[float, float]:
+    def moves(self, how: HowAsked) -> tuple[float, float]:
         """The most that one record added, and one replaced, moves the total by; the class's text has the proof."""
 
     @abstractmethod
-    def total(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> IntegerTotal:
+    def total(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> IntegerTotal:
         """The exact total over the batch. Private."""
 
     @classmethod
@@ -163,39 +163,39 @@ class Question(Proved, ABC):
         return 0.0
 
     @classmethod
-    def like(cls, line: Line) -> Sequence[Question]:
+    def like(cls, line: AnswerLine) -> Sequence[Question]:
         """Questions of this kind, one for each unit that an answer with such a line may have."""
         return cls.cases(1)[:1]
 
     @classmethod
-    def ranges(cls, how: HowAsked, line: Line) -> Iterable[tuple[float, float]]:
+    def ranges(cls, how: HowAsked, line: AnswerLine) -> Iterable[tuple[float, float]]:
         return [(std, std) for std in (asked.noise_std(how) for asked in cls.like(line))]
 
     def event(self, noise: float) -> Mechanism:
         return Gaussian(noise)
 
-    def unit(self, terms: HowAsked) -> float:
+    def unit(self, how: HowAsked) -> float:
         """The C of its event, from what the question says about one record."""
-        return terms.unit(*self.moves(terms))
+        return how.unit(*self.moves(how))
 
-    def noise_std(self, terms: HowAsked) -> float:
+    def noise_std(self, how: HowAsked) -> float:
         """The standard deviation of the noise on each coordinate of what is released."""
-        return terms.noise * self.unit(terms)
+        return how.noise * self.unit(how)
 
-    def noised(self, totals: Sequence[IntegerTotal], terms: HowAsked, stream: Stream) -> Sequence[Floats]:
-        return [released(totals[0], terms.noise, self.unit(terms), stream)]
+    def noised(self, totals: Sequence[IntegerTotal], how: HowAsked, stream: Stream) -> Sequence[Floats]:
+        return [released(totals[0], how.noise, self.unit(how), stream)]
 
-    def totals(self, records: HeldRecords, drawn: Drawn, terms: HowAsked) -> Sequence[IntegerTotal]:
-        return [self.total(records, drawn, terms)]
+    def totals(self, records: HeldRecords, drawn: Drawn, how: HowAsked) -> Sequence[IntegerTotal]:
+        return [self.total(records, drawn, how)]
 
-    def answer(self, noisy: Sequence[Floats], facts: Facts, terms: HowAsked) -> Answer:
-        return Answer(noisy[0].reshape(self.shape), self.noise_std(terms))
+    def answer(self, noisy: Sequence[Floats], facts: Facts, how: HowAsked) -> Answer:
+        return Answer(noisy[0].reshape(self.shape), self.noise_std(how))
 
-    def flat(self, answer: Answer, facts: Facts, terms: HowAsked) -> Floats:
+    def flat(self, answer: Answer, facts: Facts, how: HowAsked) -> Floats:
         """A released answer as the vector that was noised: what an auditor compares with :meth:`exact`."""
         return np.asarray(answer.value, np.float64).reshape(-1)
 
-    def exact(self, totals: Sequence[IntegerTotal], terms: HowAsked) -> Floats:
+    def exact(self, totals: Sequence[IntegerTotal], how: HowAsked) -> Floats:
         """Totals as that vector without noise. Private, unless whoever asks knows the records anyway."""
         return totals[0].values.astype(np.float64) * totals[0].worth
 
@@ -218,7 +218,7 @@ class WholeRun(Proved, ABC):
 
 def always(added: float, replaced: float) -> Any:
     """``moves`` of a question that one record added, and one replaced, moves by the same, however it is asked."""
-    return lambda self, terms: (added, replaced)
+    return lambda self, how: (added, replaced)
 
 
 def itself(kind: type[Any], dimension: int) -> list[Any]:
@@ -249,6 +249,6 @@ def between(name: str, value: object, least: float, most: float) -> None:
 def checked_noise(noise: Any) -> float:
     """A plain number that noise can have."""
     value = plain(noise)
-    if type(value) is not float or not 0 < value <= MOST_NOISE:
-        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MOST_NOISE:g}")
+    if type(value) is not float or not 0 < value <= MAX_NOISE:
+        raise ValueError(f"noise is {value!r}; pass a noise multiplier (or epsilon) above 0, at most {MAX_NOISE:g}")
     return value

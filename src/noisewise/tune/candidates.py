@@ -14,7 +14,7 @@ from ..methods import makes_a_promise
 from ..tables.fit.fit import Fit, Labelled, refuse_without_torch
 from ..tables.fit.fitted import Fitted
 from ..trusted.selection import SCORED
-from ..trusted.stores.grid import Store, in_memory
+from ..trusted.stores.grid import Allocator, in_memory
 
 EACH_RUN = 1 << 66  # added to a simulation's seed, run by run
 
@@ -27,7 +27,7 @@ class Candidate:
     fit: Fit
     private: Labelled
     public: Labelled | None = None
-    store: Store = in_memory
+    store: Allocator = in_memory
     loss_bound: float = 2.0  # of a record's loss where candidates are compared by it
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Tuned:
     scores: tuple[float, ...] | None = None
 
 
-class Parts(NamedTuple):
+class CandidateRows(NamedTuple):
     """Rows to train on and rows to compare on, and how many there are to train on if the number of all is public."""
 
     trained: Labelled
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
     expected: int | None
 
     def __repr__(self) -> str:
-        return "Parts(...)"
+        return "CandidateRows(...)"
 
 
 def known_size(fit: Fit, private: Labelled) -> int | None:
@@ -73,11 +73,11 @@ def trained_on(candidate: Candidate, share: float) -> float | None:
     return None if size is None else float(max(round((1 - share) * size), 1))
 
 
-def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> Parts:
+def dealt(candidate: Candidate, scored: NDArray[np.bool_], share: float = SCORED) -> CandidateRows:
     """A candidate's rows in two parts. Their sizes are secret: what sums are divided by is a share of the public size."""
     rows, size = candidate.private, trained_on(candidate, share)
     expected = None if size is None else int(size)
-    return Parts(
+    return CandidateRows(
         Labelled(rows.X[~scored], rows.y[~scored], expected), Labelled(rows.X[scored], rows.y[scored]), expected
     )
 

@@ -22,35 +22,37 @@ from ..tables.fit.labels import Classes
 from ..trusted.accountants.gdp import cost, epsilon_of
 from ..trusted.events import Gaussian
 from ..trusted.opening import open_meter
-from ..trusted.stores.grid import Store
-from .candidates import Candidate, Parts, as_candidate
-from .price import Agreed
+from ..trusted.stores.grid import Allocator
+from .candidates import Candidate, CandidateRows, as_candidate
+from .price import RunPrice
 
 SCORING_STREAM = 1 << 67
-MAPPED = 1 << 20  # bytes of rows from which processes share one mapped copy
+MIN_MAPPED_BYTES = 1 << 20  # of rows, from which processes share one mapped copy
 SHARED, ROOM = "/dev/shm", 2 << 30  # kept in memory where there is so much room
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class CandidateRun:
     """What one process needs for one run; ``score`` is the noise of its score, None where nothing is scored."""
 
     fit: Fit
-    agreed: Agreed
+    agreed: RunPrice
     trained: Labelled
     public: Labelled | None
     scored: Labelled
     score: Gaussian | None
-    store: Store
+    store: Allocator
 
     @classmethod
-    def of(cls, candidate: Candidate, agreed: Agreed, parts: Parts, number: int, score: Gaussian | None = None) -> Run:
+    def of(
+        cls, candidate: Candidate, agreed: RunPrice, parts: CandidateRows, number: int, score: Gaussian | None = None
+    ) -> CandidateRun:
         """Run ``number``: a candidate as it was agreed on, on its parts of the rows."""
         fit = as_candidate(candidate.fit, agreed.promise, run=number)
         return cls(fit, agreed, parts.trained, candidate.public, parts.scored, score, candidate.store)
 
     def __repr__(self) -> str:
-        return "Run(...)"
+        return "CandidateRun(...)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class Outcome:
         return "Outcome(...)"
 
 
-def outcome(run: Run) -> Outcome:
+def outcome(run: CandidateRun) -> Outcome:
     """Train and score. A failure, whatever it is, is an outcome: that there was one must not be seen.
 
     Nor is a warning, one for each run or worker: counted, they would tell how many runs there were.
@@ -79,7 +81,7 @@ def outcome(run: Run) -> Outcome:
         return Outcome(None)
 
 
-def noisy_score(fitted: Fitted, run: Run) -> float:
+def noisy_score(fitted: Fitted, run: CandidateRun) -> float:
     """Right answers less wrong ones, over two, or minus squared errors: a sum over the rows that were not trained on.
 
     *Guarantee*: one question to a curator of those rows, for exactly the Gaussian that was priced.
@@ -113,7 +115,7 @@ def _enough(event: Gaussian, promise: Budget) -> Budget:
     return replace(promise, epsilon=max(epsilon, 1e-9) * (1 + 1e-6))
 
 
-def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
+def outcomes(runs: Sequence[CandidateRun], jobs: int, beat: Callable[[], None] | None = None) -> Iterator[Outcome]:
     """The outcome of each run, one after the other, or by ``jobs`` processes that share one mapped copy of the rows.
 
     ``beat`` is called for each run, so that searches whose number of runs is a secret do without it.
@@ -127,7 +129,7 @@ def outcomes(runs: Sequence[Run], jobs: int, beat: Callable[[], None] | None = N
     from joblib import Parallel, delayed
 
     # processes of this machine, whatever joblib is set to: another backend would send the rows to others, or run in threads
-    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MAPPED, "mmap_mode": "r", "verbose": 0}
+    options: dict[str, Any] = {"backend": "loky", "max_nbytes": MIN_MAPPED_BYTES, "mmap_mode": "r", "verbose": 0}
     with _folder() as own:
         work: Any = Parallel(n_jobs=jobs, return_as="generator", temp_folder=own, **options)
         for done in work(delayed(outcome)(run) for run in runs):

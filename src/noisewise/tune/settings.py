@@ -12,7 +12,7 @@ from typing import Any
 from ..guest import method_named
 from ..methods import Method
 
-MOST = 10_000
+MAX_CANDIDATES = 10_000
 FIXED = {
     "epsilon", "delta", "adjacency", "random_state", "bounds", "schema", "classes", "target_bounds", "size_is_public",
     "unit", "rows_per_unit", "class_weight",
@@ -33,8 +33,8 @@ def listed(candidates: Any) -> list[dict[str, Any]]:
         found = [dict(one) if isinstance(one, Mapping) else _no_mapping(one) for one in candidates]
     else:
         raise ValueError(f"candidates is a {type(candidates).__name__}; pass a list of settings, e.g. {EXAMPLE}")
-    if not 1 <= len(found) <= MOST:
-        raise ValueError(f"there are {len(found)} candidates; pass from 1 to {MOST}")
+    if not 1 <= len(found) <= MAX_CANDIDATES:
+        raise ValueError(f"there are {len(found)} candidates; pass from 1 to {MAX_CANDIDATES}")
     for one in found:
         for name in one:
             if name in FIXED:

@@ -16,7 +16,7 @@ from ..tables.fit.from_files import SETTINGS
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Repeated, to_dict
 from .candidates import Candidate
-from .price import Agreed
+from .price import RunPrice
 
 LISTED = "the list of candidate settings, written down without the private rows"
 CHOSEN = {
@@ -46,7 +46,7 @@ def in_words(candidates: Sequence[Candidate]) -> tuple[str, ...]:
 
 
 def stated(
-    fitted: Fitted, bill: Bill, candidates: Sequence[Candidate], best: int, agreed: Agreed | None = None
+    fitted: Fitted, bill: Bill, candidates: Sequence[Candidate], best: int, agreed: RunPrice | None = None
 ) -> Fitted:
     """The model with the statement of the search that found it."""
     data: dict[str, Any] = dict(fitted.statement.data)

@@ -9,7 +9,7 @@ from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.selection import candidate_budget
 from .selection import law_for
 
-ENOUGH = 4000.0  # n mu of a run from which more noise costs little
+MIN_CLARITY = 4000.0  # n mu of a run from which more noise costs little
 PUBLIC_ROWS = 400  # from which a search on public rows tells settings apart
 
 
@@ -43,12 +43,13 @@ def advised(budget: Budget, candidates: int, *, public: int, size: float | None)
             "none",
             f"{few}{price}, and nobody has said how many records there are (size=, --size-guess); the first candidate gets the whole budget",
         )
-    if size * each < ENOUGH:
+    if size * each < MIN_CLARITY:
         return Advice(
             "none",
-            f"{few}{price}: records x mu = {size * each:,.0f}, below {ENOUGH:,.0f}, where noise costs more than settings "
+            f"{few}{price}: records x mu = {size * each:,.0f}, below {MIN_CLARITY:,.0f}, where noise costs more than settings "
             "usually bring; the first candidate gets the whole budget",
         )
     return Advice(
-        "selection", f"{few}{price}: records x mu = {size * each:,.0f}, at least {ENOUGH:,.0f}, where that costs little"
+        "selection",
+        f"{few}{price}: records x mu = {size * each:,.0f}, at least {MIN_CLARITY:,.0f}, where that costs little",
     )

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+WholeNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Setting:
+class FederationSetting:
     """What is clipped, a record's gradient or a client's, and whether noise is added for that unit."""
 
     name: str
@@ -27,10 +27,10 @@ class Setting:
     noised: bool
 
 
-WITHOUT_NOISE = Setting("no noise", "record", False)
-RECORD_LEVEL = Setting("record level", "record", True)
-CLIENT_CLIP = Setting("client clip only", "client", False)
-CLIENT_LEVEL = Setting("client level", "client", True)
+WITHOUT_NOISE = FederationSetting("no noise", "record", False)
+RECORD_LEVEL = FederationSetting("record level", "record", True)
+CLIENT_CLIP = FederationSetting("client clip only", "client", False)
+CLIENT_LEVEL = FederationSetting("client level", "client", True)
 SETTINGS = (WITHOUT_NOISE, RECORD_LEVEL, CLIENT_CLIP, CLIENT_LEVEL)
 
 
@@ -39,8 +39,8 @@ class Clients:
     """Pictures (rows of pixels between 0 and 1), their classes, and the number of the client that holds each."""
 
     X: Floats
-    y: Whole
-    holder: Whole
+    y: WholeNumbers
+    holder: WholeNumbers
 
     @property
     def count(self) -> int:
@@ -56,7 +56,9 @@ class Clients:
         return int(np.bincount(self.holder, self.y == label).max())
 
 
-def dealt(X: Floats, y: Whole, victim: int, *, each: int, most: int, holders: int = 1, there: bool = True) -> Clients:
+def dealt(
+    X: Floats, y: WholeNumbers, victim: int, *, each: int, most: int, holders: int = 1, there: bool = True
+) -> Clients:
     """The victim, client 0, holds its class alone (at most ``most`` pictures); others hold ``each`` of one class.
 
     With several ``holders`` the same pictures of the class are shared out among them. Without the victim

@@ -30,7 +30,7 @@ import numpy as np
 from ...accounts import Budget
 from ...trusted import validate
 from ...trusted.accountants.calibrate import calibrate
-from .federation import SETTINGS, Setting, Whole, dealt
+from .federation import SETTINGS, FederationSetting, WholeNumbers, dealt
 
 Progress = Callable[[int, int], None]
 
@@ -38,7 +38,7 @@ HELD_OUT = 0.25  # of the pictures: to score with
 
 
 @dataclass(frozen=True)
-class Server:
+class HeavyBallServer:
     """How the shared model moves: heavy ball on the mean of the contributions."""
 
     rounds: int = 60
@@ -65,7 +65,7 @@ class Redrawn:
     ``there``: whether the victim took part; a run without it is the reference.
     """
 
-    setting: Setting
+    setting: FederationSetting
     there: bool
     picture: tuple[float, ...]
     taken: float
@@ -89,15 +89,15 @@ class Redrawing:
     noise_multiplier: float
     runs: tuple[Redrawn, ...]
 
-    def of(self, setting: Setting, *, there: bool = True) -> tuple[Redrawn, ...]:
+    def of(self, setting: FederationSetting, *, there: bool = True) -> tuple[Redrawn, ...]:
         """The repeats of one setting."""
         return tuple(run for run in self.runs if run.setting == setting and run.there is there)
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[FederationSetting, ...]:
         return tuple(dict.fromkeys(run.setting for run in self.runs))
 
-    def above_reference(self, setting: Setting) -> tuple[float, float]:
+    def above_reference(self, setting: FederationSetting) -> tuple[float, float]:
         """How much more the drawings are like the class than the reference's, and the standard error, repeat by repeat."""
         with_it, without = self.of(setting), self.of(setting, there=False)
         return mean_and_error([a.likeness - b.likeness for a, b in zip(with_it, without, strict=True)])
@@ -146,12 +146,12 @@ def gan(
     victim: int,
     budget: Budget,
     *,
-    settings: Sequence[Setting] = SETTINGS,
+    settings: Sequence[FederationSetting] = SETTINGS,
     repeats: int = 6,
     each: int = 10,
     most: int = 150,
     holders: int = 1,
-    server: Server | None = None,
+    server: HeavyBallServer | None = None,
     hostile: Hostile | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -167,7 +167,7 @@ def gan(
     from .shared_sum import shared
 
     validate.whole(repeats=repeats, each=each, most=most, holders=holders)
-    server, hostile = server or Server(), hostile or Hostile()
+    server, hostile = server or HeavyBallServer(), hostile or Hostile()
     validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
     validate.whole(at_least=0, fakes=hostile.fakes)
     rows, labels = np.asarray(X, dtype=float), np.asarray(y, dtype=np.int64)
@@ -193,7 +193,7 @@ def gan(
     return Redrawing(victim, budget, deal().count, deal().pictures(victim), holders, noise, tuple(runs))
 
 
-def _split(labels: Whole, rng: np.random.Generator) -> tuple[Whole, Whole]:
+def _split(labels: WholeNumbers, rng: np.random.Generator) -> tuple[WholeNumbers, WholeNumbers]:
     """Places of the pictures that clients hold, and of those that nobody holds: the same share of each class."""
     held = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

@@ -5,25 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from ...trusted.torch_extra import Tensor, torch
-from .federation import Floats, Whole
-from .gan import Hostile, Server
+from .federation import Floats, WholeNumbers
+from .gan import HeavyBallServer, Hostile
 from .leakage import correlation
 from .shared_sum import Shared, Singles, network
 
-CODES = 16  # numbers that a drawing is made from
-WIDTH = 64  # hidden units of the generator
-DRAWINGS = 200  # to score
+CODE_LENGTH = 16  # of what a drawing is made from
+HIDDEN_UNITS = 64  # of the generator
+SCORED_DRAWINGS = 200
 
 
 def play(
-    sums: Shared, sizes: tuple[int, ...], victim: int, server: Server, hostile: Hostile, *, seed: int
+    sums: Shared, sizes: tuple[int, ...], victim: int, server: HeavyBallServer, hostile: Hostile, *, seed: int
 ) -> tuple[Singles, Singles]:
     """All rounds: the generator learns from the shared model, its drawings go in, the model moves; model and drawings."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = network(sizes)
         # the generator draws pictures from a few normal numbers; pixels between 0 and 1
-        layers = torch.nn.Linear(CODES, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, sizes[0]), torch.nn.Sigmoid()
+        layers = (
+            torch.nn.Linear(CODE_LENGTH, HIDDEN_UNITS),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN_UNITS, sizes[0]),
+            torch.nn.Sigmoid(),
+        )
         generator = torch.nn.Sequential(*layers)
         optimizer = torch.optim.Adam(generator.parameters(), lr=hostile.learning_rate, betas=(0.5, 0.999))
         wanted = torch.full((hostile.batch,), victim)
@@ -42,7 +47,7 @@ def play(
             velocity = server.momentum * velocity + (total / units).astype(np.float32)
             theta = theta - server.learning_rate * velocity
             _fill(model, theta)
-        return theta, _drawn(generator, DRAWINGS).detach().numpy()
+        return theta, _drawn(generator, SCORED_DRAWINGS).detach().numpy()
 
 
 def _fill(model: torch.nn.Module, theta: Singles) -> None:
@@ -50,12 +55,12 @@ def _fill(model: torch.nn.Module, theta: Singles) -> None:
 
 
 def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
-    drawings: Tensor = generator(torch.randn(many, CODES))
+    drawings: Tensor = generator(torch.randn(many, CODE_LENGTH))
     return drawings
 
 
 def scores(
-    theta: Singles, sizes: tuple[int, ...], drawings: Singles, held: tuple[Floats, Whole], victim: int
+    theta: Singles, sizes: tuple[int, ...], drawings: Singles, held: tuple[Floats, WholeNumbers], victim: int
 ) -> tuple[tuple[float, ...], float, float, float, float]:
     """The first drawing, taken, likeness, and the shared model's accuracy on other classes and on the victim's."""
     X, y = held

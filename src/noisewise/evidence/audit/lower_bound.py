@@ -36,7 +36,7 @@ from .transcript import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
-CHUNK = 50
+RUNS_PER_TASK = 50
 THRESHOLDS = 199
 STRICTER = 1e-3
 ALIKE = 0.25
@@ -260,7 +260,7 @@ class _Prepared:
 
     def scores(self, first: int, end: int, jobs: int, progress: Progress | None, last: int | None = None) -> Floats:
         """(2 worlds, runs, kinds of score) of the runs numbered ``first`` to below ``end``, out of ``last`` to come."""
-        chunks = [(w, i, min(i + CHUNK, end)) for i in range(first, end, CHUNK) for w in (0, 1)]
+        chunks = [(w, i, min(i + RUNS_PER_TASK, end)) for i in range(first, end, RUNS_PER_TASK) for w in (0, 1)]
         result, done = np.empty((2, end - first, len(SCORES))), 2 * first
         for (world, start, stop), rows in zip(chunks, self._work(chunks, jobs), strict=True):
             result[world, start - first : stop - first] = rows

@@ -17,7 +17,7 @@ from ...trusted.losses import Softmax
 from ...trusted.models import MLP, Model
 from ...trusted.models.module import ModuleModel
 from ...trusted.torch_extra import Tensor, torch
-from .federation import Clients, Floats, Setting, Whole
+from .federation import Clients, FederationSetting, Floats, WholeNumbers
 
 CLIENTS_AT_ONCE = 64  # of one pass, which bounds memory
 Singles = NDArray[np.float32]
@@ -49,7 +49,14 @@ class Shared:
 
 
 def shared(
-    clients: Clients, setting: Setting, budget: Budget, *, sizes: tuple[int, ...], rounds: int, clip: float, seed: int
+    clients: Clients,
+    setting: FederationSetting,
+    budget: Budget,
+    *,
+    sizes: tuple[int, ...],
+    rounds: int,
+    clip: float,
+    seed: int,
 ) -> Shared:
     """A setting's side of the server: the noise of ``rounds`` full sums within the budget, as a plan prices it.
 
@@ -95,7 +102,7 @@ def mean_over_pictures(scores: Tensor, labels: Tensor) -> Tensor:
     return each.view(labels.shape).sum(1) / (labels != outputs).sum(1).clamp(min=1)
 
 
-def bundled(X: list[Singles], y: list[Whole], places: int, *, blank: int) -> tuple[tuple[Tensor], tuple[Tensor]]:
+def bundled(X: list[Singles], y: list[WholeNumbers], places: int, *, blank: int) -> tuple[tuple[Tensor], tuple[Tensor]]:
     """Clients' pictures and labels as a module takes them, ``places`` for each; places left over have label ``blank``."""
     pictures = np.zeros((len(X), places, X[0].shape[1]), np.float32)
     labels = np.full((len(y), places), blank)

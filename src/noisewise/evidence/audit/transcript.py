@@ -51,8 +51,7 @@ from ...trusted.question import HowAsked, rebuilt
 from ...trusted.stores import records_of
 from ...trusted.stores.totals import Drawn, expected_size, fixed_size
 from ...trusted.walks.iterations import gradient_sum, rows_of
-from ...trusted.walks.objective import ObjectiveTerms
-from ...trusted.walks.objective import terms as objective_terms
+from ...trusted.walks.objective import ObjectiveTerms, objective_terms
 from ...trusted.walks.oneshot import pass_noise
 from .canaries import Neighbours
 

@@ -19,11 +19,11 @@ from ...tables.values import key
 from ...trusted.features.features import Codes, Features, Hats, Product
 from ...trusted.features.scale import Floats, positions
 
-DIGITS = 10  # of the numbers in a table: single precision has 8
+TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class TableAxis:
     """Where the cells of a column lie along a table; ``points`` of a number, none of a category."""
 
     column: int
@@ -41,7 +41,7 @@ class Axis:
 class Term:
     """A table with a dimension for each axis and one more, over what is summed."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[TableAxis, ...]
     table: Floats
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Term:
 
 def rounded(numbers: Floats) -> Any:
     """Lists of the numbers, with as many digits as matter."""
-    digits = np.array([float(f"{number:.{DIGITS}g}") for number in np.ravel(numbers)])
+    digits = np.array([float(f"{number:.{TABLE_DIGITS}g}") for number in np.ravel(numbers)])
     return digits.reshape(np.shape(numbers)).tolist()
 
 
@@ -79,7 +79,7 @@ def scaled_terms(
 
 def _number(
     place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
-) -> tuple[Axis, Floats, Floats]:
+) -> tuple[TableAxis, Floats, Floats]:
     """A number from bound to bound: its axis, its scaled entries at both and where it is missing, and their table."""
     low, high = float(scaling.low[here][0]), float(scaling.high[here][0])
     absent = np.nan if column is None or column.missing is None else float(column.missing)
@@ -87,17 +87,17 @@ def _number(
     rows[:, here.start] = low, high, absent
     scaled = scaling(rows)
     entries = scaled[:, here.start] / scaled[:, -1]  # before rows were divided by their lengths
-    return Axis(place, np.array([0.0, 1.0]), np.array([low, high])), entries, entries[:, None] * weights.T
+    return TableAxis(place, np.array([0.0, 1.0]), np.array([low, high])), entries, entries[:, None] * weights.T
 
 
 def _category(
     place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
-) -> tuple[Axis, Floats, Floats]:
+) -> tuple[TableAxis, Floats, Floats]:
     """A category, whose entry is 1 where it is the record's: the same for it."""
     width, absent = weights.shape[1], _fill(column)
     last = np.zeros(len(weights)) if absent is None else weights[:, absent]
     entries = np.append(np.ones(width), 0.0 if absent is None else 1.0)
-    return Axis(place, np.arange(float(width))), entries, np.concatenate([weights.T, last[None]])
+    return TableAxis(place, np.arange(float(width))), entries, np.concatenate([weights.T, last[None]])
 
 
 def _with_length(table: Floats, own: Floats, wanted: bool) -> Floats:
@@ -138,7 +138,7 @@ def _effect(parts: Sequence[tuple[Hats | Codes, Floats]], column: Column | None)
         for block, values in parts
         if isinstance(block, Hats)
     )
-    return Term((Axis(hats[0].column, np.arange(len(points), dtype=np.float64), points),), np.asarray(table))
+    return Term((TableAxis(hats[0].column, np.arange(len(points), dtype=np.float64), points),), np.asarray(table))
 
 
 def _pair(block: Product, columns: Sequence[Column | None], weights: Floats) -> Term:
@@ -147,10 +147,10 @@ def _pair(block: Product, columns: Sequence[Column | None], weights: Floats) -> 
     return Term((_axis(block.first), _axis(block.second)), np.einsum("ai,bj,kij->abk", *sides, cells))
 
 
-def _axis(side: Hats | Codes) -> Axis:
+def _axis(side: Hats | Codes) -> TableAxis:
     if isinstance(side, Codes):
-        return Axis(side.column, np.asarray(side.groups, dtype=np.float64))
-    return Axis(side.column, np.asarray(side.ranks) * (side.knots - 1), np.asarray(side.points))
+        return TableAxis(side.column, np.asarray(side.groups, dtype=np.float64))
+    return TableAxis(side.column, np.asarray(side.ranks) * (side.knots - 1), np.asarray(side.points))
 
 
 def _rows(side: Hats | Codes, column: Column | None) -> Floats:

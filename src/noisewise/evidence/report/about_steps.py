@@ -9,7 +9,7 @@ from itertools import groupby
 from ...asking import Gradient
 from .axes import Point, finite
 from .charts import Series, line_chart
-from .markup import Markup, Part, charts, figure, join, tag
+from .markup import Markup, SectionPart, charts, figure, join, tag
 from .run_folder import RunFolder
 from .sentences import number
 
@@ -17,7 +17,7 @@ OWN_COORDINATES = ("public_subspace", "adaptive_clip")  # noise that is not the 
 LEVELS = 3  # values one after another that a sentence can tell
 
 
-def noise_and_clip(folder: RunFolder) -> Part | None:
+def noise_and_clip(folder: RunFolder) -> SectionPart | None:
     """Noise and clip of every gradient, and the norm of the noised gradient."""
     rows = [row for row in folder.trace if row["question"] == Gradient.name]
     told: list[str] = []
@@ -35,7 +35,7 @@ def noise_and_clip(folder: RunFolder) -> Part | None:
     if not told and not any(cards):
         return None
     body = join(*(tag("p", one) for one in told), charts(*cards))
-    return Part("noise", "Noise, clip and gradients at each step", body, folded=True)
+    return SectionPart("noise", "Noise, clip and gradients at each step", body, folded=True)
 
 
 def _levels(points: Sequence[Point]) -> str | None:

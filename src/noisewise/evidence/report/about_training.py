@@ -14,12 +14,12 @@ from ...tables.fit.why_auto import choice_of_run, why
 from . import sentences as words
 from .about_steps import noise_and_clip
 from .charts import Series, line_chart
-from .markup import Markup, Part, Section, charts, figure, join, listed, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, listed, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-COLUMNS = 128  # of a table that are listed
-CATEGORIES = 8  # of a column that are listed
+MAX_LISTED_COLUMNS = 128  # of a table
+MAX_LISTED_CATEGORIES = 8  # of a column
 ELSEWHERE = (  # settings that the page tells in other words
     *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
     *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
@@ -42,14 +42,16 @@ def done(folder: RunFolder) -> Section:
         "how",
         "How it was done",
         lead,
-        Part("settings", "Settings that were used", _settings(folder), folded=True),
-        None if choice is None else Part("chosen", "How the model was chosen", tag("p", why(choice)), folded=True),
+        SectionPart("settings", "Settings that were used", _settings(folder), folded=True),
+        None
+        if choice is None
+        else SectionPart("chosen", "How the model was chosen", tag("p", why(choice)), folded=True),
         _columns(folder),
         _prepared(folder),
         _spent(folder),
         noise_and_clip(folder),
-        Part("words", "The statement in words", in_words, folded=True, printed=False),
-        Part("json", "The statement as JSON", as_json, folded=True, printed=False),
+        SectionPart("words", "The statement in words", in_words, folded=True, printed=False),
+        SectionPart("json", "The statement as JSON", as_json, folded=True, printed=False),
     )
 
 
@@ -160,7 +162,7 @@ def _plain(value: Any) -> str:
     return number(value) if isinstance(value, int | float | str) else json.dumps(value, ensure_ascii=False)
 
 
-def _columns(folder: RunFolder) -> Part | None:
+def _columns(folder: RunFolder) -> SectionPart | None:
     """Columns as they were declared."""
     prepared = folder.run["preprocessing"]
     schema = prepared.get("schema")
@@ -172,10 +174,14 @@ def _columns(folder: RunFolder) -> Part | None:
         lines = [(name_of(name), "number", f"{number(low)} to {number(high)}") for name, low, high in ends]
     else:
         return None
-    more = f"{len(lines) - COLUMNS:,} more are in run.json of the folder." if len(lines) > COLUMNS else None
+    more = (
+        f"{len(lines) - MAX_LISTED_COLUMNS:,} more are in run.json of the folder."
+        if len(lines) > MAX_LISTED_COLUMNS
+        else None
+    )
     rest = None if more is None else tag("p", more, class_="soft")
-    body = join(table(("column", "kind", "declared"), lines[:COLUMNS]), rest)
-    return Part("declared", "Columns as they were declared", body, folded=True, printed=False)
+    body = join(table(("column", "kind", "declared"), lines[:MAX_LISTED_COLUMNS]), rest)
+    return SectionPart("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
 def _declared(column: Mapping[str, Any]) -> Any:
@@ -184,8 +190,12 @@ def _declared(column: Mapping[str, Any]) -> Any:
         told.append(f"{number(column['low'])} to {number(column['high'])}")
     categories = column.get("categories") or []
     if categories:
-        rest = f" and {len(categories) - CATEGORIES:,} more" if len(categories) > CATEGORIES else None
-        told.append(join(*_together(categories[:CATEGORIES]), rest))
+        rest = (
+            f" and {len(categories) - MAX_LISTED_CATEGORIES:,} more"
+            if len(categories) > MAX_LISTED_CATEGORIES
+            else None
+        )
+        told.append(join(*_together(categories[:MAX_LISTED_CATEGORIES]), rest))
     told += [
         f"{key} {_plain(value)}"
         for key, value in column.items()
@@ -194,7 +204,7 @@ def _declared(column: Mapping[str, Any]) -> Any:
     return join(*(join("; " if place else "", part) for place, part in enumerate(told))) or "-"
 
 
-def _prepared(folder: RunFolder) -> Part | None:
+def _prepared(folder: RunFolder) -> SectionPart | None:
     """What turned declared columns into rows, and what each part of it cost; older statements do not say."""
     parts = folder.statement.get("prepared")
     if not parts:
@@ -206,7 +216,7 @@ def _prepared(folder: RunFolder) -> Part | None:
         "declared, public or already released, or was paid for by questions that the promise covers."
     )
     body = join(tag("p", told), table(("part", "what", "cost"), lines, wide=True))
-    return Part("prepared", "What was prepared", body, folded=True, printed=False)
+    return SectionPart("prepared", "What was prepared", body, folded=True, printed=False)
 
 
 def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
@@ -215,7 +225,7 @@ def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     return cost(part)
 
 
-def _spent(folder: RunFolder) -> Part | None:
+def _spent(folder: RunFolder) -> SectionPart | None:
     """What was asked for which share of the budget, and its course if that is not even."""
     rows = folder.trace
     if not rows:
@@ -243,7 +253,7 @@ def _spent(folder: RunFolder) -> Part | None:
         tag("p", f"Every question about the records was paid for before it was answered. {text}{even}{how}"),
         charts(_questions(rows), figure("Budget spent", chart)),
     )
-    return Part("spent", "How the budget was spent", body, folded=True)
+    return SectionPart("spent", "How the budget was spent", body, folded=True)
 
 
 def _share(spent: float) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LETTER = 7.4  # width of a letter at the charts' font size of 12, with some reserve
-LARGEST, LEAST = 1e300, 1e-290  # beyond, differences and logarithms are lost
+LETTER_PIXELS = 7.4  # width at the charts' font size of 12, with some reserve
+MAX_DRAWN, MIN_DRAWN = 1e300, 1e-290  # beyond, differences and logarithms are lost
 POINTS = 300
-NARROWEST = 176.0  # pixels of a plot on the smallest phone; labels that have room there have room everywhere
-GAP = 10.0  # pixels between two labels
-BEYOND = 7.0  # pixels that a label may stand out of the plot on either side
+MIN_PLOT_PIXELS = 176.0  # on the smallest phone; labels that have room there have room everywhere
+LABEL_GAP_PIXELS = 10.0
+OVERHANG_PIXELS = 7.0  # that a label may stand out of the plot on either side
 
 Point = tuple[float, float]
 
@@ -63,11 +63,11 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def finite(points: Iterable[tuple[Any, Any]]) -> list[Point]:
     """The points that can be drawn."""
-    return [(float(x), float(y) if abs(y) > LEAST else 0.0) for x, y in points if drawable(x) and drawable(y)]
+    return [(float(x), float(y) if abs(y) > MIN_DRAWN else 0.0) for x, y in points if drawable(x) and drawable(y)]
 
 
 def drawable(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_DRAWN
 
 
 def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
@@ -93,8 +93,8 @@ def around(values: Sequence[float], *, from_zero: bool = False, log: bool = Fals
         return (low / 1.3, high * 1.3)
     if from_zero and low >= 0:
         return (0.0, high * 1.08 if high > 0 else 1.0)
-    if not high - low > max(1e-9 * max(abs(low), abs(high)), LEAST):  # also when the difference is lost in rounding
-        room = abs(high) / 2 if abs(high) > LEAST else 0.5
+    if not high - low > max(1e-9 * max(abs(low), abs(high)), MIN_DRAWN):  # also when the difference is lost in rounding
+        room = abs(high) / 2 if abs(high) > MIN_DRAWN else 0.5
         return (low - room, high + room)
     return (low, high)
 
@@ -124,14 +124,14 @@ def _placed(ticks: Sequence[float], share: Axis, show: Callable[[float], str]) -
     free = -math.inf
     for tick in ticks:
         at, text = share(tick), show(tick)
-        width, x = LETTER * len(text), at * NARROWEST
+        width, x = LETTER_PIXELS * len(text), at * MIN_PLOT_PIXELS
         anchor = "middle"
-        if x - width / 2 < -BEYOND:
+        if x - width / 2 < -OVERHANG_PIXELS:
             anchor = "start"
-        elif x + width / 2 > NARROWEST + BEYOND:
+        elif x + width / 2 > MIN_PLOT_PIXELS + OVERHANG_PIXELS:
             anchor = "end"
         left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor] * width
         if left >= free:
             placed.append((at, text, anchor))
-            free = left + width + GAP
+            free = left + width + LABEL_GAP_PIXELS
     return placed

@@ -15,12 +15,12 @@ from . import sentences as words
 from .axes import Axis, Point, around, drawable, finite, labels_along, thinned
 from .markup import Markup, join, tag
 
-HEIGHT = 150  # pixels of a plot, unless it is told another
+PLOT_PIXELS = 150  # height, unless another is given
 ACROSS = 1000  # units of a curve's own picture, which is stretched to the plot's width
-TRACK = 22  # pixels of a row
-APART = 19.0  # pixels between labels of a vertical axis
-FEW = 12  # points that are drawn as such
-NAME = 60  # letters of a name
+ROW_PIXELS = 22
+LABEL_APART_PIXELS = 19.0  # of a vertical axis
+MAX_MARKED_POINTS = 12
+MAX_NAME_LETTERS = 60
 UNIT = (0.0, 1.0)  # limits of an axis of shares
 SHARES_ALONG: dict[str, Any] = {"x_limits": UNIT, "y_limits": UNIT, "show": words.percent, "show_x": words.percent}
 
@@ -68,7 +68,7 @@ def line_chart(
     y_limits: Point | None = None,
     show: Callable[[float], str] = _shown,
     show_x: Callable[[float], str] = _shown,
-    height: int = HEIGHT,
+    height: int = PLOT_PIXELS,
 ) -> Markup | None:
     """Lines over a common axis; None when no point can be drawn. ``show`` and ``show_x`` write the axes' numbers.
 
@@ -152,7 +152,7 @@ def interval_chart(
 
 
 def _interval_row(row: Interval, share: Axis, lines: Sequence[Markup | None]) -> Markup:
-    middle = _n(TRACK / 2)
+    middle = _n(ROW_PIXELS / 2)
     bar = None
     if row.solid:
         bar = tag("line", x1=_p(share(0.0)), x2=_p(share(row.value)), y1=middle, y2=middle, class_="solid")
@@ -164,9 +164,9 @@ def _interval_row(row: Interval, share: Axis, lines: Sequence[Markup | None]) ->
         dot = tag("circle", cx=_p(share(row.value)), cy=middle, r=5, class_="dot")
     return tag(
         "div",
-        tag("span", tag("bdi", words.shorten(row.name, NAME)), class_="name"),
+        tag("span", tag("bdi", words.shorten(row.name, MAX_NAME_LETTERS)), class_="name"),
         tag("span", row.text, class_="told"),
-        tag("svg", *lines, bar, dot, height=TRACK, class_="track"),
+        tag("svg", *lines, bar, dot, height=ROW_PIXELS, class_="track"),
         class_="row faint" if row.faint else "row",
     )
 
@@ -194,14 +194,14 @@ def _across(y: float, kind: str) -> Markup:
 
 
 def _down(at: float, kind: str) -> Markup:
-    return tag("line", x1=_p(at), x2=_p(at), y1=0, y2=TRACK, class_=kind)
+    return tag("line", x1=_p(at), x2=_p(at), y1=0, y2=ROW_PIXELS, class_=kind)
 
 
 def _up(y: Axis, show: Callable[[float], str]) -> list[tuple[float, str]]:
     """Labels of the vertical axis, as many as have room."""
     kept: list[tuple[float, str]] = []
     for tick in y.ticks():
-        if not kept or abs(y(tick) - y(kept[-1][0])) >= APART:
+        if not kept or abs(y(tick) - y(kept[-1][0])) >= LABEL_APART_PIXELS:
             kept.append((tick, show(tick)))
     return kept
 
@@ -225,7 +225,7 @@ def _line(one: Series, x: Axis, y: Axis) -> Markup:
 
 def _few(one: Series) -> Sequence[Point]:
     """The points of a line that are drawn as dots: those of a short one."""
-    return one.points if len(one.points) <= FEW and one.style != "dashed" else ()
+    return one.points if len(one.points) <= MAX_MARKED_POINTS and one.style != "dashed" else ()
 
 
 def _dot(at: float, y: float, colour: int) -> Markup:

@@ -23,7 +23,7 @@ ledger = typer.Typer(
 app.add_typer(ledger, name="ledger")
 
 HEAD = "noisewise-ledger-head/1"
-Dataset = Annotated[str, typer.Option("--dataset", metavar="NAME", help="The name of the data set.")]
+DatasetOption = Annotated[str, typer.Option("--dataset", metavar="NAME", help="The name of the data set.")]
 MaybeDataset = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The data set.", show_default="all of them")
 ]
@@ -61,7 +61,7 @@ def init(url: LedgerUrl = None, json_output: JsonFlag = False) -> None:
 
 @ledger.command()
 def register(
-    dataset: Dataset,
+    dataset: DatasetOption,
     epsilon: Annotated[float, typer.Option(help="What all runs together may cost.")],
     delta: Annotated[float, typer.Option(help="The same, well below 1/records.")],
     url: LedgerUrl = None,

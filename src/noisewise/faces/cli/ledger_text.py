@@ -12,15 +12,15 @@ from rich.text import Text
 from .main import narrow_table
 
 if TYPE_CHECKING:
-    from ...accounts.ledger.ledger import State
-    from ...accounts.ledger.lines import Line
+    from ...accounts.ledger.ledger import AccountState
+    from ...accounts.ledger.lines import AccountLine
 
-WIDTH = 50  # cells of a bar
+BAR_CELLS = 50
 PARTS = (("spent", "█", "blue"), ("reserved", "▒", "yellow"), ("left", "░", "green"))
-NEWEST = 40  # runs that are listed in a terminal
+MAX_LISTED_RUNS = 40  # in a terminal
 
 
-def draw_account(console: Console, state: State, lines: Sequence[Line]) -> None:
+def draw_account(console: Console, state: AccountState, lines: Sequence[AccountLine]) -> None:
     """Draw an account for people."""
     budget, unit = state.budget, "a record" if state.unit == "record" else "a person"
     order = "" if state.order is None else f" at order {state.order}"
@@ -32,19 +32,19 @@ def draw_account(console: Console, state: State, lines: Sequence[Line]) -> None:
     console.print(_rest(state), highlight=False, markup=False, soft_wrap=True)
     if lines:
         console.print(_runs(lines))
-    if len(lines) > NEWEST:
-        console.print(f"The last {NEWEST} of {len(lines)} runs; --json or --page has all.", highlight=False)
+    if len(lines) > MAX_LISTED_RUNS:
+        console.print(f"The last {MAX_LISTED_RUNS} of {len(lines)} runs; --json or --page has all.", highlight=False)
 
 
 def bar(shares: dict[str, float]) -> Text:
     """The parts of a whole; what is there at all has a cell."""
-    cells = {name: max(round(shares[name] * WIDTH), int(shares[name] > 1e-9)) for name, _, _ in PARTS}
+    cells = {name: max(round(shares[name] * BAR_CELLS), int(shares[name] > 1e-9)) for name, _, _ in PARTS}
     largest = max(cells, key=lambda name: cells[name])
-    cells[largest] += WIDTH - sum(cells.values())
+    cells[largest] += BAR_CELLS - sum(cells.values())
     return Text.assemble(*((sign * cells[name], colour) for name, sign, colour in PARTS))
 
 
-def _rest(state: State) -> str:
+def _rest(state: AccountState) -> str:
     from ...accounts.account import rounded_down
 
     fits = state.fits
@@ -59,12 +59,12 @@ def _rest(state: State) -> str:
     return text
 
 
-def _runs(lines: Sequence[Line]) -> Table:
+def _runs(lines: Sequence[AccountLine]) -> Table:
     table = narrow_table()
     for name in ("run", "what", "epsilon", "delta", "share", "state", "by", "when"):
         right = name in ("run", "epsilon", "delta", "share")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "what")
-    for line in lines[-NEWEST:]:
+    for line in lines[-MAX_LISTED_RUNS:]:
         colour = {"spent": "", "reserved": "yellow", "failed": "red"}[line.state]
         cells = (str(line.number), line.what, f"{line.epsilon:.4g}", f"{line.delta:.3g}", f"{line.share:.1%}")
         table.add_row(

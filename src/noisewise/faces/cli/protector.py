@@ -16,7 +16,7 @@ from .main import JsonFlag, app, errors, print_json
 from .protector_text import header_table, held_out, listed, summary
 
 if TYPE_CHECKING:
-    from ...learned.trained import Plan
+    from ...learned.trained import TrainingPlan
 
 protector = typer.Typer(
     help="Learned protectors: train them on public tasks, list, show, plot and evaluate them.", no_args_is_help=True
@@ -94,11 +94,11 @@ def train(
 
 def _plan(
     tasks: str, out: Path, data: Path | None, preset: str, seed: int, name: str | None, options: dict[str, Any]
-) -> Plan:
+) -> TrainingPlan:
     """The preset with what was said otherwise, and the command that says the same."""
     from dataclasses import replace
 
-    from ...learned.trained import PRESETS, Plan, find_tasks, paper_tasks
+    from ...learned.trained import PRESETS, TrainingPlan, find_tasks, paper_tasks
     from ...trusted import validate
 
     validate.one_of(tuple(PRESETS), preset=preset)
@@ -116,11 +116,11 @@ def _plan(
         said += ["--clip" if value else "--no-clip"] if key == "clip" else [f"--{key.replace('_', '-')}", str(value)]
     said += ["--seed", str(seed)]
     said += ["--name", name] if name else []
-    return Plan(name or distribution.name, distribution, design, recipe, shlex.join(said))
+    return TrainingPlan(name or distribution.name, distribution, design, recipe, shlex.join(said))
 
 
 @contextmanager
-def _training_bar(plan: Plan) -> Iterator[Callable[[Any], None]]:
+def _training_bar(plan: TrainingPlan) -> Iterator[Callable[[Any], None]]:
     """A bar with objective, spent budget, seconds per meta-step and time left; then one for what follows training."""
     from ...learned.meta import Epoch
 

@@ -9,7 +9,7 @@ from ...trusted.accountants.terms import Budget
 from .expected import Expected, clarity_for
 from .tuning import WORDS, Tuning, cheapest
 
-ENOUGH = 0.8  # kept by the middle of simulations: below this, say what would be enough
+MIN_KEPT_SHARE = 0.8  # kept by the middle of simulations: below this, say what would be enough
 LITTLE = 0.01  # of what is kept: what tuning costs is lost in the noise of a test
 USUAL = 8  # settings: what the recommendation speaks of, if the plan has it
 
@@ -27,7 +27,7 @@ def recommendation(
     told = ["Use auto with the whole budget."]
     if kept is not None:
         told = [f"Use auto with the whole budget: {kept_in_words(kept)}."]
-        if kept.mid < ENOUGH:
+        if kept.mid < MIN_KEPT_SHARE:
             told.append(_more(budget, size, columns, classes, clarity))
     else:
         told.append("No simulations stand for a table that wide: what to expect is not known.")
@@ -44,10 +44,10 @@ def kept_in_words(kept: Expected) -> str:
 
 def _more(budget: Budget, size: int, columns: int, classes: int | None, clarity: float) -> str:
     """Records, or an epsilon, that would be enough."""
-    times = clarity_for(ENOUGH, columns, classes) / clarity
+    times = clarity_for(MIN_KEPT_SHARE, columns, classes) / clarity
     epsilon = gdp.epsilon_of(times * gdp.mu_of(budget.epsilon, budget.delta), budget.delta)
     return (
-        f"It takes about {_rounded(times * size)} records, or an epsilon of about {epsilon:.2g}, to keep {ENOUGH:g}; fewer "
+        f"It takes about {_rounded(times * size)} records, or an epsilon of about {epsilon:.2g}, to keep {MIN_KEPT_SHARE:g}; fewer "
         "columns help as well."
     )
 

@@ -18,7 +18,7 @@ from ...trusted.engine.tape import map_tensors
 from ...trusted.torch_extra import Tensor, torch
 from .handed_out import unmarked
 from .rehearsals import Rehearsals
-from .run import OTHER_ROWS, Run
+from .run import OTHER_ROWS, EngineRun
 
 ROWS = "_noisewise_rows"  # of an output: the books, the mark of the piece, and the tensor of all records that it shows
 STALE = (
@@ -30,7 +30,7 @@ STALE = (
 class Forward:
     """Stands in for ``module.forward``. A copy of the module has its own forward back: it is no part of the private run."""
 
-    def __init__(self, module: nn.Module, run: Run, rehearsals: Rehearsals, *, attached: bool) -> None:
+    def __init__(self, module: nn.Module, run: EngineRun, rehearsals: Rehearsals, *, attached: bool) -> None:
         """``attached``: outputs keep their graph, so that any loss reaches the books; else a criterion's alone does."""
         self._module, self._run, self._rehearsals, self._attached = module, run, rehearsals, attached
         self.own = module.forward

@@ -13,7 +13,7 @@ from ...trusted.engine.tape import map_tensors
 from ...trusted.torch_extra import Tensor, torch
 from .calls import ROWS, STALE
 from .handed_out import Handed, unmarked
-from .run import Run
+from .run import EngineRun
 
 # Of every tensor: whether it has a row for each record, whether the module gave it, and its shape.
 Kinds = list[tuple[bool, bool, Any]]
@@ -26,7 +26,7 @@ class Criterion(nn.Module):
     a backward pass counts each record's own loss once. Outside of training it is the loss that was given.
     """
 
-    def __init__(self, criterion: Callable[..., Any], run: Run | None = None) -> None:
+    def __init__(self, criterion: Callable[..., Any], run: EngineRun | None = None) -> None:
         super().__init__()
         self.criterion, self.run, self._alone = criterion, run, LossOfOne(criterion)
 

@@ -31,9 +31,9 @@ from ...trusted.events import FULL, Sampling
 from ...trusted.process import hide_memory
 from ...trusted.torch_extra import Tensor, torch
 from .handed_out import unmarked, with_mark
-from .run import Run
+from .run import EngineRun
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 class DPDataLoader(DataLoader[Any]):
@@ -44,7 +44,7 @@ class DPDataLoader(DataLoader[Any]):
     read before its batch is paid for.
     """
 
-    def __init__(self, loader: DataLoader[Any], run: Run, *, batches: int, empty: Any) -> None:
+    def __init__(self, loader: DataLoader[Any], run: EngineRun, *, batches: int, empty: Any) -> None:
         super().__init__(
             loader.dataset,
             batch_size=loader.batch_size,
@@ -90,7 +90,7 @@ class DPDataLoader(DataLoader[Any]):
                 self.run.marks = bool(unmarked(piece)[1])
                 yield piece
 
-    def records(self, rows: Rows) -> Any:
+    def records(self, rows: RowNumbers) -> Any:
         """These records as a batch; no rows give tensors without rows."""
         if not len(rows):
             return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, self._empty)
@@ -146,7 +146,7 @@ def _as_they_are(records: list[Any]) -> list[Any]:
     return records
 
 
-def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, Rows | None]:
+def tensors_of(loader: DataLoader[Any]) -> tuple[tuple[Tensor, ...] | None, RowNumbers | None]:
     """The tensors that rows can be taken from at once, and where, if that gives what the data set and the loader would."""
     if loader.collate_fn is not default_collate or loader.num_workers or loader.pin_memory:
         return None, None

@@ -29,20 +29,20 @@ from ...trusted.stores.modules import ONES, margin
 from ...trusted.stores.totals import IntegerTotal
 from ...trusted.tickets import Ticket
 from ...trusted.torch_extra import Tensor, torch
-from .loop_meter import Ledger
+from .loop_meter import LoopMeter
 
-MOST = float(1 << 61)
-AT_ONCE = 1 << 21  # numbers that get their noise in one call
-Clip = float | tuple[float, ...]
+MAX_GRID_UNITS = float(1 << 61)
+NUMBERS_PER_CALL = 1 << 21  # that get their noise in one call
+ClipNorm = float | tuple[float, ...]
 
 
 @dataclass
-class Batch:
+class PaidBatch:
     """A batch that was paid for, and what went through the module of it."""
 
     ticket: Ticket
     noise: float
-    clip: Clip
+    clip: ClipNorm
     last: bool = False  # whether the piece at hand is the last one
     rows: int = 0  # of the piece at hand
     stage: Literal["handed", "passed", "stepped"] = "stepped"  # of the piece at hand
@@ -52,17 +52,17 @@ class Batch:
     mark: object = None  # of the piece at hand: a pass counts for the piece that it began with, whose rows carry it
 
 
-class Run(NotCopied):
+class EngineRun(NotCopied):
     """What the loader, the hooks of the module and the optimizer share. Nobody else holds the stream."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LoopMeter,
         layout: Layout,
         parameters: Sequence[Tensor],
         *,
         noise: float,
-        clip: Clip,
+        clip: ClipNorm,
         expected: float,
         mean: bool,
     ) -> None:
@@ -72,7 +72,7 @@ class Run(NotCopied):
         self.parameters = tuple(parameters)
         self._noise, self._clip = noise, clip
         self.expected, self.mean = expected, mean
-        self._batch: Batch | None = None
+        self._batch: PaidBatch | None = None
         self._waiting: list[Tensor] = []  # released gradients of batches whose step is still to come
         self._waits = 0  # how many they are
         self.marks = False  # whether rows that were handed out carry marks
@@ -105,12 +105,12 @@ class Run(NotCopied):
                 self._noise = value
 
     @property
-    def clip(self) -> Clip:
+    def clip(self) -> ClipNorm:
         """The clip of the next batch: one norm, or one for each parameter."""
         return self._clip
 
     @clip.setter
-    def clip(self, value: Clip) -> None:
+    def clip(self, value: ClipNorm) -> None:
         self._clip = checked_clip(value, len(self.parameters), isinstance(self._clip, tuple))
 
     def words(self) -> int:
@@ -119,7 +119,7 @@ class Run(NotCopied):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def draw(self, records: Any) -> tuple[Batch, NDArray[np.int64]]:
+    def draw(self, records: Any) -> tuple[PaidBatch, NDArray[np.int64]]:
         """Pay for a batch and draw its secret row numbers. When it is refused, no batch is left to step on."""
         self._check_process()
         with self._lock:
@@ -127,10 +127,10 @@ class Run(NotCopied):
             if before is not None:
                 self._wait(before)
             ticket = self.ledger.draw(self._noise, records)
-            batch = self._batch = Batch(ticket, self._noise, self._clip)
+            batch = self._batch = PaidBatch(ticket, self._noise, self._clip)
             return batch, ticket.rows
 
-    def hand_out(self, batch: Batch, rows: int, *, last: bool) -> object:
+    def hand_out(self, batch: PaidBatch, rows: int, *, last: bool) -> object:
         """A piece of the batch goes to the loop, with this mark; records of another batch would count twice in this one."""
         with self._lock:
             if batch is not self._batch:
@@ -166,7 +166,7 @@ class Run(NotCopied):
             batch = self._passing(rows, mark)
             batch.fresh, batch.stage = fresh, "passed"
 
-    def _passing(self, rows: int, mark: object) -> Batch:
+    def _passing(self, rows: int, mark: object) -> PaidBatch:
         """The batch of which a piece may count now, for the first time."""
         batch = self._batch
         if batch is None or batch.mark is not mark:
@@ -221,7 +221,7 @@ class Run(NotCopied):
             self.steps += 1
         return [part / many for part in released] if self.mean and many > 1 else released
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: PaidBatch) -> None:
         """Add the piece at hand to those before it: in double precision, as soon as there are two."""
         fresh, batch.any = batch.fresh, batch.any or batch.stage == "passed"
         batch.fresh, batch.stage = [], "stepped"  # first: whatever ends this early, a piece counts once
@@ -230,7 +230,7 @@ class Run(NotCopied):
         elif fresh:
             batch.sums = fresh
 
-    def _wait(self, batch: Batch) -> None:
+    def _wait(self, batch: PaidBatch) -> None:
         """Give a batch its noise; what waits is the sum of such gradients."""
         self._take(batch)
         if not batch.any:
@@ -240,7 +240,7 @@ class Run(NotCopied):
             released = [one + more for one, more in zip(self._waiting, released, strict=True)]
         self._waiting, self._waits = released, self._waits + 1
 
-    def _released(self, batch: Batch) -> list[Tensor]:
+    def _released(self, batch: PaidBatch) -> list[Tensor]:
         """The clipped sum with exact noise, over the expected number of records if losses are means."""
         norm = math.hypot(*batch.clip) if isinstance(batch.clip, tuple) else batch.clip
         released: list[Tensor] = []
@@ -254,12 +254,12 @@ class Run(NotCopied):
             ]
         return released
 
-    def _totals(self, batch: Batch, norm: float) -> Iterator[tuple[IntegerTotal, Any]]:
+    def _totals(self, batch: PaidBatch, norm: float) -> Iterator[tuple[IntegerTotal, Any]]:
         """The clipped sum in whole numbers of which ``ONES`` stand for the clip, and the kind of floats it comes in."""
         for some in self._groups:
             parameters = self.parameters[some]
             if batch.sums:
-                values = in_units(batch.sums[some], ONES / norm, MOST, self._room)
+                values = in_units(batch.sums[some], ONES / norm, MAX_GRID_UNITS, self._room)
             else:
                 values = np.zeros(_numbers(parameters), np.int64)
             double = any(parameter.dtype == torch.float64 for parameter in parameters)
@@ -272,11 +272,11 @@ def _numbers(parameters: Sequence[Tensor]) -> int:
 
 def _together(parameters: Sequence[Tensor]) -> list[slice]:
     """Neighbouring parameters that get their noise at once: few calls for small ones, little memory for large ones."""
-    starts, room = [0], AT_ONCE
+    starts, room = [0], NUMBERS_PER_CALL
     for place, parameter in enumerate(parameters):
         if parameter.numel() > room and place > starts[-1]:
             starts.append(place)
-            room = AT_ONCE
+            room = NUMBERS_PER_CALL
         room -= parameter.numel()
     return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(parameters)], strict=True)]
 
@@ -291,7 +291,7 @@ OTHER_ROWS = (
 )
 
 
-def checked_clip(value: Any, parameters: int, each: bool) -> Clip:
+def checked_clip(value: Any, parameters: int, each: bool) -> ClipNorm:
     """One clip, or with ``each`` one for every parameter; a single number is dealt out evenly."""
     several = isinstance(value, list | tuple)
     numbers = [float(one) for one in value] if several else [float(value)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._version import __version__
-from ...statements.reading_list import Kind, code_of, files_of
+from ...statements.reading_list import RunKind, code_of, files_of
 from ...statements.statement import FORMAT, HYPER_PARAMETERS, Statement, promised
 from ...statements.wording import FORMATS, derived_words
 from ...trusted.arithmetic import Arithmetic
@@ -14,7 +14,7 @@ from ...trusted.engine.torch_names import untested
 from ...trusted.events import Repeated, to_dict
 from ...trusted.stores.modules import APART
 from ...trusted.units import RECORD
-from .run import Run
+from .run import EngineRun
 
 ARITHMETIC = Arithmetic(
     "assumed",
@@ -35,7 +35,7 @@ NO_CAP = "the number of steps: nothing capped it, and stopping by looking at res
 RESUMED = "the run was resumed: what was trained after the checkpoint it continues was thrown away unseen"
 
 
-def statement_of(run: Run, words: Mapping[str, Any], *, own_loss: bool, delta: float | None) -> Statement:
+def statement_of(run: EngineRun, words: Mapping[str, Any], *, own_loss: bool, delta: float | None) -> Statement:
     """What the parameters promise at this moment; nothing when no batch was drawn, or without noise."""
     stated = run.ledger.stated(delta)
     assumed = [words["size"], *LOOP, *([OWN_LOSS] if own_loss else [])]
@@ -63,7 +63,7 @@ def statement_of(run: Run, words: Mapping[str, Any], *, own_loss: bool, delta: f
     }
     if stated is not None:
         data["isolation"] = "caller's own code"
-        data["code"] = code_of(files_of(Kind("modules", "", data["meter"], source="loop"), {}))
+        data["code"] = code_of(files_of(RunKind("modules", "", data["meter"], source="loop"), {}))
         data["format"] = FORMATS[3]
     if run.ledger.account is not None and stated is not None:
         data["account"] = run.ledger.account.describe()

@@ -24,7 +24,7 @@ from ...trusted.questions.histograms import Histograms
 
 POWERS = np.exp2(np.arange(-20.0, 65.0))
 COARSE = np.concatenate([-POWERS[::-1], [0.0], POWERS])
-BINS = 64
+BIN_COUNT = 64
 TAIL = 0.01
 MISTAKE = 1e-3  # how often noise alone may look like records in any bin: one such bin far out spoils a column
 
@@ -79,7 +79,7 @@ def quantile_bounds(curator: Counted, columns: int) -> tuple[Floats, Floats]:
     counts, std = curator.histograms(np.tile(COARSE, (columns, 1)), noise_multiplier=curator.meter.noise_for(0.5))
     clear = std * math.sqrt(2 * math.log(counts.size / (2 * MISTAKE)))  # P(Z > t) < exp(-t^2/2)/2, over all bins
     ends = np.array([_outermost(row, clear) for row in counts])
-    edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BINS + 1) for first, last in ends])
+    edges = np.array([np.linspace(*_reach(COARSE[first], COARSE[last + 1]), BIN_COUNT + 1) for first, last in ends])
     counts, std = curator.histograms(edges, noise_multiplier=curator.meter.noise_for(1.0))
     quantiles = np.array([_quantiles(row, line, std) for row, line in zip(counts, edges, strict=True)])
     return quantiles[:, 0], quantiles[:, 1]
@@ -98,7 +98,7 @@ def _outermost(counts: Floats, clear: float) -> tuple[int, int]:
 
 def _reach(low: float, high: float) -> tuple[float, float]:
     """From or to zero when that is no further away than a bin is wide: a bound of 0 keeps zeros zero in scaling."""
-    return (0.0 if 0 < low < high / BINS else low), (0.0 if low / BINS < high < 0 else high)
+    return (0.0 if 0 < low < high / BIN_COUNT else low), (0.0 if low / BIN_COUNT < high < 0 else high)
 
 
 def _quantiles(counts: Floats, edges: Floats, std: float) -> tuple[float, float]:

@@ -12,21 +12,21 @@ import numpy as np
 from ...trusted.features.features import Block, Codes, Features, Hats, Product, even
 from ...trusted.features.scale import Floats
 from ...trusted.features.table_columns import TableColumn
-from .quantiles import Scale
+from .quantiles import RankScale
 
 KNOTS = 0.15  # hats of a column for each n mu and column
-MOST_HATS, COARSE = 64, 8
+MAX_HATS, COARSE = 64, 8
 LEVELS = 16
 RANK_SHARE, RANK_NOISE = 0.1, 0.01  # most of the budget for ranks; noise in a rank that is small enough
-PAIRED = 7  # columns
-ENOUGH_FOR_PAIRS = 1500.0  # n mu
+MAX_PAIRED_COLUMNS = 7
+MIN_CLARITY_FOR_PAIRS = 1500.0  # n mu
 CELLS = 0.1  # hats of a side, squared, for each n mu and pair
-FEWEST_SIDE, MOST_SIDE = 3, 8
+MIN_SIDE, MAX_SIDE = 3, 8
 RARE = 0.005  # a coordinate that fewer records have is balanced as if so many had it
 PUBLIC_ROWS = 20  # for each hat of a column: so many tell for nothing where its values lie
 LENGTH = 0.5  # of typical rows before they are centred, so that hardly any is longer than 1
 INTERCEPT = 0.4  # relative to the spread of the rest
-LEAST_SPREAD = 0.05
+MIN_SPREAD = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +77,14 @@ def outline(
     return Outline(knots or knots_for(clarity, len(columns)), paired, price, width, products)
 
 
-def scales_of(columns: Sequence[TableColumn]) -> list[Scale]:
+def scales_of(columns: Sequence[TableColumn]) -> list[RankScale]:
     """The declared scale of each column; none for a category."""
     return [(column.points, column.ranks) for column in columns]
 
 
 def knots_for(clarity: float, columns: int) -> int:
     """How many hats a column gets: more for more records, budget (``clarity`` is n mu), and fewer columns."""
-    return int(min(max(round(KNOTS * clarity / columns), 3), MOST_HATS))
+    return int(min(max(round(KNOTS * clarity / columns), 3), MAX_HATS))
 
 
 def public_rows_tell(rows: int, clarity: float, columns: int, knots: int | None = None) -> bool:
@@ -106,19 +106,19 @@ def rank_share(clarity: float, columns: int, asked: bool | None = None) -> float
 
 def paired_columns(clarity: float, columns: int, asked: int | None = None) -> int:
     """How many columns are paired with each other: none while n mu is small, unless so many are asked for."""
-    most = min(PAIRED if asked is None else asked, columns)
-    return most if most >= 2 and (asked is not None or clarity >= ENOUGH_FOR_PAIRS) else 0
+    most = min(MAX_PAIRED_COLUMNS if asked is None else asked, columns)
+    return most if most >= 2 and (asked is not None or clarity >= MIN_CLARITY_FOR_PAIRS) else 0
 
 
 def side_for(clarity: float, columns: int) -> int:
     """How many hats a side of a product has when so many columns are paired."""
     pairs = max(math.comb(columns, 2), 1)
-    return int(min(max(round(math.sqrt(CELLS * clarity / pairs)), FEWEST_SIDE), MOST_SIDE))
+    return int(min(max(round(math.sqrt(CELLS * clarity / pairs)), MIN_SIDE), MAX_SIDE))
 
 
 def main_blocks(
     columns: Sequence[TableColumn],
-    scales: Sequence[Scale],
+    scales: Sequence[RankScale],
     knots: int | None,
     clarity: float,
     two_valued: Collection[int] = (),
@@ -150,7 +150,7 @@ def balanced(parts: Sequence[Frequencies], weights: Sequence[float]) -> tuple[Fe
     length = float((square * share * gain * gain).sum())
     middle = share * gain
     middle *= min(1.0, 0.999 / max(float(np.linalg.norm(middle)), 1e-12))
-    spread = max(length - float(middle @ middle), LEAST_SPREAD * LENGTH**2)
+    spread = max(length - float(middle @ middle), MIN_SPREAD * LENGTH**2)
     constant = INTERCEPT * math.sqrt(spread)
     features = Features(tuple(block for part in parts for block in part.blocks), np.append(gain, constant))
     return features, Placed(np.append(middle, 0.0), 1 / math.sqrt(spread + constant**2), np.append(share, 1.0))

@@ -47,7 +47,7 @@ class Preparation(Protocol):
 MEMBERS: tuple[type[Preparation], ...] = (Bounds, Ranks, Features, Basis)
 
 
-class Line(Protocol):
+class PaidLine(Protocol):
     """What is needed of a line of a trace."""
 
     @property
@@ -61,7 +61,7 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class PreparedPart:
     """Something that was prepared, the events that paid for it, and their share of the budget of the training.
 
     ``share`` is 0 for what was free, and None where shares have no meaning: in a plan, which is priced as a whole, and
@@ -80,17 +80,17 @@ class Part:
 
 
 def parts_of(
-    trace: Sequence[Line], features: Features | None, *, bounds: Mapping[str, Any] | None = None, plan: bool = False
+    trace: Sequence[PaidLine], features: Features | None, *, bounds: Mapping[str, Any] | None = None, plan: bool = False
 ) -> list[dict[str, Any]]:
     """Everything that a run prepared, as a statement has it; ``bounds``: what was bought before it, ``plan``: no shares."""
-    found = [] if bounds is None else [{**Part(Bounds.part, bounds["what"]).to_dict(), **_before(bounds)}]
+    found = [] if bounds is None else [{**PreparedPart(Bounds.part, bounds["what"]).to_dict(), **_before(bounds)}]
     named: list[tuple[str, str, tuple[str, ...]]] = [(SIZE, SIZE_WORDS, COUNT)]
     if any(line.question == TRAINING for line in trace):
         members: tuple[type[Ranks | Features | Basis], ...] = (Basis,) if features is None else (Ranks, Features)
         named += [(member.part, member.words, member.questions) for member in members]
     found += [part.to_dict() for part in (_paid(trace, *one, plan=plan) for one in named) if part.events]
     if features is not None and any(isinstance(block, Product) for block in features.blocks):
-        found.append(Part(PAIRS, PAIRS_WORDS).to_dict())
+        found.append(PreparedPart(PAIRS, PAIRS_WORDS).to_dict())
     return found
 
 
@@ -98,14 +98,14 @@ def _before(bounds: Mapping[str, Any]) -> dict[str, Any]:
     return {"events": [dict(event) for event in bounds["events"]], "share": None}
 
 
-def _paid(trace: Sequence[Line], part: str, words: str, questions: tuple[str, ...], *, plan: bool) -> Part:
+def _paid(trace: Sequence[PaidLine], part: str, words: str, questions: tuple[str, ...], *, plan: bool) -> PreparedPart:
     """What such questions cost together."""
     before = [0.0, *(line.spent for line in trace)]
     own = [
         (line, line.spent - earlier) for line, earlier in zip(trace, before, strict=False) if line.question in questions
     ]
     share = None if plan else float(f"{sum(cost for _, cost in own):.6g}")
-    return Part(part, words, tuple(line.event for line, _ in own), share)
+    return PreparedPart(part, words, tuple(line.event for line, _ in own), share)
 
 
 def cost(part: Mapping[str, Any]) -> str:

@@ -16,11 +16,11 @@ import numpy as np
 from ...trusted.features.scale import Floats, check_scale, positions, values_at
 from ...trusted.questions.levels import ColumnLevels
 
-Scale = tuple[tuple[float, ...], tuple[float, ...]]
+RankScale = tuple[tuple[float, ...], tuple[float, ...]]
 
 POINTS = 65
 SPIKE = 0.02  # of all records: the most that one value may take of the ranks
-FEW_INSIDE = 0.03  # of all records: so many between the ends are left to a straight line
+MAX_STRAIGHT_SHARE = 0.03  # of all records: so many between the ends are left to a straight line
 FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
 
 
@@ -28,7 +28,7 @@ FLOOR = 0.001  # of the ranks that the declared scale keeps, so that they grow
 class Ranks:
     """Scales of number columns by their quantiles, as points and ranks, and the columns that have two values alone."""
 
-    scales: tuple[tuple[int, Scale], ...]
+    scales: tuple[tuple[int, RankScale], ...]
     two_valued: tuple[int, ...] = ()
 
     part: ClassVar[str] = "ranks"
@@ -39,7 +39,7 @@ class Ranks:
         for column, (points, ranks) in self.scales:
             check_scale(points, ranks, f"the ranks of column {column}")
 
-    def of(self, declared: Sequence[Scale]) -> list[Scale]:
+    def of(self, declared: Sequence[RankScale]) -> list[RankScale]:
         """The declared scales, with the ranks in their place where there are some."""
         own = dict(self.scales)
         return [own.get(column, scale) for column, scale in enumerate(declared)]
@@ -59,7 +59,7 @@ class Ranks:
         return cls(scales, tuple(int(column) for column in data["two_valued"]))
 
 
-def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[Scale], noise_std: float) -> Ranks:
+def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[RankScale], noise_std: float) -> Ranks:
     """The ranks of columns, from the counts of each on all levels, coarse first, on its declared scale."""
     finest = {column: consistent(levels) for column, levels in counts.items()}
     two = tuple(i for i, parts in finest.items() if two_valued(parts, float(counts[i][0].sum()), noise_std))
@@ -67,7 +67,7 @@ def ranks_from(counts: Mapping[int, Sequence[Floats]], declared: Sequence[Scale]
     return Ranks(tuple(scales.items()), two)
 
 
-def public_ranks(cells: Floats, columns: Sequence[int], declared: Sequence[Scale], levels: int) -> Ranks:
+def public_ranks(cells: Floats, columns: Sequence[int], declared: Sequence[RankScale], levels: int) -> Ranks:
     """The ranks of these columns of public rows, counted as private ones are, without noise."""
     parts, counts = 1 << levels, {}
     for column in columns:
@@ -97,7 +97,7 @@ def consistent(levels: Sequence[Floats]) -> Floats:
 
 def two_valued(counts: Floats, total: float, noise_std: float) -> bool:
     """Whether nearly all records clearly have the lowest or the highest value: then two hats say all there is."""
-    return float(counts[1:-1].sum()) + noise_std < FEW_INSIDE * max(total, 1.0)
+    return float(counts[1:-1].sum()) + noise_std < MAX_STRAIGHT_SHARE * max(total, 1.0)
 
 
 def quantile_points(

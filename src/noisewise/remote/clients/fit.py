@@ -13,7 +13,7 @@ from ...tables.fit.from_files import public_rows
 from ...tables.fit.ready import Ready
 from ...trusted.events import FULL
 from ..federation import Declared, Federated
-from ..processes import Part, Spread
+from ..processes import RowsElsewhere, ShapeElsewhere
 from .client import MAKER
 from .server import Crowd
 
@@ -77,5 +77,5 @@ def ready_clients(
         raise ValueError("no client has rows; pass files with records")
     if reading is not None:
         reading(1.0)
-    rows = Spread(crowd, places, asked.scaling.features)
-    return Ready(asked, Labelled(rows, Part((len(rows),))), public_rows(asked, public, separator=separator))
+    rows = RowsElsewhere(crowd, places, asked.scaling.features)
+    return Ready(asked, Labelled(rows, ShapeElsewhere((len(rows),))), public_rows(asked, public, separator=separator))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tables.files import Dialect
-from ...tables.fit.labels import Classes, Labels, Target
+from ...tables.fit.labels import Classes, ClassesOrTarget, Target
 from ...tables.preprocess import Cells, Scaling
 from ...tables.schema import Schema
 from ...trusted.features.features import Features, Hats, Product
@@ -35,7 +35,7 @@ class Made(NamedTuple):
 
     schema: Schema
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     integers: bool
     written: str | Dialect | None
     federated: Federated

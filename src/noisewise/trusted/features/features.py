@@ -22,8 +22,8 @@ from .table_columns import TableColumn
 Places = NDArray[Any]  # whole numbers
 Singles = NDArray[np.float32]  # an entry as it is kept, whether it is made anew or laid out again
 Seen = dict[Any, Floats]  # where the values of a column are on a scale: worked out once for all blocks of it
-MOST_KNOTS = 1024
-WIDEST = 1 << 20
+MAX_KNOTS = 1024
+MAX_COORDINATES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Hats:
 
     def __post_init__(self) -> None:
         check_scale(self.points, self.ranks)
-        if not 2 <= self.knots <= MOST_KNOTS:
-            raise ValueError(f"there are 2 to {MOST_KNOTS} knots of hats")
+        if not 2 <= self.knots <= MAX_KNOTS:
+            raise ValueError(f"there are 2 to {MAX_KNOTS} knots of hats")
 
     @property
     def width(self) -> int:
@@ -178,8 +178,8 @@ class Features:
     @cached_property
     def width(self) -> int:
         width = sum(block.width for block in self.blocks) + 1
-        if width > WIDEST:
-            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {WIDEST}")
+        if width > MAX_COORDINATES:
+            raise ValueError(f"{width} coordinates; make fewer knots, categories or pairs, at most {MAX_COORDINATES}")
         return width
 
     @property

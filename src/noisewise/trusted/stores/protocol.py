@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..arithmetic import PSEUDO_RANDOM, Arithmetic
 from ..features.features import Features
-from .grid import Store, in_memory
+from .grid import Allocator, in_memory
 from .sum_limits import (
     CLIP,
     CLIPS,
@@ -21,7 +21,7 @@ from .sum_limits import (
     SCALES,
     THETA,
     THETAS,
-    Kind,
+    ArgumentKind,
     Limit,
     Sum,
     in_levels,
@@ -47,7 +47,7 @@ class Elsewhere:
         """Which of them have a label (:func:`~noisewise.trusted.stores.grid.labelled`); None where all have one."""
 
 
-def everywhere(*takes: Kind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+def everywhere(*takes: ArgumentKind, limit: Limit, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
     """A sum over records, asked by its name of each rank where they lie at several (``summed``), and added up.
 
     ``takes`` its arguments, and so many records add up to no more than its ``limit``: see :class:`~.asked.Sum`.
@@ -60,7 +60,9 @@ def everywhere(*takes: Kind, limit: Limit, entries: Callable[..., float] = lambd
     return named
 
 
-def answered(*takes: Kind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0) -> Callable[[F], F]:
+def answered(
+    *takes: ArgumentKind, limit: Limit = of_ones, entries: Callable[..., float] = lambda *_: 0.0
+) -> Callable[[F], F]:
     """The same of a sum that each kind of records has its own way to: what it is called in :class:`HeldRecords`."""
 
     def named(total: F) -> F:
@@ -187,15 +189,15 @@ class HeldRecords(ABC):
 
     # --- the same records, laid out by other public rules ---
 
-    def in_basis(self, matrix: Floats, store: Store = in_memory) -> HeldRecords:
+    def in_basis(self, matrix: Floats, store: Allocator = in_memory) -> HeldRecords:
         """Every row x as x @ matrix."""
         raise self._without("rows of numbers")
 
-    def prepared(self, features: Features, store: Store = in_memory) -> HeldRecords:
+    def prepared(self, features: Features, store: Allocator = in_memory) -> HeldRecords:
         """Rows made of a table's cells by other features."""
         raise self._without("a table")
 
-    def centred(self, centre: Floats, scale: float, store: Store = in_memory) -> HeldRecords:
+    def centred(self, centre: Floats, scale: float, store: Allocator = in_memory) -> HeldRecords:
         """Every row x of a table as scale (x - centre)."""
         raise self._without("a table")
 

@@ -18,7 +18,7 @@ from ..features.scale import check_scale
 from ..features.table_columns import TableColumn
 from .totals import Integers, IntegerTotal
 
-LIMB = 20  # bits: products of two, summed over millions of entries, stay within 64
+LIMB_BITS = 20  # products of two, summed over millions of entries, stay within 64
 MAX_NUMBER = 1 << 62  # of a whole number that is asked with
 MAX_LEVELS = 20
 Limit = Callable[[Integers, int, int, Sequence[Any]], bool]  # of: values, records, ones of the total, arguments
@@ -32,7 +32,7 @@ class Known(NamedTuple):
     table: Sequence[TableColumn]
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """A kind of argument: whether a value is one, by its type alone, and whether it fits the model and the table.
 
     ``clips``: the norms that parts of a record are clipped to; a client may have agreed to no larger ones.
@@ -51,7 +51,7 @@ class Sum(NamedTuple):
     """
 
     total: Callable[..., Any]
-    takes: tuple[Kind, ...]
+    takes: tuple[ArgumentKind, ...]
     limit: Limit
     entries: Callable[..., float]
 
@@ -92,20 +92,20 @@ def _of_numbers(scales: Any, known: Known) -> bool:
     return True
 
 
-VECTOR = Kind(_array)
-THETA = Kind(_array, _long)
-THETAS = Kind(
+VECTOR = ArgumentKind(_array)
+THETA = ArgumentKind(_array, _long)
+THETAS = ArgumentKind(
     lambda value: type(value) is tuple and all(map(_array, value)),
     lambda value, known: all(_long(theta, known) for theta in value),
 )
-POSITIVE = Kind(_positive)  # a bound, or a threshold
-CLIP = Kind(_positive, clips=lambda value: (value,))
-CLIPS = Kind(lambda value: type(value) is tuple and all(map(_positive, value)), clips=tuple)
-CLASSES = Kind(whole, lambda value, known: bool(value == max(known.outputs, 2)))
-SCALES = Kind(
+POSITIVE = ArgumentKind(_positive)  # a bound, or a threshold
+CLIP = ArgumentKind(_positive, clips=lambda value: (value,))
+CLIPS = ArgumentKind(lambda value: type(value) is tuple and all(map(_positive, value)), clips=tuple)
+CLASSES = ArgumentKind(whole, lambda value, known: bool(value == max(known.outputs, 2)))
+SCALES = ArgumentKind(
     lambda value: type(value) is tuple and all(type(each) is tuple and len(each) == 3 for each in value), _of_numbers
 )
-LEVELS = Kind(lambda value: whole(value, MAX_LEVELS))
+LEVELS = ArgumentKind(lambda value: whole(value, MAX_LEVELS))
 
 
 # --- what records add ---
@@ -121,10 +121,10 @@ def norm_within(values: Integers, most: int) -> bool:
         return False
     rest, limbs = np.abs(values.ravel()), []
     while rest.any():
-        limbs.append(rest & ((1 << LIMB) - 1))
-        rest = rest >> LIMB
+        limbs.append(rest & ((1 << LIMB_BITS) - 1))
+        rest = rest >> LIMB_BITS
     total = sum(
-        int(np.dot(a, b)) << LIMB * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
+        int(np.dot(a, b)) << LIMB_BITS * (i + j) for i, a in enumerate(limbs) for j, b in enumerate(limbs)
     )  # python's integers, which have no end
     return total <= most * most
 
