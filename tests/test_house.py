@@ -190,21 +190,10 @@ def test_training_needs_no_laboratory_and_no_face(heavy):
 LINES = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
 TRUSTED = [name for name in MODULES if name.split(".")[0] == "trusted"]
 FLOORS = (  # of the trusted side, lowest first: a file or folder imports what stands before it, and twins of what is compiled
-    *(
-        "validate",
-        "spelling",
-        "torch_extra",
-        "process",
-        "own_settings",
-        "arithmetic",
-        "generalized",
-        "events",
-        "units",
-        "trace",
-    ),
+    *("validate", "torch_extra", "process", "arithmetic", "events", "units"),
     *("fast", "elementwise", "accountants", "counts", "meter", "opening"),
-    *("losses", "features", "engine", "models", "noise", "stores", "facts", "proved", "question", "questions"),
-    *("tickets", "gate", "selection", "walks", "column_curator", "choose_best", "curator"),
+    *("losses", "features", "engine", "models", "noise", "stores", "facts", "question", "questions"),
+    *("tickets", "gate", "walks", "curator", "selection"),
 )
 
 
@@ -254,7 +243,7 @@ def test_the_curator_of_a_linear_model_loads_no_records_of_another():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-SHORT = ("curator", "gate", "question", "questions", "meter", "opening", "counts", "facts", "panel", "columns")
+SHORT = ("curator", "gate", "question", "questions", "meter", "opening", "counts", "facts", "selection")
 
 
 def test_functions_that_must_be_believed_are_short():

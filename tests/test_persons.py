@@ -25,13 +25,13 @@ from noisewise.tables.bought import Purchase, purchase
 from noisewise.tables.files import open_source
 from noisewise.tables.persons import PersonColumn
 from noisewise.tables.schema import Column, Schema
-from noisewise.trusted.column_curator import ColumnCurator
+from noisewise.trusted.curator import ColumnCurator
 from noisewise.trusted.events import FULL, BoundedRange
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
 from noisewise.trusted.question import HowAsked
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.column_records import ColumnRecords
+from noisewise.trusted.stores.tables import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn
 from noisewise.trusted.units import RECORD, Unit
 

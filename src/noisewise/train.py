@@ -22,9 +22,9 @@ from .accounts.recorded import MAX_RECORDED_NUMBERS, Recording
 from .accounts.recorded import Trained as Trained
 from .asking import Curator, PublicCurator, array
 from .methods import Method, makes_a_promise
+from .methods.base import size_noise
 from .methods.nonprivate import NonPrivate
-from .methods.size import size_noise
-from .protect.learned.unroll_shards import unrolled
+from .protect.learned.private import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .remote.torchrun import started_by_torchrun
 from .trusted.events import FULL, FixedBatch, Poisson, leaves

@@ -19,16 +19,16 @@ from noisewise.curator import QUESTIONS, Curator
 from noisewise.faces.pytorch.loop_meter import LoopMeter
 from noisewise.pytorch.run import EngineRun
 from noisewise.statements import reading_list as reading
-from noisewise.trusted.choose_best import Entrant, choose_best
 from noisewise.trusted.engine import Refused
 from noisewise.trusted.events import Composed, Gaussian, InvalidEvent, Repeated
 from noisewise.trusted.gate import Gate
 from noisewise.trusted.losses import Logistic
 from noisewise.trusted.models import Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.question import HowAsked
+from noisewise.trusted.selection import Entrant, choose_best
 from noisewise.trusted.stores.totals import IntegerTotal, fixed_size
-from noisewise.trusted.trace import Released
+from noisewise.trusted.units import Released
 
 pytestmark = pytest.mark.guard("found by reading, and mended in the room where it stood")
 BUDGET = Budget(1.0, 1e-6)
@@ -305,7 +305,7 @@ def listed():
 
 
 def hidden(code):
-    code["rings"][0] = {"trusted/trace.py": reading.digest_of("trusted/trace.py")}
+    code["rings"][0] = {"trusted/units.py": reading.digest_of("trusted/units.py")}
 
 
 def unread(code):

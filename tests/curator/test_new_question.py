@@ -64,7 +64,7 @@ from noisewise.curator import QUESTIONS
 from noisewise.trusted.models import Linear
 from noisewise.trusted.losses import Logistic
 from noisewise.curator import KINDS
-from noisewise.trusted.proved import AnswerLine
+from noisewise.trusted.question import AnswerLine
 from noisewise.trusted.question import HowAsked
 from noisewise.evidence.report.sentences import question_text
 
@@ -112,7 +112,7 @@ KNOWN = (
     + """
 from types import SimpleNamespace
 from noisewise.statements import reading_list as reading
-from noisewise.guest.serving import Served
+from noisewise.guest.running import Served
 from noisewise.guest.wire import question_to
 from noisewise.statements.statement import HOMES
 

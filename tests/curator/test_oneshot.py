@@ -14,8 +14,8 @@ from scipy import integrate, stats
 
 from noisewise.accounts import Budget
 from noisewise.curator import Descent, OnePass, PerturbedObjective
+from noisewise.trusted.accountants.common import pair_mu
 from noisewise.trusted.accountants.gdp import delta_of
-from noisewise.trusted.accountants.pair import pair_mu
 from noisewise.trusted.events import ApproximateDP, Gaussian
 from noisewise.trusted.facts import facts_of
 from noisewise.trusted.losses import ClassWeighted, Hinge, HuberHinge, Logistic, Softmax, Squared

@@ -23,7 +23,7 @@ from noisewise.curator import (
     SquaredError,
     SquaredLength,
 )
-from noisewise.trusted import column_curator as columns
+from noisewise.trusted import curator as columns
 from noisewise.trusted.events import Gaussian, Poisson, sampled
 from noisewise.trusted.losses import Hinge, Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear

@@ -16,8 +16,7 @@ from noisewise.methods import method_named
 from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
 from noisewise.remote.transport import RankLost
-from noisewise.trusted.stores.protocol import SUMS, HeldRecords, everywhere
-from noisewise.trusted.stores.sum_limits import THETA, norm_within
+from noisewise.trusted.stores.protocol import SUMS, THETA, HeldRecords, everywhere, norm_within
 from noisewise.trusted.stores.totals import IntegerTotal
 
 HOSTILE = 2

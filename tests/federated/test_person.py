@@ -14,7 +14,7 @@ from noisewise.remote.clients.direct import DirectCarrier
 from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.losses import Logistic, Softmax, Squared
 from noisewise.trusted.models import MLP, Linear
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.stores.totals import Drawn
 
 MODELS = (Linear(4, Logistic()), Linear(4, Softmax(), 3), Linear(4, Squared()), MLP((4, 3, 1), Logistic()))

@@ -15,7 +15,7 @@ from noisewise.evidence.audit import epsilon_lower_bound
 from noisewise.faces.compare.compare import compare
 from noisewise.guest import described, method_named
 from noisewise.guest.isolation import located, readable
-from noisewise.guest.serving import FREE, PARSED, Served
+from noisewise.guest.running import FREE, PARSED, Served
 from noisewise.guest.wire import vector_from
 from noisewise.methods import isolation_of, registered_elsewhere
 from noisewise.methods.dpsgd import DpSgd

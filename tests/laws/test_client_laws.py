@@ -32,7 +32,7 @@ from test_curator_laws import (
 from noisewise.curator import QUESTIONS
 from noisewise.remote.clients.one_record import OneRecord, Together
 from noisewise.trusted.models import MLP
-from noisewise.trusted.own_settings import own_settings
+from noisewise.trusted.process import own_settings
 from noisewise.trusted.stores.grid import in_memory
 from noisewise.trusted.stores.protocol import SUMS
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal

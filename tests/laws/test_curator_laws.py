@@ -31,9 +31,9 @@ from noisewise.trusted.models.module import ModuleModel
 from noisewise.trusted.noise import Stream
 from noisewise.trusted.questions import HowAsked, rebuilt
 from noisewise.trusted.stores import records_of
-from noisewise.trusted.stores.column_records import ColumnRecords
 from noisewise.trusted.stores.shards import Shards
 from noisewise.trusted.stores.sparse import SparseRecords, lay_out_sparse
+from noisewise.trusted.stores.tables import ColumnRecords
 from noisewise.trusted.stores.totals import Drawn, IntegerTotal
 
 FEATURES, SIGMA, SIZE = 3, 2.5, 4.0

@@ -11,7 +11,7 @@ from noisewise.accounts import Budget
 from noisewise.curator import Answer
 from noisewise.methods.descent import DeflatedDescent
 from noisewise.methods.online import GROW, SHRINK, OnlineDescent, State, allowed_rate, blended, found_clip, moved_rate
-from noisewise.protect.brake import ReleasedGradient
+from noisewise.protect.optimizers import ReleasedGradient
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.facts import facts_of

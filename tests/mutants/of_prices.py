@@ -109,7 +109,7 @@ MUTANTS = (
         "math.log(m * math.sqrt(2 * math.pi))",
         "math.log(m)",
         one_shot("the_terms_of_a_perturbed_objective_add_up", "the_closed_form_for_a_replaced_record_is_the_integral"),
-        "trusted/accountants/pair.py",
+        "trusted/accountants/common.py",
     ),
     Mutant(
         "a replaced record of a fixed batch costs what an added one does",

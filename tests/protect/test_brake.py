@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisewise.protect.brake import MAX_DIRECTIONS, Brake, ReleasedGradient
+from noisewise.protect.optimizers import MAX_DIRECTIONS, Brake, ReleasedGradient
 
 CURVATURES = np.array([1.0, 0.6, 0.01])
 

@@ -8,15 +8,21 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from noisewise.evidence.report.axes import MIN_PLOT_PIXELS, Axis, finite, labels_along, linear_ticks, log_ticks, thinned
 from noisewise.evidence.report.charts import (
     ACROSS,
+    MIN_PLOT_PIXELS,
     PLOT_PIXELS,
     ROW_PIXELS,
+    Axis,
     Interval,
     Series,
+    finite,
     interval_chart,
+    labels_along,
     line_chart,
+    linear_ticks,
+    log_ticks,
+    thinned,
 )
 
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r")

@@ -17,7 +17,7 @@ from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import FULL, Sampling
 from ..trusted.features.features import Features
 from ..trusted.models import Model
-from ..trusted.trace import Released
+from ..trusted.units import Released
 from . import AdditiveMeter, PlanMeter
 
 Array = NDArray[Any]

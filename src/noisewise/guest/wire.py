@@ -21,12 +21,11 @@ from ..accounts import Budget, Terms
 from ..asking import QUESTIONS, Answer, Facts, PublicCurator, array
 from ..remote.messages import pack, unpack
 from ..trusted.events import from_dict, plain_sampling, to_dict
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import TableColumn
 from ..trusted.losses import ClassWeighted, Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import plain
-from ..trusted.trace import Released
-from ..trusted.units import Unit
+from ..trusted.units import Released, Unit
 from ..trusted.walks import WHOLE
 from ..trusted.walks.oneshot import whole_numbers
 

@@ -23,9 +23,8 @@ from ..protect.optimizers import Momentum
 from ..protect.protector import Protector, by_hand, finished
 from ..trusted import validate
 from ..trusted.torch_extra import Tensor, torch
-from .differentiable import starts
 from .tasks import Tasks, TaskSource
-from .unroll import PublicTask, advance, start
+from .unroll import PublicTask, advance, start, starts
 
 EPSILONS = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
 NOTHING_LEFT = 1e-6  # of the budget: where a private run stops

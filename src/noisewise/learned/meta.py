@@ -36,9 +36,8 @@ from ..protect.learned.weights import Design, Weights, weights_from
 from ..protect.protector import ProtectorRuns, with_scores_scaled
 from ..trusted import validate
 from ..trusted.torch_extra import Tensor, torch
-from .differentiable import starts
 from .tasks import Tasks
-from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start
+from .unroll import PublicTask, Track, advance, calibrated_losses, detached, start, starts
 
 CONSTRAINTS = ("exact", "lagrangian", "tent", "batch_lagrangian", "batch_tent")
 OVERTIME = 1.5  # the tent looks past the horizon, to see whether the budget should have lasted longer

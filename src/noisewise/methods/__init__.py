@@ -17,7 +17,7 @@ from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .base import Method
 from .nonprivate import NonPrivate
 

@@ -32,7 +32,7 @@ import numpy as np
 from ..accounts import Terms
 from ..asking import Answer, Curator, Facts, PublicCurator
 from ..trusted import validate
-from ..trusted.accountants.joint import joint_noise, split_noise
+from ..trusted.accountants.common import joint_noise, split_noise
 from ..trusted.events import FULL, Gaussian, Repeated, Sampling, sampled
 from .base import Array
 from .walk import Walk, WalkingMethod

@@ -35,17 +35,15 @@ from ..asking import Curator, Facts, FirstMoment, PublicCurator
 from ..protect.signal import worth, worth_of
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms
-from ..trusted.features.features import Block, Features, even
-from ..trusted.features.scale import Floats
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import Block, Features, Floats, TableColumn, even
 from ..trusted.questions.levels import ColumnLevels
 from ..trusted.units import RECORD, Unit
 from .agd import choice_epsilon
 from .base import Array, Method
 from .nonprivate import warm_start
 from .preparation import choices
+from .preparation.bounds import Ranks, public_ranks, ranks_from
 from .preparation.choices import Frequencies, Placed, balanced, main_blocks, pair_blocks, scales_of
-from .preparation.quantiles import Ranks, public_ranks, ranks_from
 from .preparation.smooth import SMOOTHINGS, choice_share, smoothed
 
 BETA = 0.9

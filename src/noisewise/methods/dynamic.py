@@ -31,9 +31,8 @@ from ..protect.optimizers import DebiasedMomentum, GradientMoments
 from ..trusted import validate
 from ..trusted.accountants.calibrate import Floats, calibrate
 from ..trusted.events import FULL, Gaussian, Sampling, sampled
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 from .walk import default_learning_rate
 
 GAMMA = 0.98  # without public rows: what steps leave of the excess loss in slow directions, at best

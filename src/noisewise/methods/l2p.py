@@ -31,13 +31,12 @@ import numpy as np
 
 from ..accounts import Terms
 from ..asking import Curator, Facts, PublicCurator
-from ..protect.arrays import Array
-from ..protect.brake import Brake, ReleasedGradient
-from ..protect.clips import longest_step
 from ..protect.learned.private import WEIGHTS, MetaRun, begun, refuse_design, start_of
 from ..protect.learned.private import finished as meta_trained
 from ..protect.learned.zoo import MAX_STEPS, Learned, named, names, pick_for, warn_outside
+from ..protect.optimizers import Array, Brake, ReleasedGradient
 from ..protect.protector import Protector, ProtectorRuns, begin, finished, step
+from ..protect.schedules import longest_step
 from ..protect.signal import first_signal, one, signal_to_noise, worth
 from ..trusted import validate
 from ..trusted.accountants.choose import choose_terms

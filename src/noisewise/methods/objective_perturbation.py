@@ -26,9 +26,8 @@ from ..trusted.accountants.gdp import epsilon_of
 from ..trusted.events import ApproximateDP
 from ..trusted.walks.objective import objective_terms_of
 from ..trusted.walks.oneshot import Whole
-from .base import Array, Method
+from .base import Array, Method, size_noise
 from .nonprivate import warm_start
-from .size import size_noise
 
 MAX_EPSILON = 50.0  # more buys nothing
 

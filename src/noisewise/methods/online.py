@@ -41,10 +41,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..asking import Answer, Curator, Facts, NormAtMost, PublicCurator
-from ..protect.brake import ReleasedGradient, agreement, contradict
+from ..protect.optimizers import ReleasedGradient, agreement, contradict
 from ..protect.signal import signal_to_noise, worth
 from ..trusted import validate
-from ..trusted.accountants.joint import split_noise
+from ..trusted.accountants.common import split_noise
 from ..trusted.question import CLIP_RANGE
 from .base import Array
 from .descent import WARM_START_L2, HeavyBall, bought_basis, default_step_size, usual_steps, wanted_step_size

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import Array
+from .optimizers import Array
 
 SHARE, STEPS, SETTLED = 0.02, 8, 4  # of the budget; gradients; of which the last thetas are averaged
 CLIP_FACTOR = 8.0  # times the typical clip norm of training

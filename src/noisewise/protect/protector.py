@@ -14,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from .arrays import Array, filled
-from .clips import Clip, FixedClip
-from .optimizers import Optimizer
+from .optimizers import Array, Optimizer, filled
 from .projectors import Projector, Stepped
-from .schedules import Schedule, Uniform
+from .schedules import Clip, FixedClip, Schedule, Uniform
 from .signal import Signal, next_step, with_answer
 
 

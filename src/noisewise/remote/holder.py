@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted.models import Model
-from ..trusted.own_settings import own_settings
-from ..trusted.process import hide_memory
+from ..trusted.process import hide_memory, own_settings
 from ..trusted.questions import QUESTIONS as QUESTIONS
 from ..trusted.stores import records_of
 from ..trusted.stores.grid import Allocator, in_memory, labelled

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 PACKAGE = Path(__file__).parents[1]
 DEPENDENCIES = ("numpy", "scipy", "numba", "torch", "pyarrow", "cryptography", "dp-accounting")
 TORCH = "trusted/torch_extra.py"  # without it a run has used no torch
-RING_1 = "events counts meter opening facts proved question gate"  # in reading order
+RING_1 = "events counts meter opening facts question gate"  # in reading order
 
 
 class Named(NamedTuple):
@@ -40,19 +40,19 @@ class RunKind(NamedTuple):
 
 
 USES = {  # what not every run does, and the code of it
-    "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/pair",
-    "bought bounds": "trusted/column_curator trusted/stores/column_records tables/bought methods/preparation/bounds methods/preparation/parts",
-    "shards": "trusted/stores/shards protect/learned/unroll_shards protect/learned/inside trusted/torch_extra",
+    "walk": "trusted/walks/oneshot trusted/walks/objective trusted/walks/iterations trusted/accountants/common",
+    "bought bounds": "trusted/curator trusted/stores/tables tables/bought methods/preparation/bounds methods/preparation/choices",
+    "shards": "trusted/stores/shards protect/learned/private protect/learned/inside trusted/torch_extra",
     "selection": "trusted/selection trusted/noise/counts tune/candidates tune/selection tune/runs tune/price trusted/accountants/selection",
-    "exponential": "trusted/selection trusted/choose_best trusted/generalized tune/candidates tune/exponential tune/runs tune/price",
-    "guest": "remote/messages guest/serving guest/wire guest/running guest/isolation guest/method",
+    "exponential": "trusted/selection trusted/arithmetic tune/candidates tune/exponential tune/runs tune/price",
+    "guest": "remote/messages guest/running guest/wire guest/isolation guest/method",
     "ledger": "accounts/ledger/store accounts/ledger/ledger accounts/ledger/database accounts/ledger/sql_tables accounts/ledger/lines",
     "journal": "accounts/journal/journalled accounts/journal/folder accounts/journal/chain",
-    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/sum_limits remote/clients/requests remote/clients/agreement remote/clients/messages",
+    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/protocol remote/clients/requests remote/clients/agreement remote/clients/messages",
 }
 CARRIERS = {"ranks": "remote/transport remote/gloo remote/messages", "clients": "remote/transport remote/messages"}
 CURATOR = (
-    "asking trusted/curator trusted/units trusted/trace trusted/arithmetic trusted/own_settings trusted/process "
+    "asking trusted/curator trusted/units trusted/arithmetic trusted/process "
     "trusted/validate trusted/losses/__init__ trusted/losses/base trusted/tickets trusted/models/base trusted/stores/__init__ "
     "trusted/stores/protocol trusted/stores/totals train"
 )
@@ -62,7 +62,7 @@ NOISE = (
 )
 PRICES = (
     "trusted/accountants/base trusted/accountants/common trusted/accountants/terms trusted/accountants/special "
-    "trusted/accountants/gdp trusted/accountants/joint trusted/accountants/choose"
+    "trusted/accountants/gdp trusted/accountants/common trusted/accountants/choose"
 )
 PAYING = "accounts/account accounts/part accounts/purse accounts/store accounts/concerns"
 SOURCES = {
@@ -70,20 +70,20 @@ SOURCES = {
     "tables/preprocess tables/refusal tables/rows tables/schema tables/table_columns tables/values tables/fit/from_files tables/fit/labels tables/fit/fit tables/fit/ready",
     "arrays": "tables/encode tables/preprocess tables/refusal tables/rows tables/table_columns tables/values tables/cells tables/fit/labels tables/fit/fit tables/fit/ready",
     "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
-    "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/calls faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_out",
+    "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_over",
 }
 SOURCES["ranks"] = (
     SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers remote/ray_workers remote/history"
 )
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
 SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
-FEATURES = "trusted/features/table_columns trusted/features/features trusted/features/scale trusted/models/additive methods/preparation/quantiles methods/preparation/parts"
+FEATURES = "trusted/features/features trusted/models/linear methods/preparation/bounds methods/preparation/choices"
 STORES = {
     "linear": f"{GRID} trusted/models/linear",
     "tables": f"{GRID} {SPARSE} {FEATURES} trusted/models/linear",
     "perceptron": f"{GRID} trusted/stores/perceptron trusted/stores/perceptron_exact trusted/stores/perceptron_passes "
     "trusted/stores/perceptron_reference trusted/stores/perceptron_selftest trusted/models/perceptron trusted/models/layers/* trusted/torch_extra",
-    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/models/module_selftest trusted/engine/* trusted/torch_extra",
+    "modules": "trusted/stores/modules trusted/models/module trusted/models/module_loss trusted/engine/* trusted/torch_extra",
 }
 PLANS = "trusted/accountants/price trusted/accountants/calibrate trusted/accountants/search trusted/accountants/pld trusted/accountants/classic"
 RENYI = "trusted/accountants/rdp trusted/accountants/renyi trusted/noise/gaps"

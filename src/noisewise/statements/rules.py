@@ -1,6 +1,6 @@
 """What no run can have been: the rules that a curator refuses by, applied to what a statement and a trace say.
 
-Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.proved`); nothing of
+Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.question`); nothing of
 it is said again here.
 """
 
@@ -22,15 +22,13 @@ from ..trusted.accountants.common import sampling_of, unsampled
 from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import TableColumn
 from ..trusted.losses import Loss, loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
-from ..trusted.proved import CLOSE, AnswerLine, Proved
-from ..trusted.question import HowAsked, checked_noise
+from ..trusted.question import CLOSE, AnswerLine, HowAsked, Proved, checked_noise
 from ..trusted.questions.histograms import Histograms
 from ..trusted.stores.totals import expected_size
-from ..trusted.trace import LOST
-from ..trusted.units import CLIENT, Unit
+from ..trusted.units import CLIENT, LOST, Unit
 from ..trusted.walks.oneshot import Whole
 from .network import Network
 from .search_price import private_search, traced

@@ -22,16 +22,15 @@ from ..accounts import Budget, BudgetExhausted, Meter, meter_from
 from ..accounts.account import name_is_plain
 from ..accounts.replay import replayed
 from ..asking import KINDS
-from ..methods.preparation.parts import odd_part, parts_of
+from ..methods.preparation.choices import odd_part, parts_of
 from ..remote.federation import Federated
 from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import Gaussian, Repeated, from_dict, leaves, to_dict
-from ..trusted.proved import Proved
-from ..trusted.question import WholeRun
+from ..trusted.question import Proved, WholeRun
 from ..trusted.stores.protocol import SUMS
 from ..trusted.units import CLIENT, UNIT, Unit
-from .json_shapes import check_shape
 from .reading_list import RunKind, code_of, files_of, odd_code
+from .seal import check_shape
 from .search_price import traced, uncovered
 from .wording import FORMATS, derived_words, format_of, shown, text
 from .wording import account_text as account_text

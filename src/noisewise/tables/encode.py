@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .cells import MISSING, UNKNOWN, CodeArray, Floats, cells_of, codes_of
 from .cells import numbers_of as numbers_of
 from .refusal import Refusal, our_words

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .addresses import CHANGED, Place, readable, refused, size_of, steady
 from .dates import is_moment
 from .paths import Paths as Paths

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ..trusted.spelling import did_you_mean
+from ..trusted.validate import did_you_mean
 from .cells import cells_of, numbers_of
+from .column_checks import HEAVY, MAX_LISTED_CATEGORIES, SeenColumn
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
-from .public_columns import HEAVY, MAX_LISTED_CATEGORIES, SeenColumn
 from .refusal import Refusal, our_words
 from .schema import Column, Schema
 

@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..trusted.spelling import did_you_mean
 from ..trusted.units import Unit
+from ..trusted.validate import did_you_mean
 from .arrow_arrays import places_in, values_in
 from .files import Source
 from .refusal import Refusal, our_words

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..trusted.spelling import did_you_mean
 from ..trusted.units import Unit
-from ..trusted.validate import one_of
+from ..trusted.validate import did_you_mean, one_of
 from .column_checks import KINDS, Scalar, check_column, end_from, number_from, plain_value, since_from
 from .persons import PersonColumn, persons_of
 from .schema_text import bare_or_quoted, lines_of, one_line, text_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .events import FULL, Sampling
+from .events import FULL, Event, Sampling
 
 UNIT = "one record"
 CLIENT = "one client, all its rows"  # which count together, as one record
@@ -84,3 +84,20 @@ RECORD = Unit()
 def relation(promise: Mapping[str, Any]) -> str:
     """How neighbouring data sets differ, in words."""
     return RELATIONS[promise["adjacency"]].format(promise["unit"].split(",")[0].removeprefix("one "))
+
+
+# The trace of a run: every answered question, described by released facts only. Needs no torch.
+
+
+LOST = "lost"  # instead of a question: an answer that was paid for and not written down in time
+
+
+class Released(NamedTuple):
+    """One line of a trace: a question that was answered, described by released facts only."""
+
+    question: str
+    event: Event
+    clip: float | None
+    noise_std: float
+    norm: float | None
+    spent: float

@@ -4,7 +4,7 @@
     release M_i with probability proportional to exp(-epsilon (loss of M_i on the other part) / its bound)
 
 *Guarantee*: a plan of k runs, each at its cap, and one BoundedRange, written down before the first run. What is compared are
-bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.choose_best.choose_best` has the proof, also for losses
+bounded losses on rows that nobody trained on; :func:`~noisewise.trusted.selection.choose_best` has the proof, also for losses
 with bounds that differ (the generalized mechanism of Raskhodnikova & Smith 2016). Every run is charged as if it were
 released, so methods may be anybody's.
 
@@ -24,14 +24,12 @@ from ..tables.fit.fit import as_labels
 from ..trusted.accountants.gdp import mu_of
 from ..trusted.accountants.price import price_of
 from ..trusted.accountants.search import least_scale, log_ratio
-from ..trusted.choose_best import Entrant, choose_best
 from ..trusted.events import BoundedRange, Event, Gaussian, leaves
 from ..trusted.gate import Gate
-from ..trusted.selection import SCORED, coins
+from ..trusted.selection import SCORED, Entrant, choose_best, coins
 from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
 from .price import RunPrice, all_agreed, opened
-from .runs import CandidateRun, Outcome, outcomes
-from .stated import Bill, in_words, stated
+from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
 CHOICE_SHARE = 0.05  # of the budget, for the choice
 CHOOSING = 1 << 69

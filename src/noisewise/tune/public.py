@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..evidence.quality import public_quality
+from ..evidence.metrics import public_quality
 from ..tables.fit.fit import Fit, Labelled
 from ..tables.fit.labels import Classes
 from ..trusted import validate

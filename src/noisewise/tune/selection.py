@@ -38,8 +38,7 @@ from ..trusted.gate import Gate
 from ..trusted.selection import SCORED, coins, drawn_runs
 from .candidates import Candidate, CandidateRows, Tuned, dealt, same_task, trained_on
 from .price import RunPrice, alike, all_agreed, opened
-from .runs import CandidateRun, Outcome, outcomes
-from .stated import Bill, in_words, stated
+from .runs import Bill, CandidateRun, Outcome, in_words, outcomes, stated
 
 NEARLY = 0.97  # of the most that a run may have: so little is given up for fewer runs
 NOTHING = 1e-4  # the largest chance of no run at all that a rule may choose

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from noisewise.protect.clips import FixedClip
 from noisewise.protect.learned import fast, parts
 from noisewise.protect.learned.fast import MAX_WEIGHT, FastProjector, FastQuestion, empty_memory, net_from, run_net
 from noisewise.protect.learned.weights import Design, weights_from, zero_weights
 from noisewise.protect.protector import answered, begin, finished, next_question
-from noisewise.protect.schedules import Uniform
+from noisewise.protect.schedules import FixedClip, Uniform
 from noisewise.protect.signal import first_signal, one
 
 HORIZON = 12

@@ -14,7 +14,7 @@ from ...asking import Answer, Curator, Wrapping
 from ...trusted.events import FULL, Event, Gaussian, Sampling, plain_sampling, sampled
 from ...trusted.question import checked_noise, rebuilt
 from ...trusted.questions.moments import Count
-from ...trusted.trace import LOST, Released
+from ...trusted.units import LOST, Released
 from ...trusted.walks.oneshot import rebuilt_walk
 from .. import Budget, BudgetExhausted, Meter, MeterView, Terms, open_meter
 from ..account import Account

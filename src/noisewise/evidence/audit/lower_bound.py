@@ -5,7 +5,7 @@ the first half of the runs of each world a score, a threshold and a kind of inte
 largest bound; on the second half, which had no part in the choice, the errors of that test are counted and turned into
 the bound (:mod:`noisewise.evidence.audit.error_bounds`). So the confidence is what it says, however many scores and thresholds were
 tried. A bound above the claim is an alarm; it is called a violation when fresh runs confirm it
-(:mod:`noisewise.evidence.audit.confirm`).
+(:mod:`noisewise.evidence.audit.error_bounds`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from ...trusted.accountants.gdp import mu_of
 from ...trusted.events import Adjacency, Gaussian
 from ...trusted.facts import facts_of
 from .canaries import Neighbours, worst_case
-from .confirm import LOOKS, Confirmation, confirm, scores_named
-from .error_bounds import KINDS, epsilon_at, epsilon_bound, strength
-from .transcript import SCORES, Overheard, Witness, laid_out
+from .error_bounds import KINDS, LOOKS, Confirmation, confirm, epsilon_at, epsilon_bound, scores_named, strength
+from .finished_run import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]

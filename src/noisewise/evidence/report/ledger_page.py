@@ -13,8 +13,7 @@ from ...accounts.ledger.lines import AccountLine
 from ...accounts.store import Amount
 from . import sentences as words
 from .charts import Interval, Series, interval_chart, line_chart
-from .document import document
-from .markup import Markup, charts, figure, join, name_of, table, tag
+from .markup import Markup, charts, document, figure, join, name_of, table, tag
 
 ShownAccount = tuple[AccountState, Sequence[AccountLine]]
 NAMES = {"spent": "spent", "reserved": "reserved", "left": "left"}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...accounts.account import Account
     from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
-    from ...evidence.quality import Quality
+    from ...evidence.metrics import Quality
     from ...remote.processes import Lead
     from ...tables.addresses import Place
     from ...tables.encode import Encoder
@@ -243,7 +243,7 @@ def _quality(
 ) -> Quality:  # fmt: skip
     """The score; rows are laid out in a mapped file when they are many."""
     if budget is None:
-        from ...evidence.quality import public_quality
+        from ...evidence.metrics import public_quality
 
         return public_quality(fitted, known.X, known.y)
     from ...evidence.bought_quality import private_quality

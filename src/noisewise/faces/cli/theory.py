@@ -17,7 +17,7 @@ from ...accounts.atomic import write_atomically
 from .main import JsonFlag, app, errors, print_json, table_of
 
 if TYPE_CHECKING:
-    from ...evidence.theory.problem import Problem
+    from ...evidence.theory.risk import Problem
 
 theory = typer.Typer(
     help="What theory promises: risk bounds, noise schedules, privacy-loss tails, accountants.", no_args_is_help=True
@@ -94,7 +94,7 @@ def _deliver(made: TheoryTable, *, json_output: bool, csv_path: Path | None, out
 def _problem(
     *, kappa: float, records: int, dimension: int, smoothness: float, clip: float, gap: float, R: float
 ) -> Problem:
-    from ...evidence.theory.problem import Problem
+    from ...evidence.theory.risk import Problem
     from ...trusted import validate
 
     validate.positive(kappa=kappa, smoothness=smoothness)

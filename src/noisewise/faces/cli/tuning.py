@@ -35,7 +35,7 @@ class TuningOptions:
 
 def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> TuningOptions | None:
     """What the options ask for; None for no search."""
-    from ...tune.settings import read_candidates
+    from ...tune.candidates import read_candidates
 
     if how is None:
         if candidates is not None:

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...accounts import Budget
-from ...evidence.metrics import ABOUT_95, NAMES, of_numbers
-from ...evidence.quality import class_figures
+from ...evidence.metrics import ABOUT_95, NAMES, class_figures, of_numbers
 from ...guest import method_named
 from ...methods import known_names
 from ...tables.fit.labels import Classes

@@ -14,12 +14,10 @@ from ...trusted import validate
 from ...trusted.accountants.plan import RATES, STEPS, in_words, persons_in_words, plan_rows, records_needed
 from ...trusted.accountants.terms import Budget
 from ...trusted.events import Adjacency
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import TableColumn
 from ...trusted.units import RECORD, Unit
-from .advice import recommendation
 from .expected import expected
-from .plans import Plan
-from .tuning import CANDIDATES, tunings
+from .plans import CANDIDATES, Plan, recommendation, tunings
 
 if TYPE_CHECKING:
     from ...accounts.ledger import Ledger

@@ -29,14 +29,12 @@ from ...trusted.events import ADJACENCIES, Adjacency
 from ...trusted.models.module import uncompiled
 from ...trusted.stores.totals import expected_size
 from ...trusted.torch_extra import torch
-from .calls import Forward, take_off
-from .criterion import Criterion
+from .criterion import Criterion, Forward, take_off
 from .loader import DPDataLoader, check_loader, draws_of, empty_batch, explain_loader
 from .loop_meter import LoopMeter, Spent
 from .optimizer import DPOptimizer, check_optimizer
 from .rehearsals import Rehearsals
-from .run import EngineRun, checked_clip
-from .stated import statement_of
+from .run import EngineRun, checked_clip, statement_of
 from .validator import ModuleValidator
 
 ACCOUNTANTS = {"auto": "auto", "prv": "auto", "pld": "pld", "rdp": "rdp"}

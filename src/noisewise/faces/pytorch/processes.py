@@ -27,7 +27,7 @@ from ...trusted.events import from_dict, to_dict
 from ...trusted.models.module import ModuleModel, TensorRows
 from ...trusted.stores.modules import MAX_RECORDS
 from ...trusted.torch_extra import Tensor, torch
-from ...trusted.trace import Released
+from ...trusted.units import Released
 from .fitted import FittedModule
 from .handed_over import PASS, handed_over, specs_of
 from .requested import Size

@@ -38,7 +38,7 @@ from ...tables.schema import Schema
 from ...tables.table_columns import number_columns
 from ...train import StepProgress
 from ...trusted.models import Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from .buying import bought_files, bought_ready, buys, refuse_to_buy
 from .pipelines import refuse_others, warn_in_pipeline
 from .prepared import Prepared

@@ -12,7 +12,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from ...trusted.spelling import did_you_mean
+from ...trusted.validate import did_you_mean
 
 KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
 MAX_FRAMES = 64  # that are looked through for a pipeline

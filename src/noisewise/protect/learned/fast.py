@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..clips import FixedClip
 from ..protector import Protector
-from ..schedules import Uniform
+from ..schedules import FixedClip, Uniform
 from ..signal import Signal, one
 from .formulas import (
     CLIP_EXPONENTS,

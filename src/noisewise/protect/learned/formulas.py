@@ -11,7 +11,7 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from ..arrays import Array
+from ..optimizers import Array
 from ..signal import Signal
 
 CLIP_EXPONENTS, SCALE_EXPONENTS, RATE_EXPONENTS = (-4.0, 1.0), (-4.0, 2.0), (-6.0, 6.0)

@@ -31,8 +31,8 @@ from ...trusted.questions.meta import units_of
 from ...trusted.stores.shards import SIDES, ShardRows
 from ...trusted.stores.totals import Floats
 from ...trusted.torch_extra import Tensor, torch
-from ..clips import longest_step
 from ..protector import Protector, ProtectorRuns, begin, step, with_scores_scaled
+from ..schedules import longest_step
 from ..signal import first_signal
 from .parts import protector
 from .weights import KNOBS, Design, Weights, unflattened, with_knobs

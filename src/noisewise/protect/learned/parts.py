@@ -31,10 +31,9 @@ from typing import Any, cast
 import numpy as np
 
 from ...trusted.torch_extra import Tensor, torch
-from ..arrays import Array
-from ..clips import FixedClip
+from ..optimizers import Array
 from ..protector import Protector
-from ..schedules import Uniform
+from ..schedules import FixedClip, Uniform
 from ..signal import Signal
 from .formulas import (
     CLIP_EXPONENTS,

@@ -16,9 +16,10 @@ Hong, Wang, Wang & Zhou 2021 (private meta-optimization is left open there).
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...asking import Answer, Facts
 from ...trusted.questions.meta import MAX_WEIGHT_NORM, MetaGradient
@@ -26,6 +27,11 @@ from ...trusted.stores.totals import Floats
 from ..signal import worth
 from .weights import KNOBS, Design, Weights, flattened, unflattened, with_knobs, zero_weights
 from .zoo import Learned, in_memory, named, pick_for
+
+if TYPE_CHECKING:
+    from ...trusted.models import Model
+    from ...trusted.stores.shards import ShardRows
+
 
 CLIP = 1e-3  # of a shard's meta-gradient; typical ones are a hundred times that
 SHARD_ROWS = 32, 512  # of a shard, from, to
@@ -140,3 +146,13 @@ def finished(run: MetaRun, learned: Learned, facts: Facts, share: float) -> Lear
         "command": "",
     }
     return in_memory(run.weights(), learned.design, header)
+
+
+# What a curator is handed to train inside shards, where a run asks for that: with torch, which is imported then.
+
+
+def unrolled(model: Model, asked: Any, shards: ShardRows) -> NDArray[np.float64]:
+    """The vector (S, 4 or all weights) of every shard: :func:`.inside.unrolled`."""
+    from .inside import unrolled as inside
+
+    return inside(model, asked, shards)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...trusted import validate
-from ..arrays import Array, filled
+from ..optimizers import Array, filled
 
 FORMS = ("exact", "open")
 INPUTS = ("normalised", "paper")

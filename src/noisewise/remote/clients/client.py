@@ -22,7 +22,7 @@ from ...tables.preprocess import Scaling
 from ...tables.refusal import Refusal
 from ...tables.schema import Schema
 from ...trusted.models import Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Declared, Federated
 from ..forms import packed

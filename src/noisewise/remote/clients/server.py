@@ -2,7 +2,7 @@
 
 A client hears a question only if rows of its own were drawn. Who answered is told by the carrier, never by the answer. Of each
 client the first answer that fits counts: its number, its shape, and the most that its records could add up to
-(:mod:`noisewise.trusted.stores.sum_limits`); others, and late ones, are dropped.
+(:mod:`noisewise.trusted.stores.protocol`); others, and late ones, are dropped.
 
 *Who did not answer.* Unit client: it contributes nothing, and nothing is rescaled by who answered; the sum has one record less,
 which is what the price is about. Unit record: a record that keeps its client from answering would take the client's other records

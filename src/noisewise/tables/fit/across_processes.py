@@ -19,7 +19,7 @@ from ...methods import makes_a_promise
 from ...remote.holder import Holder, Holding, serve
 from ...remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
 from ...remote.transport import Transport
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.grid import Allocator, Mapped, in_memory
 from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces

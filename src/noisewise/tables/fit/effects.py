@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...trusted.features.features import Codes, Features, Hats, Product
-from ...trusted.features.scale import Floats, values_at
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Codes, Features, Floats, Hats, Product, TableColumn, values_at
 
 MISSING = "missing"
 MAX_VALUES = 64

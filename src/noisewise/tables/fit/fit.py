@@ -30,7 +30,7 @@ from ...trusted.facts import facts_of
 from ...trusted.features.features import Features
 from ...trusted.losses import USUAL, ClassWeighted, Loss, loss_named
 from ...trusted.models import MLP, Additive, Linear, Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.grid import Allocator, in_memory
 from ...trusted.stores.protocol import Elsewhere
 from ...trusted.units import RECORD, Unit

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...asking import Gradient
-from ...methods.preparation.names import names_of
+from ...methods.preparation.choices import names_of
 from ...statements.network import ROWS_PER_CHUNK, Network
 from ...statements.statement import Statement
-from ...trusted.features.features import Features
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Features, TableColumn
 from ...trusted.losses import loss_named
-from ...trusted.trace import Released
-from ...trusted.units import UNIT, Unit
+from ...trusted.units import UNIT, Released, Unit
 from ..encode import Encoder
 from ..preprocess import Cells, Scaling
 from ..table_columns import columns_of, number_columns

@@ -14,7 +14,7 @@ from ...accounts import Budget
 from ...methods import Method
 from ...remote.processes import Lead
 from ...trusted.losses import Loss
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from ...trusted.stores.grid import Allocator, in_memory
 from ..encode import Encoder
 from ..file_pieces import Pinned

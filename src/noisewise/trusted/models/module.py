@@ -25,8 +25,7 @@ from ..engine.torch_names import no_other_modes
 from ..torch_extra import Tensor, torch
 from .base import Model, soft_count
 from .batches import Floats
-from .module_loss import ModuleLoss, as_module, path_of
-from .module_selftest import steady
+from .module_loss import ModuleLoss, as_module, path_of, steady
 
 if TYPE_CHECKING:
     from torch.nn import Module

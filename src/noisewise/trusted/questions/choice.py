@@ -12,8 +12,7 @@ import numpy as np
 from ..events import BoundedRange, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import AnswerLine
-from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..proved import AnswerLine
-from ..question import HowAsked, Question, always, between, question, vector
+from ..question import AnswerLine, HowAsked, Question, always, between, question, vector
 from ..stores.linear import FINE
 from ..stores.protocol import HeldRecords
 from ..stores.scores import MOMENTS, error_moments, places, score_counts

@@ -9,12 +9,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..accountants.joint import joint_noise
+from ..accountants.common import joint_noise
 from ..events import MIN_NOISE, Gaussian, Mechanism
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import AnswerLine
-from ..question import CLIP_RANGE, MAX_NOISE, NORM_RANGE, HowAsked, Question, between, flat, plain, question, released
+from ..question import (
+    CLIP_RANGE,
+    MAX_NOISE,
+    NORM_RANGE,
+    AnswerLine,
+    HowAsked,
+    Question,
+    between,
+    flat,
+    plain,
+    question,
+    released,
+)
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 

@@ -11,8 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..proved import AnswerLine
-from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..facts import Answer, Facts
 from ..noise import Stream
-from ..proved import AnswerLine
-from ..question import CLIP_RANGE, HowAsked, Question, between, flat, plain, question, released
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, plain, question, released
 from ..stores.protocol import HeldRecords
 from ..stores.totals import Drawn, Floats, IntegerTotal
 

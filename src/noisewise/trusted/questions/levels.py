@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..facts import Facts
-from ..features.scale import check_scale
-from ..proved import AnswerLine
-from ..question import HowAsked, Question, between, question
-from ..stores.protocol import SUMS
-from ..stores.sum_limits import MAX_LEVELS
+from ..features.features import check_scale
+from ..question import AnswerLine, HowAsked, Question, between, question
+from ..stores.protocol import MAX_LEVELS, SUMS
 from ..stores.totals import Drawn, IntegerTotal
 
 LevelScale = tuple[float, tuple[float, ...], tuple[float, ...]]

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..facts import Facts
-from ..proved import AnswerLine
-from ..question import CLIP_RANGE, HowAsked, Question, between, flat, question
+from ..question import CLIP_RANGE, AnswerLine, HowAsked, Question, between, flat, question
 from ..stores.totals import Drawn, Floats, IntegerTotal
 
 MAX_WEIGHT_NORM = 1e4

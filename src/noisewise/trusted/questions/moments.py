@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..facts import Answer, Facts
-from ..proved import AnswerLine
-from ..question import HowAsked, Question, always, between, itself, question
+from ..question import AnswerLine, HowAsked, Question, always, between, itself, question
 from ..stores.linear import LABEL, ROW
 from ..stores.protocol import SUMS, HeldRecords
 from ..stores.sums import cross_moment_sum, second_moment_sum, squared_length_sum

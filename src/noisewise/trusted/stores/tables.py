@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fast import kernels
-from ..features.features import Codes, Features, Hats, Product, even
-from ..features.scale import Floats, positions, slopes_of
-from ..features.table_columns import cell_type
+from ..features.features import Codes, Features, Floats, Hats, Product, cell_type, even, positions, slopes_of
 from .grid import ROWS_PER_CHUNK, Allocator, in_memory, numbers
 from .linear import NONE
+from .protocol import HeldRecords
 from .sparse import SparseRecords, SparseRows, lay_out_sparse
 from .totals import Drawn, Integers
 
@@ -162,3 +161,32 @@ def held_table(cells: NDArray[Any], labels: NDArray[Any], model: Any, store: All
     own[:] = plain
     table = Table(own, numbers(labels).copy(), model.classes)
     return TableRecords(table.rows(even(()), store), model.loss, model.outputs, table)
+
+
+# Columns as they come from a file, before there is a model or a scale: counted, never laid out.
+
+
+class ColumnRecords(HeldRecords):
+    """A way to read the private columns, a piece at a time: matrices with one row per record; called for every question."""
+
+    __slots__ = ("_columns", "_pieces")
+
+    def __init__(self, pieces: Callable[[], Iterable[Floats]], columns: int) -> None:
+        self._pieces, self._columns = pieces, columns
+
+    @property
+    def columns(self) -> int:
+        return self._columns
+
+    def __len__(self) -> int:
+        raise TypeError("columns are read whole, never sampled")
+
+    def counts(self, edges: Floats) -> Integers:
+        """How many values of each column lie between its edges, one row per column."""
+        bins = edges.shape[1] - 1
+        total = np.zeros((self.columns, bins), np.int64)
+        for piece in self._pieces():
+            for j in range(self.columns):
+                places = np.searchsorted(edges[j], piece[:, j], side="right") - 1  # NaN sorts last
+                total[j] += np.bincount(places[(places >= 0) & (places < bins)], minlength=bins)
+        return total

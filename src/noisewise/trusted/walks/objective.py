@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from .. import validate
+from ..accountants.common import pair_mu
 from ..accountants.gdp import mu_of
-from ..accountants.pair import pair_mu
 from ..events import ApproximateDP, Mechanism
 from ..facts import Facts
 from ..models import Model
