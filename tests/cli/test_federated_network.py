@@ -13,9 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
-
 from desk import SCHEMA, people
 from networks import certificate_of, key_of
 from ports import free_port
@@ -254,7 +251,7 @@ def test_ctrl_c_ends_both(which, table, start):
         (("--clients", 3, "--unit", "record", *ASKED, "--insecure", "--listen", "here"), "--listen is 'here'; pass host:port"),
         (("--clients", 3, "--unit", "record", *ASKED, "--insecure", "--timeout", "0"), "--timeout is 0.0"),
         (("--clients", 3, "--unit", "record", *ASKED, "--insecure", "--certificate", "a"), "leave one of them out"),
-        (("--clients", 3, "--unit", "record", *ASKED, "--certificate", "a"), "a: no such file, or none with its private key"),
+        (("--clients", 3, "--unit", "record", *ASKED, "--certificate", "a"), "a: no such file, or not with its private key; put both"),
         (("--clients", 3, "--unit", "record", *ASKED, "--insecure", "--client-keys", "a"), "prove nothing without encryption"),
         (("--clients", 3, "--unit", "record", *ASKED, "--insecure", "--private-key", "a"), "pass --certificate, too"),
         (("--resume", "run", "--insecure", "--epsilon", 1), "leave --epsilon out"),
@@ -285,12 +282,3 @@ def test_a_client_that_cannot_be_is_refused_in_one_line(options, words, table, s
     told = shell("federated", "client", *options)
     lines = [line for line in told.err.splitlines() if "what leaves this machine" not in line]
     assert told.code == 2 and len(lines) == 1 and words in lines[0]
-
-
-@pytest.mark.parametrize(
-    "command", [("server", "--clients", 1, "--unit", "record", *ASKED), ("client", "data/0.csv", "--unit", "record")]
-)
-def test_without_flower_one_line_says_how_to_install_it(command, table, shell, monkeypatch):
-    monkeypatch.setattr("noisewise.remote.clients.flower.find_spec", lambda name: None)
-    told = shell("federated", *command, "--insecure")
-    assert told.code == 2 and "pip install 'noisewise[flower]'" in told.err and told.err.count("\n") == 1

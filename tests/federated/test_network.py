@@ -6,9 +6,6 @@ import time
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="noisewise[flower] is not installed")
-
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients, totals_of
 from networks import over_network
 

@@ -65,9 +65,10 @@ def refuse_with_clients(asked: Asked, *, tuning: bool, several: bool) -> None:
         raise ValueError("--federated has its own place for records, the clients; leave --records out")
     if asked.cache is not None:
         raise ValueError("--cache is for rows in one place; leave it out with --federated")
-    from ...remote.clients.flower import require_flower
+    if asked.clients is None:
+        from ...remote.clients.flower import require_flower
 
-    require_flower(simulation=asked.clients is None)
+        require_flower()
 
 
 def refuse_without(network: Network | None, asked: Asked, out: Path) -> None:

@@ -47,9 +47,9 @@ SILENT = {  # Flower tells its makers of every run, Ray of every cluster, and of
 MISSING = "Flower is not installed; pip install 'noisewise[flower]' brings it, training on clients needs it"
 
 
-def require_flower(*, simulation: bool = True) -> None:
-    """Refuse, in one line, to go on without Flower, and for its simulation without Ray."""
-    if find_spec("flwr") is None or (simulation and find_spec("ray") is None):
+def require_flower() -> None:
+    """Refuse, in one line, to go on without Flower, or without Ray, on which its simulation runs."""
+    if find_spec("flwr") is None or find_spec("ray") is None:
         raise ValueError(MISSING)
 
 

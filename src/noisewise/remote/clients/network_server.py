@@ -1,0 +1,380 @@
+"""The server's end of the network: who takes part, what each is asked, and what each answers (the protocol: :mod:`.network`).
+
+All state of a :class:`Link` is read and changed in the thread of its event loop, which ``_call`` asks. Until the run begins, clients come and go; then those that are there take part, each known by its key or its token, and
+nobody else. An answer is that of the client whose connection it came from, and counts for the question that this client was sent last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, load_der_public_key
+from cryptography.hazmat.primitives.serialization.ssh import load_ssh_public_key
+
+from ..._version import __version__
+from ..messages import BadMessage, unpack
+from .network import (
+    GREETING,
+    JOIN_SECONDS,
+    JOINED,
+    LATE,
+    LENGTH,
+    MAX_JOIN_BYTES,
+    OVER,
+    SIGNATURE,
+    SILENT_SECONDS,
+    STOPPED,
+    UNKNOWN_KEY,
+    Address,
+    frame,
+    keep_alive,
+    public_bytes,
+    to_sign,
+)
+
+T = TypeVar("T")
+MAX_ANSWER_BYTES = 1 << 28
+BUFFER_BYTES = 1 << 18  # of a connection, beyond which a client waits
+MAX_JOINING = 64  # connections at a time that have not joined yet
+FAREWELL_SECONDS = 5.0  # that clients have to hear that the run is over
+PAUSE = 0.05  # seconds between two looks for clients
+
+
+@dataclass(eq=False)
+class _Place:
+    """A client's place in the run."""
+
+    number: int = -1  # from 0, once the run has begun
+    question: tuple[int, list[bytes]] | None = None  # its number and frames, until it is answered or withdrawn
+    news: asyncio.Event = field(default_factory=asyncio.Event)  # a question, or the end of the run
+    writer: asyncio.StreamWriter | None = None  # while it is connected
+    lost: float = 0.0  # when its connection ended
+
+
+class Link:
+    """One run and its clients: carries questions to them, as any :class:`~noisewise.remote.clients.server.Carrier`."""
+
+    def __init__(self, clients: int, keys: Sequence[bytes] = (), *, wait: float | None = None) -> None:
+        """``keys``: of the clients that may take part; without any, whoever comes first. ``wait``: seconds that an answer may take."""
+        self.clients, self._keys, self._wait = clients, tuple(keys), wait
+        self._places: dict[bytes, _Place] = {}  # by key or token, in the order in which they came
+        self._order: list[_Place] = []  # of those that take part, once the run has begun
+        self._end = ""  # what is said to all from now on
+        self._joining, self._number, self._certificate = 0, 0, b""
+        self._loop: asyncio.AbstractEventLoop
+        self._answers: queue.Queue[tuple[int, int, bytes | None]] = queue.Queue()  # None: there will be no answer
+
+    def gather(self, heard: Callable[[int], None]) -> None:
+        """Wait until all clients are there; who takes part is fixed then. ``heard``: how many there are."""
+        while (there := self._call(self._begin)) < self.clients:
+            heard(there)
+            time.sleep(PAUSE)
+        heard(there)
+
+    def ask(self, history: bytes, questions: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
+        """Ask all at once; who answered what, until all have answered, or can no longer, or the time is up."""
+        self._number += 1
+        number, waiting = self._number, {*questions}
+        until = float("inf") if self._wait is None else time.monotonic() + self._wait
+        self._call(self._put, number, frame((number, history)), questions)
+        while waiting:
+            try:  # what has come in time counts, however long it takes to look at it
+                asked, client, body = self._answers.get(timeout=max(0.0, min(until - time.monotonic(), 1.0)))
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    return
+                self._call(self._give_up)
+                continue
+            if asked == number and client in waiting:
+                waiting.remove(client)
+                if body is not None:
+                    yield client, body
+
+    def name(self, client: int) -> str:
+        return f"client {client + 1}"
+
+    def close(self) -> None:
+        """Who listens ends it."""
+
+    @contextmanager
+    def listening(
+        self, listen: Address, *, certificate: Path | None, key: Path | None, opened: Callable[[Address], None]
+    ) -> Iterator[None]:
+        """Serve clients at an address while this is open, in a thread; without a certificate, in the clear.
+
+        ``opened`` is called with the address, with the port that was chosen where 0 was asked for.
+        """
+        tls = None
+        if certificate is not None:
+            tls = shown_certificate(certificate, key)
+            self._certificate = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(Encoding.DER)
+        here, well = _bound(listen), False
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(lambda *_: None)  # nothing that comes over the network is printed
+        thread = threading.Thread(target=self._loop.run_forever, name="noisewise-network", daemon=True)
+        thread.start()
+        shake = None if tls is None else JOIN_SECONDS
+        start = asyncio.start_server(self._met, sock=here, limit=BUFFER_BYTES, ssl=tls, ssl_handshake_timeout=shake)
+        server = asyncio.run_coroutine_threadsafe(start, self._loop).result()
+        try:
+            opened(Address(listen.host, here.getsockname()[1]))
+            yield
+            well = True
+        finally:
+            self._call(self._say, OVER if well else STOPPED)
+            until = time.monotonic() + FAREWELL_SECONDS
+            while self._call(self._connected) and time.monotonic() < until:
+                time.sleep(PAUSE)
+            self._call(server.close)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.run_until_complete(_cancelled())
+            self._loop.close()
+
+    # -- called by the thread that asks, run by the loop's ------------------------------------------------------------
+
+    def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What a function returns in the thread of the loop."""
+
+        async def called() -> T:
+            return function(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
+
+    def _begin(self) -> int:
+        """How many clients are there; enough, and the run begins with them: in the order of their keys, or in which they came."""
+        if len(self._places) == self.clients and not self._order:
+            known = [*self._keys] or [*self._places]
+            self._order = [self._places[who] for who in known if who in self._places]
+            for number, place in enumerate(self._order):
+                place.number = number
+        return len(self._places)
+
+    def _put(self, number: int, history: bytes, questions: Mapping[int, bytes]) -> None:
+        """Have these clients asked; what was asked before and not answered is withdrawn."""
+        for place in self._order:
+            place.question = None
+        for client, question in questions.items():
+            place = self._order[client]
+            place.question = number, [history, frame(question)]
+            place.news.set()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Wait no longer for clients that have not been connected for a while."""
+        before = time.monotonic() - SILENT_SECONDS
+        for place in self._order:
+            if place.writer is None and place.lost < before:
+                self._answered(place, None)
+
+    def _say(self, end: str) -> None:
+        self._end = end
+        for place in self._places.values():
+            place.news.set()
+
+    def _connected(self) -> int:
+        return sum(place.writer is not None for place in self._places.values())
+
+    # -- a connection -------------------------------------------------------------------------------------------------
+
+    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends; whatever is wrong with it, it ends."""
+        left = False
+        try:
+            keep_alive(writer.get_extra_info("socket"))
+            place = await self._joined(reader, writer)
+            left = place is not None and await self._exchange(place, reader, writer)
+        except (OSError, EOFError, BadMessage):
+            pass
+        finally:
+            writer.transport.abort()
+            for who, place in [*self._places.items()]:
+                if place.writer is writer:
+                    self._lost(who, left)
+
+    def _lost(self, who: bytes, left: bool) -> None:
+        """A client's connection has ended; ``left``: and it does not come back."""
+        place = self._places[who]
+        place.writer, place.lost = None, -float("inf") if left else time.monotonic()
+        if not self._order:  # another may take its place
+            del self._places[who]
+        elif left:
+            self._answered(place, None)
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Place | None:
+        """The place of who has connected, once it has proved who it is; None where it has none."""
+        if self._joining >= MAX_JOINING:
+            return None
+        self._joining += 1
+        try:
+            async with asyncio.timeout(JOIN_SECONDS):
+                nonce = secrets.token_bytes(32)
+                writer.write(frame((GREETING, __version__, nonce)))
+                match await _read(reader, MAX_JOIN_BYTES):
+                    case (bytes() as key, bytes() as signature, bytes() as token):
+                        who = self._decided(key, signature, token, nonce)
+                    case _:
+                        raise BadMessage
+                if isinstance(who, str):
+                    writer.write(frame(who))
+                    await reader.read(1)  # it hears why, and goes
+                    return None
+                place = self._places[who]
+                if place.writer is not None:
+                    place.writer.transport.abort()  # it comes back before it was missed
+                place.writer = writer
+                writer.write(frame((JOINED, who)))
+                await writer.drain()
+        finally:
+            self._joining -= 1
+        if place.question is not None or self._end:
+            place.news.set()
+        return place
+
+    def _decided(self, key: bytes, signature: bytes, token: bytes, nonce: bytes) -> str | bytes:
+        """The key or token of a client that takes part, or why it does not."""
+        if self._end:
+            return self._end
+        if self._keys and not (key in self._keys and _proved(key, signature, to_sign(nonce, self._certificate))):
+            return UNKNOWN_KEY
+        who = key if self._keys else token
+        if who not in self._places:
+            if self._order or len(self._places) >= self.clients:
+                return LATE
+            who = who if self._keys else secrets.token_bytes(32)
+            self._places[who] = _Place()
+        return who
+
+    async def _exchange(self, place: _Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Question and answer in turns until the end of the run or of the connection; whether the client has left."""
+        heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
+        while True:
+            news = asyncio.ensure_future(place.news.wait())
+            await asyncio.wait({heard, news}, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            if place.writer is not writer:  # another connection has taken over
+                return False
+            if heard.done():  # it was not asked: it has left, or is gone
+                return await _read(reader, MAX_JOIN_BYTES, await heard) is None
+            place.news.clear()
+            if self._end:
+                writer.write(frame(self._end))
+                await heard
+                return True
+            if place.question is None:
+                continue
+            number, frames = place.question
+            writer.writelines(frames)
+            await writer.drain()
+            try:
+                answer = await _read(reader, MAX_ANSWER_BYTES, await heard)
+            except BadMessage:
+                self._answered(place, None)
+                raise
+            match answer:
+                case (int() as same, bytes() as body) if same == number:
+                    self._answered(place, body, number)
+                case None:
+                    return True
+                case _:
+                    self._answered(place, None)
+                    raise BadMessage
+            heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
+
+    def _answered(self, place: _Place, body: bytes | None, number: int | None = None) -> None:
+        """An answer to the question that stands, or none: once, and to no other question."""
+        if place.question is not None and number in (None, place.question[0]):
+            self._answers.put((place.question[0], place.number, body))
+            place.question = None
+
+
+async def _read(reader: asyncio.StreamReader, limit: int, head: bytes | None = None) -> Any:
+    """The next message, of at most so many bytes; ``head``: its length, where that was read."""
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size) if head is None else head)
+    if length > limit:
+        raise BadMessage
+    return unpack(await reader.readexactly(length), limit)
+
+
+def _proved(key: bytes, signature: bytes, signed: bytes) -> bool:
+    """Whether the holder of a listed key has signed this."""
+    public = load_der_public_key(key)
+    assert isinstance(public, ec.EllipticCurvePublicKey)
+    try:
+        public.verify(signature, signed, SIGNATURE)
+    except InvalidSignature:
+        return False
+    return True
+
+
+async def _cancelled() -> None:
+    """End what still runs in this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _bound(listen: Address) -> socket.socket:
+    """A socket at the address, before anything else is done."""
+    try:
+        kind, *_, where = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        here = socket.socket(kind, socket.SOCK_STREAM)
+    except OSError:
+        raise ValueError(f"--listen is {listen}; this machine has no such address") from None
+    try:
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        here.bind(where)
+        here.listen()
+        return here
+    except OSError as error:
+        here.close()
+        reason = (error.strerror or "no such address").lower()
+        raise ValueError(f"cannot listen at {listen}: {reason}; pass another --listen") from None
+
+
+def shown_certificate(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    """What a server shows and proves; refused where these files are not that."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        problem = "no such file" if isinstance(error, FileNotFoundError) else "not a certificate in PEM"
+        raise ValueError(
+            f"{certificate}: {problem}, or not with its private key; put both in this file, or pass the key with --private-key"
+        ) from None
+    return context
+
+
+def public_keys(path: Path) -> list[bytes]:
+    """Keys of clients, as ``ssh-keygen -t ecdsa`` writes the public part: one in a line."""
+    lines = [line for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            key = load_ssh_public_key(line.strip().encode())
+            if not isinstance(key, ec.EllipticCurvePublicKey):
+                raise ValueError
+        except (ValueError, UnsupportedAlgorithm):
+            raise ValueError(
+                f"{path}: key {number} is not one of ssh-keygen -t ecdsa; pass public keys, one in a line"
+            ) from None
+        found.append(public_bytes(key))
+    if not found or len({*found}) < len(found):
+        problem = "a key twice" if found else "no key"
+        raise ValueError(f"{path}: has {problem}; pass public keys of clients, one in a line")
+    return found
