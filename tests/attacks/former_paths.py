@@ -30,7 +30,6 @@ FORMER = {  # today's path: where it stood before, the last place first; submodu
     "remote.clients": "federated",
     "remote.federation": "federation",
     "remote.processes": "records.ranks",
-    "remote.ray_workers": "records.on_ray",
     "remote.transport": "records.line",
     "remote": "records",
     "statements.reading_list": "reading",

@@ -19,8 +19,7 @@ from noisewise.methods import method_named
 from noisewise.methods.preparation import TableColumn
 from noisewise.remote.holder import Holder, Holding, Request
 from noisewise.remote.processes import Places, cut
-from noisewise.remote.torchrun import restarts, started_by_torchrun
-from noisewise.remote.transport import RankLost
+from noisewise.remote.transport import RankLost, restarts, started_by_torchrun
 from noisewise.train import Records, train
 from noisewise.trusted.events import Gaussian
 from noisewise.trusted.losses import Logistic, Softmax, Squared

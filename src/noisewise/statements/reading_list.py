@@ -72,9 +72,7 @@ SOURCES = {
     "tensors": "tables/refusal tables/fit/fit faces/pytorch/fit faces/pytorch/handed_over",
     "loop": "trusted/tickets faces/pytorch/run faces/pytorch/loop_meter faces/pytorch/loader faces/pytorch/calls faces/pytorch/criterion faces/pytorch/optimizer faces/pytorch/handed_out",
 }
-SOURCES["ranks"] = (
-    SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers remote/ray_workers remote/history"
-)
+SOURCES["ranks"] = SOURCES["files"] + " remote/processes remote/holder remote/forms remote/workers"
 GRID = "trusted/stores/grid trusted/stores/linear trusted/stores/reference trusted/stores/threads trusted/models/batches trusted/elementwise"
 SPARSE = "trusted/stores/tables trusted/stores/sparse trusted/stores/sparse_reference trusted/stores/common_words"
 FEATURES = "trusted/features/table_columns trusted/features/features trusted/features/scale trusted/models/additive methods/preparation/quantiles methods/preparation/parts"

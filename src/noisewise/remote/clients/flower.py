@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..processes import STAYS
-from ..ray_workers import keep_out
 from ..transport import RankLost
+from ..workers import keep_out
 from .client import Client
 
 if TYPE_CHECKING:
