@@ -13,11 +13,9 @@ from crowds import CLIENT, INDEPENDENT, RECORD, Meddling, a_fit, client_files, o
 
 from noisewise import verify
 from noisewise.remote.clients.client import Client, told_by
-from noisewise.remote.clients.direct import Direct
-from noisewise.remote.clients.fit import fit_of_clients, ready_clients
 from noisewise.remote.clients.flower import FlowerCarrier
 from noisewise.remote.clients.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
-from noisewise.remote.clients.server import Crowd
+from noisewise.remote.clients.server import Crowd, Direct, fit_of_clients, ready_clients
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.transport import RankLost

@@ -218,7 +218,7 @@ def test_a_client_stops_where_its_file_or_its_wishes_do_not_fit(table, start):
     Path("other.toml").write_text(SCHEMA.replace("high = 90", "high = 91"))
     server, address = serve(start, *ASKED, "--out", "run", clients=1)
     mine = join(start, 0, address, "--schema", "other.toml")
-    assert mine.end() == 2 and "the server's schema is another one than --schema" in mine.words
+    assert mine.end() == 2 and "the server's schema is not that of --schema" in mine.words
     assert server.end() == 2 and not list(Path().glob("run*"))
     server, address = serve(start, *ASKED, "--out", "run", clients=1)
     mine = join(start, 0, address, unit="client")

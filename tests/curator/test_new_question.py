@@ -82,7 +82,7 @@ assert not kind.fits(line.noise_std / 2, how, Line(line.clip, private.facts))
 
 ELSEWHERE = """
 import numpy as np, pytest
-from noisewise.remote.clients.requests import check_request
+from noisewise.remote.clients.messages import check_request
 from noisewise.remote.messages import BadMessage
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Holder, Holding, Request

@@ -13,7 +13,7 @@ import pytest
 from crowds import CLIENT, RECORD, a_fit, alone, client_files, equal, on_clients
 
 from noisewise.remote.clients import flower
-from noisewise.remote.clients.direct import Direct
+from noisewise.remote.clients.server import Direct
 from noisewise.remote.transport import RankLost
 
 pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from noisewise.accounts import Budget
 from noisewise.accounts.purse import Purse
 from noisewise.methods import method_named
-from noisewise.remote.clients.direct import Direct
 from noisewise.remote.clients.messages import DONE, FAILED, WHOLE, pack_answer, read_answer
+from noisewise.remote.clients.server import Direct
 from noisewise.remote.transport import RankLost
 from noisewise.trusted.stores.protocol import SUMS, HeldRecords, everywhere
 from noisewise.trusted.stores.sum_limits import THETA, norm_within

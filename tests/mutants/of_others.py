@@ -367,7 +367,7 @@ MUTANTS = (
         "or (np.diff(rows) <= 0).any()):",
         "):",
         (SERVER + "no_row_counts_twice_in_a_batch",),
-        "remote/clients/requests.py",
+        "remote/clients/messages.py",
     ),
     Mutant(
         "a theta is read beyond its end",

@@ -95,7 +95,7 @@ def test_labels_that_do_not_go_with_the_rows_stop_the_run():
     y[3] = NO_LABEL
     rows, labels, lead = spread(X, y, Linear(4, Logistic()), 2)
     lead._holder._counted = lambda classes: np.ones(3, bool)
-    with pytest.raises(RankLost, match="other labels"):
+    with pytest.raises(RankLost, match="as many labels as rows"):
         curator(rows, labels, Linear(4, Logistic()))
 
 

@@ -48,7 +48,7 @@ USES = {  # what not every run does, and the code of it
     "guest": "remote/messages guest/serving guest/wire guest/running guest/isolation guest/method",
     "ledger": "accounts/ledger/store accounts/ledger/ledger accounts/ledger/database accounts/ledger/sql_tables accounts/ledger/lines",
     "journal": "accounts/journal/journalled accounts/journal/folder accounts/journal/chain",
-    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/sum_limits remote/clients/requests remote/clients/agreement remote/clients/messages",
+    "clients": "remote/clients/server remote/clients/client remote/clients/one_record trusted/stores/sum_limits remote/clients/agreement remote/clients/messages",
 }
 CARRIERS = {"ranks": "remote/transport remote/gloo remote/messages", "clients": "remote/transport remote/messages"}
 CURATOR = (

@@ -86,9 +86,8 @@ def fitted_on_clients(
     over: Callable[..., Fitted] | None,
 ) -> Fitted:  # fmt: skip
     """What was fitted on clients of Flower's simulation, one for each file, or of a network (``over``)."""
-    from ...remote.clients.fit import ready_clients
     from ...remote.clients.flower import simulated
-    from ...remote.clients.server import Crowd
+    from ...remote.clients.server import Crowd, ready_clients
     from ...tables.files import find_files
 
     federated = fit.federated
