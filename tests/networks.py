@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.network import Address, Server, serve
+from noisewise.remote.clients.network import HostPort, ServerEndpoint, serve
 from noisewise.remote.clients.network_server import Link
 
-ANY = Address("127.0.0.1", 0)
+ANY = HostPort("127.0.0.1", 0)
 LONG = 20.0  # seconds; far more than anything here takes
 
 
@@ -30,7 +30,9 @@ class Clients:
 
         def run():
             try:
-                self.ends[name] = serve(answer, Server(self.address, **{**self.how, **how}), joined.set, answered)
+                self.ends[name] = serve(
+                    answer, ServerEndpoint(self.address, **{**self.how, **how}), joined.set, answered
+                )
             except (Exception, SystemExit) as error:
                 self.ends[name] = error
             joined.set()

@@ -12,7 +12,7 @@ import pytest
 from networks import ANY, LONG, Clients, certificate_of, key_of, opened_link
 
 from noisewise.remote.clients import network, network_server
-from noisewise.remote.clients.network import LENGTH, Address, Connection, Server, frame, private_key, serve
+from noisewise.remote.clients.network import LENGTH, Connection, HostPort, ServerEndpoint, frame, private_key, serve
 from noisewise.remote.clients.network_server import Link, public_keys, shown_certificate
 
 
@@ -109,12 +109,12 @@ def test_a_client_with_another_version_is_refused(monkeypatch):
 
 def test_no_server_is_one_line():
     with pytest.raises(ConnectionError, match=r"no server answers at 127\.0\.0\.1:9; start"):
-        serve(echo(), Server(Address("127.0.0.1", 9), True, patience=0.5), lambda: None)
+        serve(echo(), ServerEndpoint(HostPort("127.0.0.1", 9), True, patience=0.5), lambda: None)
 
 
 def test_a_server_that_goes_away_is_one_line():
     with socket.create_server(ANY) as listening:
-        address, said = Address(*listening.getsockname()), []
+        address, said = HostPort(*listening.getsockname()), []
 
         def short():
             connection = listening.accept()[0]
@@ -127,7 +127,9 @@ def test_a_server_that_goes_away_is_one_line():
         thread.start()
         with pytest.raises(ConnectionError, match="is gone; nothing more is answered"):
             serve(
-                echo(), Server(address, True, patience=0.5), lambda: said.append(thread.join(LONG) or listening.close())
+                echo(),
+                ServerEndpoint(address, True, patience=0.5),
+                lambda: said.append(thread.join(LONG) or listening.close()),
             )
 
 
@@ -146,7 +148,7 @@ def test_another_server_is_one_line(message):
         thread = threading.Thread(target=say)
         thread.start()
         with pytest.raises(ValueError, match="this is no server of noisewise; check --server"):
-            serve(echo(), Server(Address(*listening.getsockname()), True), lambda: None)
+            serve(echo(), ServerEndpoint(HostPort(*listening.getsockname()), True), lambda: None)
         thread.join(LONG)
 
 
@@ -376,7 +378,7 @@ def test_with_a_certificate_all_is_encrypted_and_others_are_refused(tmp_path):
 def test_a_client_that_wants_encryption_does_not_go_without():
     refused = pytest.raises(ValueError, match="it does not speak TLS; start the server with --certificate")
     with opened_link(Link(1)) as address, refused:
-        serve(echo(), Server(address, insecure=False, patience=1.0), lambda: None)
+        serve(echo(), ServerEndpoint(address, insecure=False, patience=1.0), lambda: None)
 
 
 def test_files_that_are_no_certificate_are_refused(tmp_path):
@@ -385,7 +387,7 @@ def test_files_that_are_no_certificate_are_refused(tmp_path):
         with pytest.raises(ValueError, match="or not with its private key; put both in this file"):
             shown_certificate(*files)
     with pytest.raises(ValueError, match="not a certificate in PEM"):
-        serve(echo(), Server(ANY, insecure=False, certificate=key), lambda: None)
+        serve(echo(), ServerEndpoint(ANY, insecure=False, certificate=key), lambda: None)
 
 
 def test_an_answer_counts_also_of_who_left_after_it():
@@ -412,5 +414,5 @@ def test_what_is_no_question_is_not_answered(message):
         thread = threading.Thread(target=say)
         thread.start()
         with pytest.raises(ValueError, match="not a message of noisewise"):
-            serve(echo(), Server(Address(*listening.getsockname()), True), lambda: None)
+            serve(echo(), ServerEndpoint(HostPort(*listening.getsockname()), True), lambda: None)
         thread.join(LONG)

@@ -54,9 +54,9 @@ class Served:
         cls, listen: str, insecure: bool, certificate: Path | None, private_key: Path | None, client_keys: Path | None
     ) -> Served:
         """The same, refused where it does not go together."""
-        from ...remote.clients.network import Address
+        from ...remote.clients.network import HostPort
 
-        where = Address.of(listen, "--listen")
+        where = HostPort.of(listen, "--listen")
         _one_way(insecure, certificate)
         if private_key is not None and certificate is None:
             raise ValueError("--private-key is that of a certificate; pass --certificate, too")
@@ -214,9 +214,9 @@ def client(
 
     Over a network: [bold]noisewise federated client mine.csv --unit client --server training.example:9092 --certificate authority.pem --max-questions 500[/bold]
     """
-    from ...remote.clients.network import Address, Server, serve
+    from ...remote.clients.network import HostPort, ServerEndpoint, serve
 
-    where = Address.of(server, "--server")
+    where = HostPort.of(server, "--server")
     if certificate is not None or insecure:
         _one_way(insecure, certificate)
     if private_key is not None and insecure:
@@ -232,7 +232,7 @@ def client(
     )
     well = serve(
         own.answer,
-        Server(where, insecure, certificate, private_key, patience),
+        ServerEndpoint(where, insecure, certificate, private_key, patience),
         joined=lambda: say("joined; waiting for questions"),
         answered=lambda: _refused(own),
     )

@@ -39,6 +39,7 @@ JOINED, LATE, UNKNOWN_KEY, OVER, STOPPED = "joined", "late", "unknown key", "ove
 GREETING = b"noisewise federated"
 LENGTH = struct.Struct("<Q")
 SIGNATURE = ec.ECDSA(hashes.SHA256())
+MAX_VALUES = 8  # of a message
 MAX_JOIN_BYTES = 1 << 12  # of a message before a client has joined
 BYTES_PER_READ = 1 << 20
 JOIN_SECONDS = 10.0  # in which a client has joined, once it is connected
@@ -50,14 +51,14 @@ REFUSALS = {
 }
 
 
-class Address(NamedTuple):
+class HostPort(NamedTuple):
     """Where a server listens."""
 
     host: str
     port: int
 
     @classmethod
-    def of(cls, text: str, option: str) -> Address:
+    def of(cls, text: str, option: str) -> HostPort:
         """Read ``host:port``, also ``[::1]:9092``."""
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -71,10 +72,10 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerEndpoint:
     """Where the server is, and how both sides prove who they are; ``patience``: seconds that it may be away."""
 
-    address: Address
+    address: HostPort
     insecure: bool
     certificate: Path | None = None
     key: Path | None = None
@@ -122,7 +123,7 @@ def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
 # -- the client's end ---------------------------------------------------------------------------------------------------
 
 
-class Ended(Exception):
+class RunEnded(Exception):
     """The server has ended the run; ``well``: it is complete."""
 
     def __init__(self, *, well: bool) -> None:
@@ -147,7 +148,7 @@ class Connection:
         (length,) = LENGTH.unpack(self._read(LENGTH.size))
         if length > limit:
             raise BadMessage
-        return unpack(self._read(length), limit)
+        return unpack(self._read(length), limit, values=MAX_VALUES)
 
     def _read(self, length: int) -> bytearray:
         """So many bytes; memory grows with what has come."""
@@ -169,7 +170,7 @@ class Connection:
 
 def serve(
     answer: Callable[[bytes, bytes], bytes],
-    server: Server,
+    server: ServerEndpoint,
     joined: Callable[[], None],
     answered: Callable[[], None] = lambda: None,
 ) -> bool:
@@ -197,7 +198,7 @@ def serve(
                 connection = client.join()
             else:
                 answered()
-    except Ended as end:
+    except RunEnded as end:
         return end.well
     finally:
         if connection is not None:
@@ -214,14 +215,14 @@ def _question(connection: Connection) -> tuple[int, bytes, bytes]:
             if type(question) is bytes:
                 return number, history, question
         case str() as word if word in (OVER, STOPPED):
-            raise Ended(well=word == OVER)
+            raise RunEnded(well=word == OVER)
     raise BadMessage
 
 
 class _Client:
     """What a client joins with, also after it has lost its connection."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerEndpoint) -> None:
         self._server, self._token, self._known = server, b"", False
         self._key = None if server.key is None else private_key(server.key)
         self._tls = None if server.insecure else _trusting(server.certificate)
@@ -282,7 +283,7 @@ class _Client:
             case (str() as word, bytes() as token) if word == JOINED:
                 self._token, self._known = token, True
             case str() as word if word in (OVER, STOPPED):
-                raise Ended(well=word == OVER)
+                raise RunEnded(well=word == OVER)
             case str() as word if word in REFUSALS:
                 raise ValueError(REFUSALS[word])
             case _:

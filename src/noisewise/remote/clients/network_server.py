@@ -34,12 +34,13 @@ from .network import (
     LATE,
     LENGTH,
     MAX_JOIN_BYTES,
+    MAX_VALUES,
     OVER,
     SIGNATURE,
     SILENT_SECONDS,
     STOPPED,
     UNKNOWN_KEY,
-    Address,
+    HostPort,
     frame,
     keep_alive,
     public_bytes,
@@ -55,8 +56,8 @@ PAUSE = 0.05  # seconds between two looks for clients
 
 
 @dataclass(eq=False)
-class _Place:
-    """A client's place in the run."""
+class _Seat:
+    """A client's seat in the run."""
 
     number: int = -1  # from 0, once the run has begun
     question: tuple[int, list[bytes]] | None = None  # its number and frames, until it is answered or withdrawn
@@ -71,8 +72,8 @@ class Link:
     def __init__(self, clients: int, keys: Sequence[bytes] = (), *, wait: float | None = None) -> None:
         """``keys``: of the clients that may take part; without any, whoever comes first. ``wait``: seconds that an answer may take."""
         self.clients, self._keys, self._wait = clients, tuple(keys), wait
-        self._places: dict[bytes, _Place] = {}  # by key or token, in the order in which they came
-        self._order: list[_Place] = []  # of those that take part, once the run has begun
+        self._seats: dict[bytes, _Seat] = {}  # by key or token, in the order in which they came
+        self._order: list[_Seat] = []  # of those that take part, once the run has begun
         self._end = ""  # what is said to all from now on
         self._joining, self._number, self._certificate = 0, 0, b""
         self._loop: asyncio.AbstractEventLoop
@@ -112,7 +113,7 @@ class Link:
 
     @contextmanager
     def listening(
-        self, listen: Address, *, certificate: Path | None, key: Path | None, opened: Callable[[Address], None]
+        self, listen: HostPort, *, certificate: Path | None, key: Path | None, opened: Callable[[HostPort], None]
     ) -> Iterator[None]:
         """Serve clients at an address while this is open, in a thread; without a certificate, in the clear.
 
@@ -131,7 +132,7 @@ class Link:
         start = asyncio.start_server(self._met, sock=here, limit=BUFFER_BYTES, ssl=tls, ssl_handshake_timeout=shake)
         server = asyncio.run_coroutine_threadsafe(start, self._loop).result()
         try:
-            opened(Address(listen.host, here.getsockname()[1]))
+            opened(HostPort(listen.host, here.getsockname()[1]))
             yield
             well = True
         finally:
@@ -157,37 +158,37 @@ class Link:
 
     def _begin(self) -> int:
         """How many clients are there; enough, and the run begins with them: in the order of their keys, or in which they came."""
-        if len(self._places) == self.clients and not self._order:
-            known = [*self._keys] or [*self._places]
-            self._order = [self._places[who] for who in known if who in self._places]
-            for number, place in enumerate(self._order):
-                place.number = number
-        return len(self._places)
+        if len(self._seats) == self.clients and not self._order:
+            known = [*self._keys] or [*self._seats]
+            self._order = [self._seats[who] for who in known if who in self._seats]
+            for number, seat in enumerate(self._order):
+                seat.number = number
+        return len(self._seats)
 
     def _put(self, number: int, history: bytes, questions: Mapping[int, bytes]) -> None:
         """Have these clients asked; what was asked before and not answered is withdrawn."""
-        for place in self._order:
-            place.question = None
+        for seat in self._order:
+            seat.question = None
         for client, question in questions.items():
-            place = self._order[client]
-            place.question = number, [history, frame(question)]
-            place.news.set()
+            seat = self._order[client]
+            seat.question = number, [history, frame(question)]
+            seat.news.set()
         self._give_up()
 
     def _give_up(self) -> None:
         """Wait no longer for clients that have not been connected for a while."""
         before = time.monotonic() - SILENT_SECONDS
-        for place in self._order:
-            if place.writer is None and place.lost < before:
-                self._answered(place, None)
+        for seat in self._order:
+            if seat.writer is None and seat.lost < before:
+                self._answered(seat, None)
 
     def _say(self, end: str) -> None:
         self._end = end
-        for place in self._places.values():
-            place.news.set()
+        for seat in self._seats.values():
+            seat.news.set()
 
     def _connected(self) -> int:
-        return sum(place.writer is not None for place in self._places.values())
+        return sum(seat.writer is not None for seat in self._seats.values())
 
     # -- a connection -------------------------------------------------------------------------------------------------
 
@@ -196,27 +197,27 @@ class Link:
         left = False
         try:
             keep_alive(writer.get_extra_info("socket"))
-            place = await self._joined(reader, writer)
-            left = place is not None and await self._exchange(place, reader, writer)
+            seat = await self._joined(reader, writer)
+            left = seat is not None and await self._exchange(seat, reader, writer)
         except (OSError, EOFError, BadMessage):
             pass
         finally:
             writer.transport.abort()
-            for who, place in [*self._places.items()]:
-                if place.writer is writer:
+            for who, seat in [*self._seats.items()]:
+                if seat.writer is writer:
                     self._lost(who, left)
 
     def _lost(self, who: bytes, left: bool) -> None:
         """A client's connection has ended; ``left``: and it does not come back."""
-        place = self._places[who]
-        place.writer, place.lost = None, -float("inf") if left else time.monotonic()
-        if not self._order:  # another may take its place
-            del self._places[who]
+        seat = self._seats[who]
+        seat.writer, seat.lost = None, -float("inf") if left else time.monotonic()
+        if not self._order:  # another may take its seat
+            del self._seats[who]
         elif left:
-            self._answered(place, None)
+            self._answered(seat, None)
 
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Place | None:
-        """The place of who has connected, once it has proved who it is; None where it has none."""
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Seat | None:
+        """The seat of who has connected, once it has proved who it is; None where it has none."""
         if self._joining >= MAX_JOINING:
             return None
         self._joining += 1
@@ -233,17 +234,17 @@ class Link:
                     writer.write(frame(who))
                     await reader.read(1)  # it hears why, and goes
                     return None
-                place = self._places[who]
-                if place.writer is not None:
-                    place.writer.transport.abort()  # it comes back before it was missed
-                place.writer = writer
+                seat = self._seats[who]
+                if seat.writer is not None:
+                    seat.writer.transport.abort()  # it comes back before it was missed
+                seat.writer = writer
                 writer.write(frame((JOINED, who)))
                 await writer.drain()
         finally:
             self._joining -= 1
-        if place.question is not None or self._end:
-            place.news.set()
-        return place
+        if seat.question is not None or self._end:
+            seat.news.set()
+        return seat
 
     def _decided(self, key: bytes, signature: bytes, token: bytes, nonce: bytes) -> str | bytes:
         """The key or token of a client that takes part, or why it does not."""
@@ -252,54 +253,54 @@ class Link:
         if self._keys and not (key in self._keys and _proved(key, signature, to_sign(nonce, self._certificate))):
             return UNKNOWN_KEY
         who = key if self._keys else token
-        if who not in self._places:
-            if self._order or len(self._places) >= self.clients:
+        if who not in self._seats:
+            if self._order or len(self._seats) >= self.clients:
                 return LATE
             who = who if self._keys else secrets.token_bytes(32)
-            self._places[who] = _Place()
+            self._seats[who] = _Seat()
         return who
 
-    async def _exchange(self, place: _Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _exchange(self, seat: _Seat, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Question and answer in turns until the end of the run or of the connection; whether the client has left."""
         heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
         while True:
-            news = asyncio.ensure_future(place.news.wait())
+            news = asyncio.ensure_future(seat.news.wait())
             await asyncio.wait({heard, news}, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
-            if place.writer is not writer:  # another connection has taken over
+            if seat.writer is not writer:  # another connection has taken over
                 return False
             if heard.done():  # it was not asked: it has left, or is gone
                 return await _read(reader, MAX_JOIN_BYTES, await heard) is None
-            place.news.clear()
+            seat.news.clear()
             if self._end:
                 writer.write(frame(self._end))
                 await heard
                 return True
-            if place.question is None:
+            if seat.question is None:
                 continue
-            number, frames = place.question
+            number, frames = seat.question
             writer.writelines(frames)
             await writer.drain()
             try:
                 answer = await _read(reader, MAX_ANSWER_BYTES, await heard)
             except BadMessage:
-                self._answered(place, None)
+                self._answered(seat, None)
                 raise
             match answer:
                 case (int() as same, bytes() as body) if same == number:
-                    self._answered(place, body, number)
+                    self._answered(seat, body, number)
                 case None:
                     return True
                 case _:
-                    self._answered(place, None)
+                    self._answered(seat, None)
                     raise BadMessage
             heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
 
-    def _answered(self, place: _Place, body: bytes | None, number: int | None = None) -> None:
+    def _answered(self, seat: _Seat, body: bytes | None, number: int | None = None) -> None:
         """An answer to the question that stands, or none: once, and to no other question."""
-        if place.question is not None and number in (None, place.question[0]):
-            self._answers.put((place.question[0], place.number, body))
-            place.question = None
+        if seat.question is not None and number in (None, seat.question[0]):
+            self._answers.put((seat.question[0], seat.number, body))
+            seat.question = None
 
 
 async def _read(reader: asyncio.StreamReader, limit: int, head: bytes | None = None) -> Any:
@@ -307,7 +308,7 @@ async def _read(reader: asyncio.StreamReader, limit: int, head: bytes | None = N
     (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size) if head is None else head)
     if length > limit:
         raise BadMessage
-    return unpack(await reader.readexactly(length), limit)
+    return unpack(await reader.readexactly(length), limit, values=MAX_VALUES)
 
 
 def _proved(key: bytes, signature: bytes, signed: bytes) -> bool:
@@ -329,7 +330,7 @@ async def _cancelled() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def _bound(listen: Address) -> socket.socket:
+def _bound(listen: HostPort) -> socket.socket:
     """A socket at the address, before anything else is done."""
     try:
         kind, *_, where = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
