@@ -13,7 +13,7 @@ then their entries. The server knows what these stand for and their shapes; an a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,9 +38,6 @@ DONE, REFUSED, FAILED = 0, 1, 2  # answered; its file does not fit what was aske
 WHOLE = np.dtype("<i8")
 MAX_REQUESTS = 1 << 9  # of a history: each may lay all rows out anew
 MAX_ENTRIES = 1 << 26  # of an answer: half a gigabyte
-MADE: tuple[Any, ...] = (
-    Schema, (Scaling, Cells), (Classes, Target), bool, (Dialect, str, type(None)), Federated, Declared,
-)  # fmt: skip
 
 
 def pack_history(history: Sequence[Request]) -> bytes:
@@ -125,10 +122,18 @@ def check_request(request: object) -> None:
     """Refuse a request whose parts do not have the types that it takes; their values are checked below."""
     if type(request) is not Request:
         raise BadMessage
-    if not whole(request.number) or type(request.act) is not str or type(request.arguments) is not tuple:
+    number, act, arguments = request
+    if not whole(number) or type(act) is not str or type(arguments) is not tuple or act not in TYPES:
         raise BadMessage
-    check = CHECKS.get(request.act)
-    if check is None or not check(*request.arguments):
+    if act == "total" and len(arguments) == 5:
+        arguments = (*arguments, None)  # a seed may be left out
+    if len(arguments) != len(TYPES[act]) or not all(
+        fits(each) for fits, each in zip(TYPES[act], arguments, strict=True)
+    ):
+        raise BadMessage
+    if act == "total" and not _taken(arguments[1], arguments[3]):
+        raise BadMessage
+    if act == "change" and not _changed(*arguments[2:]):
         raise BadMessage
 
 
@@ -136,46 +141,17 @@ def _array(value: Any, *dimensions: int) -> bool:
     return type(value) is np.ndarray and value.dtype.kind == "f" and value.ndim in dimensions
 
 
-def _make(maker: Any = None, *arguments: Any) -> bool:
-    if type(maker) is not str or maker != "client" or len(arguments) != len(MADE):
+def _drawn(value: Any) -> bool:
+    if type(value) is not Drawn or not isinstance(value.expected, float):
         return False
-    return all(isinstance(each, kind) for each, kind in zip(arguments, MADE, strict=True))
+    rows = value.rows
+    return rows is None or (type(rows) is np.ndarray and rows.dtype == np.int64 and rows.ndim == 1)
 
 
-def _hold(*arguments: Any) -> bool:
-    return len(arguments) == 2 and whole(arguments[0]) and type(arguments[1]) in (Linear, Additive, MLP)
-
-
-def _change(*arguments: Any) -> bool:
-    if len(arguments) != 4 or not (whole(arguments[0]) and whole(arguments[1]) and type(arguments[3]) is tuple):
-        return False
-    match arguments[2] if type(arguments[2]) is str else "", arguments[3]:
-        case "in_basis", (matrix,):
-            return _array(matrix, 2)
-        case "centred", (centre, scale):
-            return _array(centre, 1) and isinstance(scale, float)
-        case "prepared", (features,):
-            return type(features) is Features
-    return False
-
-
-def _forget(*arguments: Any) -> bool:
-    return len(arguments) == 1 and type(arguments[0]) is tuple and all(map(whole, arguments[0]))
-
-
-def _counted(*arguments: Any) -> bool:
-    return len(arguments) == 1 and (arguments[0] is None or whole(arguments[0]))
-
-
-def _total(*arguments: Any) -> bool:
-    if len(arguments) not in (5, 6):
-        return False
-    version, name, drawn, own, options, seed = (*arguments, None)[:6]
-    return (
-        whole(version) and type(name) is str and name in SUMS and _drawn(drawn) and type(own) is tuple and type(options) is dict
-        and all(key in ("scale", "basis") and (each is None or _array(each, 1, 2)) for key, each in options.items())
-        and (seed is None or whole(seed)) and _taken(name, own)
-    )  # fmt: skip
+def _options(value: Any) -> bool:
+    return type(value) is dict and all(
+        key in ("scale", "basis") and (each is None or _array(each, 1, 2)) for key, each in value.items()
+    )
 
 
 def _taken(name: str, own: tuple[Any, ...]) -> bool:
@@ -188,14 +164,37 @@ def _taken(name: str, own: tuple[Any, ...]) -> bool:
     )
 
 
-def _drawn(value: Any) -> bool:
-    if type(value) is not Drawn or not isinstance(value.expected, float):
-        return False
-    rows = value.rows
-    return rows is None or (type(rows) is np.ndarray and rows.dtype == np.int64 and rows.ndim == 1)
+def _changed(name: str, own: tuple[Any, ...]) -> bool:
+    """Whether records are changed in this way by such arguments."""
+    match name, own:
+        case "in_basis", (matrix,):
+            return _array(matrix, 2)
+        case "centred", (centre, scale):
+            return _array(centre, 1) and isinstance(scale, float)
+        case "prepared", (features,):
+            return type(features) is Features
+    return False
 
 
-CHECKS = {"make": _make, "hold": _hold, "change": _change, "forget": _forget, "counted": _counted, "total": _total}
+def _or_none(value: Any) -> bool:
+    return value is None or whole(value)
+
+
+def _kind(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) in kinds
+
+
+TYPES: dict[str, tuple[Callable[[Any], bool], ...]] = {  # of the arguments of each request
+    "make": (
+        lambda maker: type(maker) is str and maker == "client", _kind(Schema), _kind(Scaling, Cells), _kind(Classes, Target),
+        _kind(bool), _kind(Dialect, str, type(None)), _kind(Federated), _kind(Declared),
+    ),
+    "hold": (whole, _kind(Linear, Additive, MLP)),
+    "change": (whole, whole, _kind(str), _kind(tuple)),
+    "forget": (lambda versions: type(versions) is tuple and all(map(whole, versions)),),
+    "counted": (_or_none,),
+    "total": (whole, lambda name: type(name) is str and name in SUMS, _drawn, _kind(tuple), _options, _or_none),
+}  # fmt: skip
 
 
 # -- what fits the rows, the model and the table ------------------------------------------------------------------------
