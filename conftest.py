@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items):
 
 # Variables that libraries set where they are used for the first time (torch's compiler, Ray, the OpenMP of torch under
 # `bench speed`): they stay, as they do in every process that uses those libraries.
-OF_LIBRARIES = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "RAY_", "PYTHONBREAKPOINT", "OMP_WAIT_POLICY")
+OF_LIBRARIES = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_", "RAY_", "PYTHONBREAKPOINT", "OMP_WAIT_POLICY", "KMP_")
 
 
 @pytest.fixture(autouse=True)

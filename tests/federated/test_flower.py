@@ -20,6 +20,13 @@ pytest.importorskip("flwr", reason="the extra noisewise[flower] is not installed
 LONG = 600  # seconds; far more than it takes
 
 
+@pytest.fixture(autouse=True)
+def silent(monkeypatch):
+    """What noisewise sets for Flower is gone after a test."""
+    for name, value in flower.SILENT.items():
+        monkeypatch.setenv(name, value)
+
+
 class Grid:
     """A grid whose nodes are objects of this process; ``meddle`` changes the replies of a question."""
 
