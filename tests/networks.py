@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from noisewise.remote.clients.client import Client
-from noisewise.remote.clients.network import HostPort, ServerEndpoint, serve
+from noisewise.remote.clients.network import ServerAddress, ServerEndpoint, serve
 from noisewise.remote.clients.network_server import Link
 
-ANY = HostPort("127.0.0.1", 0)
+ANY = ServerAddress("127.0.0.1", 0)
 LONG = 20.0  # seconds; far more than anything here takes
 
 

@@ -18,24 +18,24 @@ from .accounts import Budget, BudgetExhausted, Meter, Terms
 from .accounts.account import Account, paying, private_fit_begins
 from .accounts.journal import Journal, Journalled, paid
 from .accounts.purse import Purse
-from .accounts.recorded import MOST, Recording
+from .accounts.recorded import MAX_RECORDED_NUMBERS, Recording
 from .accounts.recorded import Trained as Trained
 from .asking import Curator, PublicCurator, array
 from .methods import Method, makes_a_promise
+from .methods.base import size_noise
 from .methods.nonprivate import NonPrivate
-from .methods.size import size_noise
-from .protect.learned.unroll_shards import unrolled
+from .protect.learned.private import unrolled
 from .protect.learned.zoo import Learned, as_bytes, from_content
 from .remote.transport import started_by_torchrun
 from .trusted.events import FULL, FixedBatch, Poisson, leaves
 from .trusted.facts import facts_of
 from .trusted.models import Additive, Model
 from .trusted.stores import counted_of
-from .trusted.stores.grid import Store, in_memory
+from .trusted.stores.grid import Allocator, in_memory
 from .trusted.stores.protocol import Elsewhere
 from .trusted.units import RECORD, Unit
 
-Progress = Callable[[int, int | None, float], None]
+StepProgress = Callable[[int, int | None, float], None]
 
 
 class NothingLeft(ValueError):
@@ -59,7 +59,7 @@ class Records:
     y: Any
     size: float | None
     row_bound: float
-    store: Store = in_memory
+    store: Allocator = in_memory
     unit: Unit = RECORD  # what is protected
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ def train(
     public: PublicCurator | None = None,
     theta: Any = None,
     seed: int | None = None,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
     purse: Purse | Account | None = None,
     journal: Journal | None = None,
 ) -> Trained:
@@ -122,7 +122,7 @@ def _private_run(
     start: NDArray[np.float32],
     public: PublicCurator | None,
     seed: int | None,
-    progress: Progress | None,
+    progress: StepProgress | None,
     journal: Journal | None = None,
 ) -> Trained:
     curator = Curator(
@@ -141,7 +141,7 @@ def _private_run(
     with _lost(journal):
         for event in size_noise(curator.facts):
             asking.release_size(noise_multiplier=event.noise_multiplier)
-    private = Recording(asking, most=MOST if model.linear and not model.table else 0)
+    private = Recording(asking, most=MAX_RECORDED_NUMBERS if model.linear and not model.table else 0)
     state = method.init(start, curator.facts, public)
     state, steps = follow(method, state, cast(Curator, private), public, progress)
     if not steps and journal is not None:
@@ -223,7 +223,7 @@ def _shares(shares: Any, width: int) -> NDArray[Any] | None:
 
 
 def follow(
-    method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: Progress | None = None
+    method: Method, state: Any, private: Curator, public: PublicCurator | None, progress: StepProgress | None = None
 ) -> tuple[Any, int]:
     """Ask until the method is done or the budget is; the last state and the number of steps."""
     steps = 0

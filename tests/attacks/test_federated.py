@@ -15,7 +15,7 @@ from noisewise import verify
 from noisewise.remote.clients.client import Client, told_by
 from noisewise.remote.clients.flower import FlowerCarrier
 from noisewise.remote.clients.messages import FAILED, WHOLE, pack_history, pack_question, read_history, read_question
-from noisewise.remote.clients.server import Crowd, Direct, fit_of_clients, ready_clients
+from noisewise.remote.clients.server import Crowd, DirectCarrier, fit_of_clients, ready_clients
 from noisewise.remote.forms import packed, unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.transport import RankLost
@@ -106,7 +106,7 @@ def test_a_client_does_nothing_but_answer_sums(tmp_path):
     paths = client_files(tmp_path)
     heard = []
 
-    class Heard(Direct):
+    class Heard(DirectCarrier):
         def ask(self, history, questions):
             heard.append(history)
             return super().ask(history, questions)
@@ -291,7 +291,7 @@ def test_a_carrier_that_fails_in_the_middle_of_a_question_ends_the_run(tmp_path)
     """Some clients had heard it, and their server took it for a question that was refused before."""
     paths = client_files(tmp_path)
 
-    class Failing(Direct):
+    class Failing(DirectCarrier):
         asked = 0
 
         def ask(self, history, questions):

@@ -27,7 +27,7 @@ from noisewise.remote.clients.messages import (
     read_history,
     read_question,
 )
-from noisewise.remote.clients.server import Direct
+from noisewise.remote.clients.server import DirectCarrier
 from noisewise.remote.forms import unpacked
 from noisewise.remote.holder import Request
 from noisewise.remote.workers import Sealed
@@ -145,7 +145,7 @@ class Served:
         folder.mkdir()
         self.paths, heard = client_files(folder, text=text), []
 
-        class Heard(Direct):
+        class Heard(DirectCarrier):
             def ask(self, history, questions):
                 heard.append((history, *questions.values()))
                 return super().ask(history, questions)

@@ -54,7 +54,7 @@ def install(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\nSummary: {summary}\n")
         lines = [f"{name} = {value}" for name, value in commands.items()]
-        (folder / "entry_points.txt").write_text(f"[{outside.GROUP}]\n" + "\n".join(lines) + "\n")
+        (folder / "entry_points.txt").write_text(f"[{outside.ENTRY_POINT_GROUP}]\n" + "\n".join(lines) + "\n")
         installed.add(package)
 
     return add

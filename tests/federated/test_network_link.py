@@ -12,7 +12,15 @@ import pytest
 from networks import ANY, LONG, Clients, certificate_of, key_of, opened_link
 
 from noisewise.remote.clients import network, network_server
-from noisewise.remote.clients.network import LENGTH, Connection, HostPort, ServerEndpoint, frame, private_key, serve
+from noisewise.remote.clients.network import (
+    LENGTH,
+    Connection,
+    ServerAddress,
+    ServerEndpoint,
+    frame,
+    private_key,
+    serve,
+)
 from noisewise.remote.clients.network_server import Link, public_keys, shown_certificate
 
 
@@ -109,12 +117,12 @@ def test_a_client_with_another_version_is_refused(monkeypatch):
 
 def test_no_server_is_one_line():
     with pytest.raises(ConnectionError, match=r"no server answers at 127\.0\.0\.1:9; start"):
-        serve(echo(), ServerEndpoint(HostPort("127.0.0.1", 9), True, patience=0.5), lambda: None)
+        serve(echo(), ServerEndpoint(ServerAddress("127.0.0.1", 9), True, patience=0.5), lambda: None)
 
 
 def test_a_server_that_goes_away_is_one_line():
     with socket.create_server(ANY) as listening:
-        address, said = HostPort(*listening.getsockname()), []
+        address, said = ServerAddress(*listening.getsockname()), []
 
         def short():
             connection = listening.accept()[0]
@@ -148,7 +156,7 @@ def test_another_server_is_one_line(message):
         thread = threading.Thread(target=say)
         thread.start()
         with pytest.raises(ValueError, match="this is no server of noisewise; check --server"):
-            serve(echo(), ServerEndpoint(HostPort(*listening.getsockname()), True), lambda: None)
+            serve(echo(), ServerEndpoint(ServerAddress(*listening.getsockname()), True), lambda: None)
         thread.join(LONG)
 
 
@@ -414,5 +422,5 @@ def test_what_is_no_question_is_not_answered(message):
         thread = threading.Thread(target=say)
         thread.start()
         with pytest.raises(ValueError, match="not a message of noisewise"):
-            serve(echo(), ServerEndpoint(HostPort(*listening.getsockname()), True), lambda: None)
+            serve(echo(), ServerEndpoint(ServerAddress(*listening.getsockname()), True), lambda: None)
         thread.join(LONG)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from ..trusted import validate
 from ..trusted.counts import NotCopied
 from ..trusted.meter import Meter
-from .store import Closed, Entry
+from .store import Closed, PurseEntry
 
 if TYPE_CHECKING:
     from .purse import Purse
 
 
-class Part:
+class PurseShare:
     """One run's part of a purse: ``meter`` pays until the run is settled, which leaving the ``with`` block does."""
 
     __slots__ = ("_claimed", "_entry", "_most", "_number", "_purse", "_unknown", "meter")
 
     def __init__(
-        self, purse: Purse, number: int, entry: Entry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
+        self, purse: Purse, number: int, entry: PurseEntry, meter: Meter, claimed: float = 0.0, *, unknown: bool = False
     ) -> None:
         self._purse, self._number, self._entry, self.meter, self._claimed = purse, number, entry, meter, claimed
         self._most = claimed  # that was ever claimed, as far as this process knows
@@ -60,7 +60,7 @@ class Part:
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = NotCopied._refuse  # it knows what it claimed
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> PurseShare:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:

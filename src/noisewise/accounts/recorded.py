@@ -17,11 +17,11 @@ from ..trusted.arithmetic import Arithmetic
 from ..trusted.events import FULL, Sampling
 from ..trusted.features.features import Features
 from ..trusted.models import Model
-from ..trusted.trace import Released
+from ..trusted.units import Released
 from . import AdditiveMeter, PlanMeter
 
 Array = NDArray[Any]
-MOST = 20_000_000  # numbers on a tape; a longer run has no standard errors
+MAX_RECORDED_NUMBERS = 20_000_000  # a longer run has no standard errors
 
 
 class TapeEntry(NamedTuple):
@@ -39,7 +39,7 @@ class TapeEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tape:
+class RecordedAnswers:
     """Everything a run was answered, in order, and what was public when it began."""
 
     model: Model
@@ -60,7 +60,9 @@ class Trained:
     simulation: bool
     steps: int
     arithmetic: Arithmetic | None = None  # how exact sums and noise were; None when nothing is promised
-    tape: Tape | None = None  # released answers, from which standard errors are computed; None when there are none
+    tape: RecordedAnswers | None = (
+        None  # released answers, from which standard errors are computed; None when there are none
+    )
     features: Features | None = None  # what rows of a table were made of at the end
     spread: Array | None = None  # the deviation of the noise on theta, where the method knows it
     shares: Array | None = None  # of the records that have each coordinate of the features, as released
@@ -73,7 +75,7 @@ class Recording(Wrapping):
     ``most``: how many numbers are kept; a run that releases more has no tape.
     """
 
-    def __init__(self, curator: Curator, *, most: int = MOST) -> None:
+    def __init__(self, curator: Curator, *, most: int = MAX_RECORDED_NUMBERS) -> None:
         super().__init__(curator)
         self._most, self._kept = most, 0
         self._entries: list[TapeEntry] = []
@@ -118,11 +120,11 @@ class Recording(Wrapping):
         )
         return answer
 
-    def tape(self, model: Model, start: Array) -> Tape | None:
+    def tape(self, model: Model, start: Array) -> RecordedAnswers | None:
         """What was kept, or None when it was too much."""
         if self._kept > self._most:
             return None
-        return Tape(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
+        return RecordedAnswers(deepcopy(model), start, self._facts, self._spent, tuple(self._entries))
 
 
 def kind_of(question: Any) -> str:

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted.models import Model
-from ..trusted.own_settings import own_settings
-from ..trusted.process import hide_memory
+from ..trusted.process import hide_memory, own_settings
 from ..trusted.questions import QUESTIONS as QUESTIONS
 from ..trusted.stores import records_of
-from ..trusted.stores.grid import Store, in_memory, labelled
+from ..trusted.stores.grid import Allocator, in_memory, labelled
 from ..trusted.stores.protocol import SUMS, HeldRecords
 from ..trusted.stores.totals import Drawn, Integers, IntegerTotal
-from .transport import Line
+from .transport import Transport
 
 CHANGES = frozenset({"in_basis", "prepared", "centred"})
 
@@ -56,7 +55,7 @@ class Holding:
     lengths: tuple[int, ...]
     X: Any
     y: Any
-    store: Store = in_memory
+    store: Allocator = in_memory
     model: Model | None = None  # the rank's own, used where none is sent
     stamp: str = ""  # of what must be the same at all ranks
     mark: bytes = b""  # of the rows, where they may have to be made again
@@ -66,7 +65,7 @@ class Holding:
 
 
 Maker = Callable[..., Holding]
-Layout = tuple[
+RankLayout = tuple[
     int, int, bool, Any
 ]  # how many records, their columns, whether they have coordinates, and their arithmetic
 
@@ -115,7 +114,7 @@ class Holder:
         assert self._holding is not None
         return self._holding.stamp
 
-    def _hold(self, version: int, model: Model | None) -> Layout:
+    def _hold(self, version: int, model: Model | None) -> RankLayout:
         holding = self._holding
         assert holding is not None
         own = holding.model if model is None else model
@@ -123,12 +122,12 @@ class Holder:
         with own_settings():
             return self._keep(version, records_of(own, holding.X, holding.y, holding.store, self._coins))
 
-    def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> Layout:
+    def _change(self, version: int, new: int, name: str, arguments: tuple[Any, ...]) -> RankLayout:
         assert name in CHANGES and self._holding is not None
         with own_settings():
             return self._keep(new, getattr(self._held[version], name)(*arguments, self._holding.store))
 
-    def _keep(self, version: int, records: HeldRecords) -> Layout:
+    def _keep(self, version: int, records: HeldRecords) -> RankLayout:
         self._held[version] = records
         return len(records), records.columns, bool(records.coordinates), records.arithmetic
 
@@ -171,7 +170,7 @@ class Holder:
             self._held.pop(version, None)
 
 
-def serve(line: Line, holder: Holder) -> Any:
+def serve(line: Transport, holder: Holder) -> Any:
     """Answer rank 0 until it ends the run; what it hands over then."""
     while True:
         request = line.receive(0)

@@ -22,11 +22,11 @@ class RankLost(ConnectionError):
     """A rank is gone, or did not answer as it should: nothing more is asked, and what was reserved stays charged."""
 
 
-class Line(Protocol):
+class Transport(Protocol):
     """Between rank 0 and all others; a message that cannot be sent or received is a :class:`RankLost`."""
 
     rank: int
-    ranks: int
+    world_size: int
 
     def send(self, to: int, message: Any) -> None: ...
     def receive(self, of: int) -> Any: ...

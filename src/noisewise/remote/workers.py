@@ -32,7 +32,7 @@ from .holder import History, Holder, Reply, Request
 from .transport import MAX_BYTES, STAYS, RankLost, patience
 
 START_SECONDS = 300.0  # that a cluster has to find room for a worker
-ATTEMPTS = 4  # workers that are tried for one question, one after the other
+MAX_ATTEMPTS = 4  # workers that are tried for one question, one after the other
 
 
 class Gone(ConnectionError):
@@ -106,9 +106,9 @@ class WorkerLine:
 
     def __init__(self, cluster: Cluster, *, wait: float | None = None) -> None:
         self._cluster, self._wait = cluster, patience() if wait is None else wait
-        self.ranks = cluster.workers + 1
+        self.world_size = cluster.workers + 1
         self._closed = False
-        self._places = {rank: _Place(rank) for rank in range(1, self.ranks)}
+        self._places = {rank: _Place(rank) for rank in range(1, self.world_size)}
         try:
             for place in self._places.values():
                 place.worker = cluster.start()
@@ -134,7 +134,7 @@ class WorkerLine:
     def receive(self, of: int) -> Reply:
         """The reply of a worker to what it was asked last; of another worker in its place, if it was lost."""
         place = self._places[of]
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 if attempt:
                     self._replace(place)
@@ -144,7 +144,7 @@ class WorkerLine:
                 continue
             self._remember(place, place.asked, reply)
             return reply
-        raise RankLost(f"worker {of} was lost {ATTEMPTS} times with one question{STAYS}")
+        raise RankLost(f"worker {of} was lost {MAX_ATTEMPTS} times with one question{STAYS}")
 
     def close(self) -> None:
         """End all workers, and with them the rows that they hold."""

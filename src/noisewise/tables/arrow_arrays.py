@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]
+CodeArray = NDArray[np.int64]
 
 
 def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
@@ -25,7 +25,7 @@ def numbers_in(cells: pa.Array, missing: Any) -> NDArray[Any]:
     return np.frombuffer(filled.buffers()[1], kind, len(filled), filled.offset * kind.itemsize)
 
 
-def places_in(coded: pa.DictionaryArray) -> Codes:
+def places_in(coded: pa.DictionaryArray) -> CodeArray:
     """Where each cell is in the dictionary; the end (-1) for a null.
 
     >>> places_in(pa.array(["b", None, "a", "b"]).dictionary_encode()).tolist()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .arrow_arrays import Codes, numbers_in, places_in, values_in
+from .arrow_arrays import CodeArray, numbers_in, places_in, values_in
 from .dates import FORMS, moments, text_of
 from .files import is_number, is_text, unusable
 from .refusal import Refusal
@@ -118,7 +118,7 @@ def _as_floats(cells: pa.Array) -> Floats:
     return numbers_in(pc.cast(cells, pa.float64(), safe=not is_number(cells.type)), np.nan)
 
 
-def codes_of(cells: pa.Array, column: Column) -> Codes:
+def codes_of(cells: pa.Array, column: Column) -> CodeArray:
     """Position of each cell among the categories, MISSING or UNKNOWN; a declared category is never a missing word."""
     coded = cells.dictionary_encode()
     declared = {key(value): place for place, value in enumerate(column.categories)}

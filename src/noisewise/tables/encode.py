@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..trusted.spelling import did_you_mean
-from .cells import MISSING, UNKNOWN, Codes, Floats, cells_of, codes_of
+from ..trusted.validate import did_you_mean
+from .cells import MISSING, UNKNOWN, CodeArray, Floats, cells_of, codes_of
 from .cells import numbers_of as numbers_of
 from .refusal import Refusal, our_words
 from .schema import Column, Scalar, Schema, gaps
@@ -158,7 +158,7 @@ class Encoder:
         return self.schema[self.schema.target]
 
     @cached_property
-    def _sorted_positions(self) -> Codes:
+    def _sorted_positions(self) -> CodeArray:
         """Position in ``classes`` of each declared category."""
         values = _comparable(self._target.categories)
         order = sorted(range(len(values)), key=values.__getitem__)
@@ -216,7 +216,7 @@ def _cell(data: Any, place: int, column: Column) -> Floats:
         return np.where(codes < 0, np.nan, codes)
 
 
-def _known_codes(cells: pa.Array, column: Column) -> Codes:
+def _known_codes(cells: pa.Array, column: Column) -> CodeArray:
     """Positions among the categories, negative for what is missing and stays so."""
     codes = codes_of(cells, column)
     if column.unknown == "refuse" and (codes == UNKNOWN).any():

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..trusted import elementwise as plain
-from ..trusted.features.table_columns import TableColumn, cell_type
-from ..trusted.spelling import did_you_mean
+from ..trusted.features.features import TableColumn, cell_type
+from ..trusted.validate import did_you_mean
 
 Floats = NDArray[np.float64]
 WAYS_OUT = (

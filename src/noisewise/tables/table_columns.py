@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..trusted.features.scale import log_scale
-from ..trusted.features.table_columns import TableColumn
+from ..trusted.features.features import TableColumn, log_scale
 from .preprocess import Floats
 from .schema import Column, Schema
 from .values import key

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from .main import print_json, say
-from .request import Request, of_classes, planned
+from .request import TrainingRequest, of_classes, planned
 
 if TYPE_CHECKING:
     from ...tables.resolve import Resolved
 
 
-def show_plan(request: Request, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool) -> None:
+def show_plan(
+    request: TrainingRequest, resolved: Resolved, bounds_epsilon: float | None, out: Path, json_output: bool
+) -> None:
     """What a run would do, from names and declarations alone."""
     from ...accounts.concerns import concerns
     from ...tables.fit.auto import AUTO, choice_for

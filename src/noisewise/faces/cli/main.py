@@ -96,11 +96,11 @@ def fail(message: str, code: int = 2) -> int:
 
 def main() -> None:
     """Entry point: bad input is one line and exit code 2, what an account has too little for 3, Ctrl-C 130."""
-    from .processes import ranks
+    from .processes import torchrun_ranks
 
     code = None
     try:
-        with ranks() as here:
+        with torchrun_ranks() as here:
             if here:
                 code = app(standalone_mode=False)
     except BrokenPipeError:  # the reader of a pipe has seen enough

@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-GROUP = "noisewise.commands"
+ENTRY_POINT_GROUP = "noisewise.commands"
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 ELSEWHERE = {"bench": ("noisewise-lab", "./lab")}  # commands of ours in packages of their own, and where these lie
 # What is not named here comes last in the list of commands.
@@ -60,7 +60,7 @@ class Outside(TyperCommand):
 
 def _points() -> list[metadata.EntryPoint]:
     try:
-        return [point for point in metadata.entry_points(group=GROUP) if NAME.fullmatch(point.name)]
+        return [point for point in metadata.entry_points(group=ENTRY_POINT_GROUP) if NAME.fullmatch(point.name)]
     except Exception as error:
         raise ValueError(f"what installed packages say about themselves cannot be read ({_brief(error)})") from None
 
@@ -99,7 +99,7 @@ def _command(name: str, target: Any) -> Any:
     elif callable(target):
         shelf.command(name)(target)
     else:
-        raise TypeError(f"{GROUP} wants a typer app or a function, not {type(target).__name__}")
+        raise TypeError(f"{ENTRY_POINT_GROUP} wants a typer app or a function, not {type(target).__name__}")
     return typer.main.get_group(shelf).commands[name]
 
 

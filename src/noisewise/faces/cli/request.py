@@ -29,7 +29,7 @@ NUMBERS = ("bounds_epsilon", "protector_share", "max_grad_norm")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingOptions:
     """The options of one training, apart from where it is written and how it is shown."""
 
     data: tuple[Place, ...]
@@ -76,7 +76,7 @@ class Asked:
         return plain
 
     @classmethod
-    def from_dict(cls, plain: Any) -> Asked:
+    def from_dict(cls, plain: Any) -> TrainingOptions:
         """What :meth:`to_dict` wrote; ValueError for anything else."""
         if not isinstance(plain, Mapping) or set(plain) != {field.name for field in fields(cls)}:
             raise ValueError("other options than a training has")
@@ -129,7 +129,7 @@ def _plain(name: str, value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainingRequest:
     """What was asked for, apart from the data."""
 
     budget: Budget
@@ -143,7 +143,7 @@ class Request:
     isolation: str = "sandbox"
 
     @classmethod
-    def of(cls, asked: Asked, seed: int | None = None) -> Request:
+    def of(cls, asked: TrainingOptions, seed: int | None = None) -> TrainingRequest:
         from ...tables.fit.auto import AUTO, method_for
 
         chosen = with_protector(asked.method, asked.protector, asked.protector_share, asked.max_grad_norm)
@@ -162,7 +162,7 @@ class Request:
         return made
 
 
-def planned(request: Request, resolved: Resolved) -> Fit:
+def planned(request: TrainingRequest, resolved: Resolved) -> Fit:
     """The fit that was asked for, with imagined bounds where they are still to be bought."""
     fit = fit_for(request, resolved.imagined, origin_of(resolved))
     if resolved.purchase is None:
@@ -171,7 +171,7 @@ def planned(request: Request, resolved: Resolved) -> Fit:
     return fit.before(before.epsilon, before.delta)
 
 
-def fit_for(request: Request, schema: Schema, origin: Origin) -> Fit:
+def fit_for(request: TrainingRequest, schema: Schema, origin: Origin) -> Fit:
     from ...tables.fit.from_files import fit_of_files
 
     same = ("model", "size_is_public", "seed", "max_grad_norm", "isolation")
@@ -190,7 +190,7 @@ def origin_of(resolved: Resolved) -> Origin:
     return Origin(resolved.words, resolved.classes, resolved.preparation)
 
 
-def unfitted(request: Request, schema: Schema) -> Estimator:
+def unfitted(request: TrainingRequest, schema: Schema) -> Estimator:
     """The estimator whose settings are searched: a classifier for classes, a regressor for a number."""
     from ..sklearn import PrivateClassifier, PrivateRegressor
 
@@ -206,7 +206,7 @@ def of_classes(schema: Schema) -> bool:
     return schema[schema.target].kind == "category"
 
 
-def _loss(request: Request, schema: Schema) -> str:
+def _loss(request: TrainingRequest, schema: Schema) -> str:
     """The loss that was asked for, or the usual one of the target."""
     from ...trusted.losses import USUAL
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..._version import __version__
 from .keeping import digests, journal_of, remove
-from .request import Asked
+from .request import TrainingOptions
 from .spending import tidy
 
 
@@ -40,7 +40,7 @@ def refuse_stopped(place: Path) -> None:
         )
 
 
-def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:
+def taken_up(place: Path) -> tuple[TrainingOptions, str | dict[str, Any]]:
     """What the stopped run of ``place`` was asked, and the file that says what it has spent, or the account of a ledger."""
     from ...accounts.journal import settings_in
 
@@ -61,7 +61,7 @@ def taken_up(place: Path) -> tuple[Asked, str | dict[str, Any]]:
     if there.get("noisewise") != __version__:
         raise ValueError(f"{folder}: the run was begun by another version of noisewise; go on with that one")
     try:
-        asked = Asked.from_dict(there.get("asked"))
+        asked = TrainingOptions.from_dict(there.get("asked"))
     except ValueError as error:
         raise ValueError(f"{refused}: {error}") from None
     before, now = there.get("declared"), digests(asked)

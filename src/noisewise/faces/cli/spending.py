@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...accounts.account import Account
     from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
-    from ...accounts.store import Entry
+    from ...accounts.store import PurseEntry
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Spending:
         """Where it is written down, in words."""
         return str(self.path) if self.payment is None else f"the account {self.payment.dataset!r}"
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, PurseEntry]:
         """What this run took, by number."""
         return dict(enumerate(self.purse.entries)) if self.payment is None else self.payment.entries()
 

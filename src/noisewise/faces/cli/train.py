@@ -17,15 +17,25 @@ from rich.text import Text
 from ..progress import bars
 from . import options
 from .dry_run import show_plan
-from .federated import Network, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
-from .keeping import Kept, keeping, settings_for
+from .federated import NetworkFit, federated_of, fitted_on_clients, names_shown, refuse_with_clients, refuse_without
+from .keeping import KeptRun, keeping, settings_for
 from .main import Decimal, JsonFlag, app, dialect, print_json, say
 from .paying import DatasetName, LedgerUrl, kept_of, payment_again, payment_of
-from .processes import RayAddress, RayWorkers, Records, holders, lead, refuse_records, refuse_restart
-from .request import Asked, Request, fit_for, for_numbers, known_loss, origin_of, places, planned, unfitted
+from .processes import RayAddress, RayWorkers, RecordsOption, holders, lead, refuse_records, refuse_restart
+from .request import (
+    TrainingOptions,
+    TrainingRequest,
+    fit_for,
+    for_numbers,
+    known_loss,
+    origin_of,
+    places,
+    planned,
+    unfitted,
+)
 from .resuming import is_whole, refuse_others, refuse_stopped, taken_up
 from .spending import free_name
-from .tuning import Tuning, searched, show_search, tuning_of
+from .tuning import TuningOptions, searched, show_search, tuning_of
 
 if TYPE_CHECKING:
     from ...accounts.ledger.receipt import Payment
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from ...tables.resolve import Resolved
 
 
-LARGE = 20 << 20  # bytes of files, which can be several times that as rows
+LARGE_FILE_BYTES = 20 << 20  # can be several times that as rows
 
 
 @app.command(cls=options.WithLosses)
@@ -52,7 +62,7 @@ def train(
     ] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    target: options.Target = None,
+    target: options.TargetOption = None,
     schema: options.SchemaFile = None,
     public: options.PublicFiles = None,
     bounds_epsilon: Annotated[
@@ -86,11 +96,11 @@ def train(
     ] = None,
     out: options.Out = Path("noisewise-run"),
     federated: options.FederatedFlag = False,
-    unit: options.Unit = None,
+    unit: options.UnitOption = None,
     local_steps: options.LocalSteps = None,
     local_rate: options.LocalRate = None,
     availability: options.Availability = None,
-    records: Records = None,
+    records: RecordsOption = None,
     ray_workers: RayWorkers = None,
     ray_address: RayAddress = None,
     ledger: LedgerUrl = None,
@@ -126,14 +136,14 @@ def train(
     if epsilon is None or delta is None:
         context.fail(f"Missing option '{'--epsilon' if epsilon is None else '--delta'}'.")
     clients = federated_of(federated, unit, local_steps, local_rate, availability)
-    asked = Asked(
+    asked = TrainingOptions(
         places(data), epsilon, delta, target, schema, places(public or ()), bounds_epsilon, method, loss, model, protector,
         protector_share, adjacency, max_grad_norm, size_is_public, separator, decimal, cache, records, ray_workers, ray_address,
         clients, isolation=isolation,
     )  # fmt: skip
     _ = asked.budget  # refused before the rest is imported
     refuse_records(records, ray_workers, ray_address)
-    request = Request.of(asked, seed)
+    request = TrainingRequest.of(asked, seed)
     tuning = tuning_of(tune, candidates, jobs, size_guess)
     refuse_restart(out, private=seed is None)
     if tuning is not None and (records is not None or lead() is not None):
@@ -143,7 +153,7 @@ def train(
     trained(asked, request, out, tuning=tuning, payment=payment, dry_run=dry_run, json_output=json_output)
 
 
-def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | None = None) -> None:
+def go_on(out: Path, ledger: str | None, json_output: bool, network: NetworkFit | None = None) -> None:
     """Go on with a run that was stopped; ``network``: over which its clients are asked, where it had one."""
     if is_whole(out):
         say(f"{out} is whole: nothing was left to do")
@@ -155,12 +165,14 @@ def go_on(out: Path, ledger: str | None, json_output: bool, network: Network | N
     refuse_without(network, asked, out)
     payment = None if isinstance(spent, str) else payment_again(ledger, spent)
     refuse_records(asked.records, asked.ray_workers, asked.ray_address)
-    trained(asked, Request.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network)
+    trained(
+        asked, TrainingRequest.of(asked), out, spent=spent, payment=payment, json_output=json_output, network=network
+    )
 
 
 def trained(
-    asked: Asked, request: Request, out: Path, *, tuning: Tuning | None = None, spent: str | dict[str, Any] | None = None,
-    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: Network | None = None,
+    asked: TrainingOptions, request: TrainingRequest, out: Path, *, tuning: TuningOptions | None = None, spent: str | dict[str, Any] | None = None,
+    payment: Payment | None = None, dry_run: bool = False, json_output: bool = False, network: NetworkFit | None = None,
 ) -> None:  # fmt: skip
     """Train and write what was asked; ``spent``: where it is written down what was spent, of a run that is taken up.
 
@@ -211,7 +223,9 @@ def trained(
     _show(fitted, out, warnings, json_output)
 
 
-def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit, records: int | None = None) -> None:
+def _fits(
+    payment: Payment, tuning: TuningOptions | None, resolved: Resolved, fit: Fit, records: int | None = None
+) -> None:
     """Refuse, before anything is bought or read, a run that the account could not pay for; what it takes to train may depend
     on ``records``, and is looked at once they are known.
     """
@@ -232,7 +246,12 @@ def _fits(payment: Payment, tuning: Tuning | None, resolved: Resolved, fit: Fit,
 
 
 def _bought(
-    request: Request, resolved: Resolved, public: bool, kept: Kept, tuning: Tuning | None, report: Callable[..., None]
+    request: TrainingRequest,
+    resolved: Resolved,
+    public: bool,
+    kept: KeptRun,
+    tuning: TuningOptions | None,
+    report: Callable[..., None],
 ) -> Resolved:
     """With the bounds that there are to buy, written down before anything is made of them."""
     records = resolved.look(partial(report, "checking the files"))
@@ -265,8 +284,8 @@ def _own(caught: list[python_warnings.WarningMessage]) -> list[str]:
 
 
 def _fit(
-    asked: Asked, request: Request, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
-    kept: Kept, tuning: Tuning | None, over: Callable[..., Fitted] | None,
+    asked: TrainingOptions, request: TrainingRequest, resolved: Resolved, separator: Dialect, cache: Path | None, report: Callable[..., None],
+    kept: KeptRun, tuning: TuningOptions | None, over: Callable[..., Fitted] | None,
 ) -> tuple[Fitted, str]:  # fmt: skip
     """What was fitted, and in words how its settings were found, if they were searched."""
     from ...tables.fit.from_files import ready_files
@@ -344,7 +363,7 @@ def _disjoint(data: list[Place], public: list[Place]) -> None:
         raise ValueError(f"{both[0]}: is private data and --public at once; pass other rows as public")
 
 
-def _room(asked: Asked, out: Path) -> Path | None:
+def _room(asked: TrainingOptions, out: Path) -> Path | None:
     """Where large files are decoded to: beside the run, where there should be room; small ones stay in memory.
 
     Workers keep theirs in their own memory unless told otherwise.
@@ -354,5 +373,5 @@ def _room(asked: Asked, out: Path) -> Path | None:
 
     if asked.cache is not None or asked.records is not None or not asked.data:
         return asked.cache
-    large = sum(map(size_of, find_files([*asked.data]))) > LARGE
+    large = sum(map(size_of, find_files([*asked.data]))) > LARGE_FILE_BYTES
     return out.parent if large and out.parent.is_dir() and os.access(out.parent, os.W_OK) else None

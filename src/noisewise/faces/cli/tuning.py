@@ -24,7 +24,7 @@ EXAMPLE = '[[candidate]]\nmethod = "descent"\nmax_grad_norm = 0.5'
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningOptions:
     """How to search, and among which settings."""
 
     how: str
@@ -33,9 +33,9 @@ class Tuning:
     size: int | None = None
 
 
-def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> Tuning | None:
+def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | None) -> TuningOptions | None:
     """What the options ask for; None for no search."""
-    from ...tune.settings import read_candidates
+    from ...tune.candidates import read_candidates
 
     if how is None:
         if candidates is not None:
@@ -45,12 +45,12 @@ def tuning_of(how: str | None, candidates: Path | None, jobs: int, size: int | N
         raise ValueError(f"--tune is {how!r}; pass one of {', '.join(HOW)}")
     if candidates is None:
         raise ValueError("--candidates is missing; pass a file of settings to search, see noisewise train --help")
-    return Tuning(how, read_candidates(candidates), jobs, size)
+    return TuningOptions(how, read_candidates(candidates), jobs, size)
 
 
 def searched(
     estimator: Estimator,
-    tuning: Tuning,
+    tuning: TuningOptions,
     data: list[Place],
     reading: dict[str, Any],
     purse: Purse | Account,

@@ -28,17 +28,17 @@ from ...tables.fit.fit import Fit, Labelled, seed_of
 from ...tables.fit.fitted import Fitted
 from ...tables.fit.from_files import SETTINGS, Origin, ready_files, scaling_of
 from ...tables.fit.from_files import names_of as columns_in
-from ...tables.fit.labels import Labels, numbers_with
+from ...tables.fit.labels import ClassesOrTarget, numbers_with
 from ...tables.fit.ready import Ready
 from ...tables.fit.settings import plain_settings
-from ...tables.persons import Mask, Persons, persons_of
+from ...tables.persons import Mask, PersonColumn, persons_of
 from ...tables.preprocess import Cells, Scaling, declared_bounds
 from ...tables.refusal import our_words
 from ...tables.schema import Schema
 from ...tables.table_columns import number_columns
-from ...train import Progress
+from ...train import StepProgress
 from ...trusted.models import Model
-from ...trusted.own_settings import own_settings
+from ...trusted.process import own_settings
 from .buying import bought_files, bought_ready, buys, refuse_to_buy
 from .pipelines import refuse_others, warn_in_pipeline
 from .prepared import Prepared
@@ -57,7 +57,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
     _unit_rows: bool
     _sent: Sent | None = None  # the account inside of which it was pickled, if it was
 
-    def watch(self, progress: Progress | None) -> Self:
+    def watch(self, progress: StepProgress | None) -> Self:
         """Call ``progress(step, steps, spent share of the budget)`` after every step of the next fits."""
         self._progress = progress
         return self
@@ -209,7 +209,7 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
             return self.schema
         return replace(self.schema, unit=here.column, rows_per_unit=here.rows)
 
-    def _persons(self) -> Persons | None:
+    def _persons(self) -> PersonColumn | None:
         schema = self._schema()
         return persons_of(self.unit, self.rows_per_unit) if schema is None else schema.persons
 
@@ -249,7 +249,9 @@ class PrivateEstimator(Shown, BaseEstimator, ABC):
     def _asked(self, prepared: Prepared, y: Array | None) -> Fit:
         """The fit; each face knows its own labels. ``y`` is None when a schema says what they are."""
 
-    def _fit_of(self, prepared: Prepared, method: Method, model: Model, labels: Labels, assumed: str | None) -> Fit:
+    def _fit_of(
+        self, prepared: Prepared, method: Method, model: Model, labels: ClassesOrTarget, assumed: str | None
+    ) -> Fit:
         if not isinstance(self.size_is_public, bool | np.bool_):
             raise ValueError(f"size_is_public is {self.size_is_public!r}; pass True or False")
         if makes_a_promise(method) and self.random_state is None:

@@ -12,10 +12,10 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
-from ...trusted.spelling import did_you_mean
+from ...trusted.validate import did_you_mean
 
 KNOWN = ("public", "purse", "ledger", "dataset")  # what fit takes beside X and y
-DEPTH = 64  # frames that are looked through for a pipeline
+MAX_FRAMES = 64  # that are looked through for a pipeline
 SCALE = "declare bounds= or schema=, by which the estimator scales itself"
 PUBLIC = "fit it on public rows and pass sklearn.frozen.FrozenEstimator(it)"
 CATEGORIES = "pass a DataFrame and schema=noisewise.Schema(...), which lists the categories"
@@ -71,7 +71,7 @@ def _pipelines() -> Iterator[Pipeline]:
     """Pipelines that are being fitted, the innermost first."""
     frame, depth = sys._getframe(2), 0
     seen: set[int] = set()
-    while frame is not None and depth < DEPTH:
+    while frame is not None and depth < MAX_FRAMES:
         one = frame.f_locals.get("self")
         if isinstance(one, Pipeline) and id(one) not in seen:
             seen.add(id(one))

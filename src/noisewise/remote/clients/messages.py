@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.files import Dialect
-from ...tables.fit.labels import Classes, Labels, Target
+from ...tables.fit.labels import Classes, ClassesOrTarget, Target
 from ...tables.preprocess import Cells, Scaling
 from ...tables.schema import Schema
-from ...trusted.features.features import Features, Hats, Product
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import Features, Hats, Product, TableColumn
 from ...trusted.models import MLP, Additive, Linear, Model
-from ...trusted.stores.protocol import SUMS
-from ...trusted.stores.sum_limits import Known, whole
+from ...trusted.stores.protocol import SUMS, Known, whole
 from ...trusted.stores.totals import Drawn, Integers
 from ..federation import Declared, Federated
 from ..forms import ELSEWHERE, packed, unpacked
@@ -99,7 +97,7 @@ class Made(NamedTuple):
 
     schema: Schema
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     integers: bool
     written: str | Dialect | None
     federated: Federated

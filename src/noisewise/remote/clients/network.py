@@ -44,21 +44,21 @@ MAX_JOIN_BYTES = 1 << 12  # of a message before a client has joined
 BYTES_PER_READ = 1 << 20
 JOIN_SECONDS = 10.0  # in which a client has joined, once it is connected
 SILENT_SECONDS = 20  # after which a connection without a sign of the other side is lost
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two tries to reach a server
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0  # between two tries to reach a server
 REFUSALS = {
     LATE: "the run has all its clients and has begun without this one; it is not asked",
     UNKNOWN_KEY: "the server refused this client; where it lists keys, pass one of them with --private-key",
 }
 
 
-class HostPort(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens."""
 
     host: str
     port: int
 
     @classmethod
-    def of(cls, text: str, option: str) -> HostPort:
+    def of(cls, text: str, option: str) -> ServerAddress:
         """Read ``host:port``, also ``[::1]:9092``."""
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -75,7 +75,7 @@ class HostPort(NamedTuple):
 class ServerEndpoint:
     """Where the server is, and how both sides prove who they are; ``patience``: seconds that it may be away."""
 
-    address: HostPort
+    address: ServerAddress
     insecure: bool
     certificate: Path | None = None
     key: Path | None = None
@@ -229,10 +229,10 @@ class _Client:
 
     def join(self) -> Connection:
         """A connection to the server; tried again while it cannot be reached, for as long as patience lasts."""
-        end, pause = time.monotonic() + self._server.patience, FIRST_PAUSE
+        end, pause = time.monotonic() + self._server.patience, FIRST_PAUSE_SECONDS
         while True:
             try:
-                return self._joined(max(min(end - time.monotonic(), JOIN_SECONDS), FIRST_PAUSE))
+                return self._joined(max(min(end - time.monotonic(), JOIN_SECONDS), FIRST_PAUSE_SECONDS))
             except ssl.SSLCertVerificationError:
                 problem = "its certificate cannot be trusted; pass that of its authority with --certificate"
                 raise ValueError(f"{self._server.address}: {problem}") from None
@@ -245,7 +245,7 @@ class _Client:
                 if time.monotonic() + pause > end:
                     raise ConnectionError(self._lost) from None
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _joined(self, seconds: float) -> Connection:
         """A connection on which the server has taken this client in, within so many seconds."""

@@ -40,7 +40,7 @@ from .network import (
     SILENT_SECONDS,
     STOPPED,
     UNKNOWN_KEY,
-    HostPort,
+    ServerAddress,
     frame,
     keep_alive,
     public_bytes,
@@ -52,7 +52,7 @@ MAX_ANSWER_BYTES = 1 << 28
 BUFFER_BYTES = 1 << 18  # of a connection, beyond which a client waits
 MAX_JOINING = 64  # connections at a time that have not joined yet
 FAREWELL_SECONDS = 5.0  # that clients have to hear that the run is over
-PAUSE = 0.05  # seconds between two looks for clients
+PAUSE_SECONDS = 0.05  # between two looks for clients
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ class Link:
         """Wait until all clients are there; who takes part is fixed then. ``heard``: how many there are."""
         while (there := self._call(self._begin)) < self.clients:
             heard(there)
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
         heard(there)
 
     def ask(self, history: bytes, questions: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
@@ -113,7 +113,12 @@ class Link:
 
     @contextmanager
     def listening(
-        self, listen: HostPort, *, certificate: Path | None, key: Path | None, opened: Callable[[HostPort], None]
+        self,
+        listen: ServerAddress,
+        *,
+        certificate: Path | None,
+        key: Path | None,
+        opened: Callable[[ServerAddress], None],
     ) -> Iterator[None]:
         """Serve clients at an address while this is open, in a thread; without a certificate, in the clear.
 
@@ -132,14 +137,14 @@ class Link:
         start = asyncio.start_server(self._met, sock=here, limit=BUFFER_BYTES, ssl=tls, ssl_handshake_timeout=shake)
         server = asyncio.run_coroutine_threadsafe(start, self._loop).result()
         try:
-            opened(HostPort(listen.host, here.getsockname()[1]))
+            opened(ServerAddress(listen.host, here.getsockname()[1]))
             yield
             well = True
         finally:
             self._call(self._say, OVER if well else STOPPED)
             until = time.monotonic() + FAREWELL_SECONDS
             while self._call(self._connected) and time.monotonic() < until:
-                time.sleep(PAUSE)
+                time.sleep(PAUSE_SECONDS)
             self._call(server.close)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
@@ -330,7 +335,7 @@ async def _cancelled() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-def _bound(listen: HostPort) -> socket.socket:
+def _bound(listen: ServerAddress) -> socket.socket:
     """A socket at the address, before anything else is done."""
     try:
         kind, *_, where = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -2,7 +2,7 @@
 
 A client is asked only if rows of its own were drawn. The carrier knows who answered; the answer itself does not count for that. Of each
 client the first answer that fits counts: it has the right number and shape, and no more than the client's records could add up to
-(:mod:`noisewise.trusted.stores.sum_limits`). Other answers, and late ones, are dropped.
+(:mod:`noisewise.trusted.stores.protocol`). Other answers, and late ones, are dropped.
 
 *Clients that do not answer.* Unit client: such a client contributes nothing, and nothing is rescaled by who answered; the sum has one
 record less, which the price covers. Unit record: a record that keeps its client from answering would take the client's other records
@@ -26,18 +26,18 @@ from ...tables.fit.fit import Fit, Labelled
 from ...tables.fit.from_files import public_rows
 from ...tables.fit.ready import Ready
 from ...trusted.events import FULL
-from ...trusted.stores.grid import MOST_ROWS
+from ...trusted.stores.grid import MAX_ROWS
 from ...trusted.stores.protocol import SUMS
 from ...trusted.stores.totals import Integers, IntegerTotal
 from ..federation import Declared, Federated
 from ..holder import History, Request
-from ..processes import Lead, Part, Places, Spread
-from ..transport import STAYS, Line, RankLost
+from ..processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
+from ..transport import STAYS, RankLost, Transport
 from .client import MAKER, Client, arrays_of, holder_of
 from .messages import pack_history, pack_question, read_answer, refused
 
 NEXT_TIME = ("hold", "change", "forget")  # what clients do when they are asked the next question
-MAX_RECORDS = MOST_ROWS // 2  # of all clients, whatever each claims: sums of their most fit into 64 bits
+MAX_RECORDS = MAX_ROWS // 2  # of all clients, whatever each claims: sums of their most fit into 64 bits
 SUMS_ONLY = "take one that asks for sums, e.g. additive, descent, dpsgd, agd, adaptive_clip or l2p"
 
 
@@ -55,7 +55,7 @@ class Carrier(Protocol):
     def close(self) -> None: ...
 
 
-class Direct:
+class DirectCarrier:
     """Carries messages to clients that are objects of this process, one file each."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -77,13 +77,13 @@ class Crowd(Lead):
     """Clients behind a curator: client c is rank c + 1; rank 0 holds no rows and knows the zero of every sum."""
 
     def __init__(self, carrier: Carrier, federated: Federated) -> None:
-        super().__init__(cast(Line, carrier), holder_of(None), holds=False)
+        super().__init__(cast(Transport, carrier), holder_of(None), holds=False)
         self._carrier, self._federated, self._history = carrier, federated, History()
         self._lengths = [0] * carrier.clients
         self._unlabelled = False
 
     @property
-    def ranks(self) -> int:
+    def world_size(self) -> int:
         return self.clients + 1
 
     @property
@@ -91,12 +91,12 @@ class Crowd(Lead):
         """The number of clients."""
         return self._carrier.clients
 
-    def places(self, maker: str, *arguments: Any, unlabelled: bool) -> Places:
+    def places(self, maker: str, *arguments: Any, unlabelled: bool) -> PiecePlaces:
         """Where records lie, once every client has made its rows; ``unlabelled``: some may have no label."""
         self._unlabelled = unlabelled
         dealt = self.deal(self._carrier.clients)
         self.everyone("make", maker, *arguments, dealt=dealt)
-        return Places(dealt, [(), *((length,) for length in self._lengths)], MAX_RECORDS)
+        return PiecePlaces(dealt, [(), *((length,) for length in self._lengths)], MAX_RECORDS)
 
     def _asked(self, act: str, requests: list[Request]) -> list[Any]:
         """The answers to a request: sums and rows come from clients; they hear of anything else with the next question."""
@@ -292,5 +292,5 @@ def ready_clients(
         raise ValueError("no client has rows; pass files with records")
     if reading is not None:
         reading(1.0)
-    rows = Spread(crowd, places, asked.scaling.features)
-    return Ready(asked, Labelled(rows, Part((len(rows),))), public_rows(asked, public, separator=separator))
+    rows = RowsElsewhere(crowd, places, asked.scaling.features)
+    return Ready(asked, Labelled(rows, ShapeElsewhere((len(rows),))), public_rows(asked, public, separator=separator))

@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 
 from ...methods import makes_a_promise
 from ...remote.holder import Holder, Holding, serve
-from ...remote.processes import Lead, Part, Places, Spread
-from ...remote.transport import Line
-from ...trusted.own_settings import own_settings
-from ...trusted.stores.grid import Mapped, Store, in_memory
+from ...remote.processes import Lead, PiecePlaces, RowsElsewhere, ShapeElsewhere
+from ...remote.transport import Transport
+from ...trusted.process import own_settings
+from ...trusted.stores.grid import Allocator, Mapped, in_memory
 from ..encode import Encoder
 from ..file_pieces import FilePiece, lengths_of, pieces_of, read_pieces
 from ..files import Dialect, Paths, Share, Source, open_source
 from ..persons import Mask
 from ..preprocess import Scaling
 from ..refusal import Refusal, our_words
-from ..rows import IN_MEMORY
+from ..rows import MAX_BYTES_IN_MEMORY
 from ..schema import Schema
 from .fit import Fit, Labelled
 from .fitted import Fitted
-from .labels import Classes, Labels, numbers_of_files
+from .labels import Classes, ClassesOrTarget, numbers_of_files
 
 WIDER = 16  # what rows of features take at most, typically, for each byte of the cells that they are made of
 
 
-def lead_files(line: Line) -> Lead:
+def lead_files(line: Transport) -> Lead:
     """Rank 0 of ranks that hold pieces of files."""
     return Lead(line, _holder())
 
@@ -48,7 +48,7 @@ def lead_workers(workers: int | None = None, address: str | None = None) -> Lead
     return Lead(WorkerLine(RayCluster(_holder, workers=workers, address=address)), _holder(), holds=False)
 
 
-def serve_files(line: Line) -> Any:
+def serve_files(line: Transport) -> Any:
     """Any other rank: read, hold and add up what rank 0 asks for, until it says that all is done."""
     return serve(line, _holder())
 
@@ -95,7 +95,7 @@ def spread_files(
     rows = spread_rows(lead, paths, made, separator=separator, cache=cache, counted=counted)
     if progress is not None:
         progress(1.0)
-    return Labelled(rows, Part((len(rows),)), None if counted is None else len(counted))
+    return Labelled(rows, ShapeElsewhere((len(rows),)), None if counted is None else len(counted))
 
 
 class _Made(NamedTuple):
@@ -103,7 +103,7 @@ class _Made(NamedTuple):
 
     schema: Schema
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     integers: bool
 
 
@@ -114,13 +114,13 @@ def spread_test_rows(
     *,
     separator: str | Dialect | None = None,
     counted: Mask | None = None,
-) -> tuple[Spread, Part]:
+) -> tuple[RowsElsewhere, ShapeElsewhere]:
     """Rows at all ranks to score a fitted model on, and their labels."""
     assert fitted.encoder is not None
     whole = isinstance(fitted.labels, Classes) and fitted.labels.numbered
     made = _Made(fitted.encoder.schema, fitted.scaling, fitted.labels, whole)
     rows = spread_rows(lead, paths, made, separator=separator, counted=counted)
-    return rows, Part((len(rows),))
+    return rows, ShapeElsewhere((len(rows),))
 
 
 def spread_rows(
@@ -131,7 +131,7 @@ def spread_rows(
     separator: str | Dialect | None = None,
     cache: str | Path | None = None,
     counted: Mask | None = None,
-) -> Spread:
+) -> RowsElsewhere:
     """Rows of files at all ranks, each of its own pieces."""
     source = open_source(paths, separator=separator)
     pieces = pieces_of(source)
@@ -146,15 +146,15 @@ def spread_rows(
         ],
         dealt=dealt,
     )  # fmt: skip
-    places = Places(dealt, lengths)
+    places = PiecePlaces(dealt, lengths)
     if places.records == 0 and counted is None:
         raise Refusal(f"{source.files[0].path}: has column names but no rows; pass a file with records")
-    return Spread(lead, places, made.scaling.features)
+    return RowsElsewhere(lead, places, made.scaling.features)
 
 
-def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Store:
+def store_for(size: int, *, cells: bool, cache: str | Path | None) -> Allocator:
     """Where rows that take ``size`` bytes as they were read are laid out: in memory unless that is much."""
-    large = cache is not None or size * (WIDER if cells else 1) > IN_MEMORY
+    large = cache is not None or size * (WIDER if cells else 1) > MAX_BYTES_IN_MEMORY
     return Mapped(Path(cache or tempfile.gettempdir())) if large else in_memory
 
 
@@ -170,7 +170,7 @@ def _masks(source: Source, pieces: tuple[FilePiece, ...], encoder: Encoder, coun
 def _hold_files(
     numbers: tuple[int, ...],
     pieces: list[FilePiece],
-    how: tuple[Schema, Scaling, Labels, bool],
+    how: tuple[Schema, Scaling, ClassesOrTarget, bool],
     separator: str | Dialect | None,
     cache: str | Path | None,
     counted: list[Mask] | None,

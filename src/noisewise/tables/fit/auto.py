@@ -9,9 +9,9 @@ from ...guest import method_named
 from ...methods import RECOMMENDED, Method
 from ...methods.additive import AdditiveDescent
 from ...methods.preparation.choices import Outline
-from ...trusted.features.table_columns import TableColumn
+from ...trusted.features.features import TableColumn
 from ...trusted.units import RECORD, Unit
-from .why_auto import AUTO, MOST_COLUMNS, TABLES, Choice
+from .why_auto import AUTO, MAX_TABLE_COLUMNS, TABLES, AutoChoice
 
 
 def method_for(
@@ -32,12 +32,12 @@ def method_for(
 
 def _auto(model: Any, columns: int | None) -> str:
     open_model = isinstance(model, str) and model == AUTO
-    return TABLES if open_model and columns is not None and columns <= MOST_COLUMNS else RECOMMENDED
+    return TABLES if open_model and columns is not None and columns <= MAX_TABLE_COLUMNS else RECOMMENDED
 
 
 def outline_for(columns: tuple[TableColumn, ...], budget: Budget, size: float, unit: Unit = RECORD) -> Outline | None:
     """What such a table becomes where "auto" makes features of its columns; None where it does not."""
-    return AdditiveDescent().outline(columns, size, budget, unit) if len(columns) <= MOST_COLUMNS else None
+    return AdditiveDescent().outline(columns, size, budget, unit) if len(columns) <= MAX_TABLE_COLUMNS else None
 
 
 def choice_for(
@@ -47,12 +47,12 @@ def choice_for(
     model: Any = AUTO,
     known: str = "given",
     unit: Unit = RECORD,
-) -> Choice:
+) -> AutoChoice:
     """What "auto" does with such a table; ``size`` is None while nobody has said it, ``known`` says where it is from."""
     method = method_for(AUTO, model, len(columns))
     made = None if size is None or method.name != TABLES else outline_for(columns, budget, size, unit)
     numbers = [column for column in columns if column.number]
-    return Choice(
+    return AutoChoice(
         method=method.name,
         model=model if isinstance(model, str) else list(model),
         columns=len(columns),

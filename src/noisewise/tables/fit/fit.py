@@ -18,29 +18,29 @@ from ...accounts.account import Account, account_of
 from ...accounts.concerns import chosen, warn_of
 from ...accounts.journal import Journal
 from ...accounts.purse import Purse
-from ...accounts.recorded import Tape
+from ...accounts.recorded import RecordedAnswers
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of, makes_a_promise
 from ...remote.federation import Federated
 from ...statements.network import Network
 from ...statements.standard_errors import standard_errors
 from ...statements.statement import Statement, make_statement, training_budget
-from ...train import Progress, Records, Trained, refuse_batches, train
+from ...train import Records, StepProgress, Trained, refuse_batches, train
 from ...trusted.facts import facts_of
 from ...trusted.features.features import Features
 from ...trusted.losses import USUAL, ClassWeighted, Loss, loss_named
 from ...trusted.models import MLP, Additive, Linear, Model
-from ...trusted.own_settings import own_settings
-from ...trusted.stores.grid import Store, in_memory
+from ...trusted.process import own_settings
+from ...trusted.stores.grid import Allocator, in_memory
 from ...trusted.stores.protocol import Elsewhere
 from ...trusted.units import RECORD, Unit
 from ..classes import class_weights
 from ..column_checks import tells_nothing
 from ..encode import Encoder
-from ..persons import Persons
+from ..persons import PersonColumn
 from ..preprocess import Cells, Scaling
 from .fitted import Fitted
-from .labels import Classes, Labels, Target
+from .labels import Classes, ClassesOrTarget, Target
 from .spread import Spread
 
 Array = NDArray[Any]
@@ -66,7 +66,7 @@ class Fit:
     method: Method
     model: Model
     scaling: Scaling
-    labels: Labels
+    labels: ClassesOrTarget
     encoder: Encoder | None = None
     columns: tuple[str, ...] | None = None
     size_is_public: bool = False
@@ -74,7 +74,7 @@ class Fit:
     assumed: tuple[str, ...] = ()
     preparation: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    persons: Persons | None = None  # whose rows these are, where what is protected is a person
+    persons: PersonColumn | None = None  # whose rows these are, where what is protected is a person
     federated: Federated | None = None  # how clients are asked, where records lie with them
     source: str = "arrays"  # where rows came from, as a reading list has it
 
@@ -138,8 +138,8 @@ class Fit:
         private: Labelled,
         public: Labelled | None = None,
         *,
-        store: Store = in_memory,
-        progress: Progress | None = None,
+        store: Allocator = in_memory,
+        progress: StepProgress | None = None,
         purse: Purse | Account | None = None,
         journal: Journal | None = None,
     ) -> Fitted:
@@ -265,7 +265,7 @@ def _shown(noise: Array, features: Features) -> Array:
     return np.array([float(f"{value:.4g}") for value in own])
 
 
-def _errors(method: Method, tape: Tape | None, public: PublicCurator | None) -> Array | None:
+def _errors(method: Method, tape: RecordedAnswers | None, public: PublicCurator | None) -> Array | None:
     return standard_errors(method, tape, public)
 
 
@@ -306,7 +306,7 @@ def regression_loss(loss: str | Loss) -> Loss:
     return chosen
 
 
-def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: Labels) -> Model:
+def model_for(asked: Any, scaling: Scaling, loss: Loss, labels: ClassesOrTarget) -> Model:
     """The model asked for: "linear", "mlp" (one hidden layer of 20), or a tuple of hidden layer sizes."""
     outputs, features = len(labels.values) if isinstance(labels, Classes) and labels.numbered else 1, scaling.features
     if isinstance(scaling, Cells):

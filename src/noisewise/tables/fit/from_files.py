@@ -14,8 +14,8 @@ from ...accounts import Budget
 from ...methods import Method
 from ...remote.processes import Lead
 from ...trusted.losses import Loss
-from ...trusted.own_settings import own_settings
-from ...trusted.stores.grid import Store, in_memory
+from ...trusted.process import own_settings
+from ...trusted.stores.grid import Allocator, in_memory
 from ..encode import Encoder
 from ..file_pieces import Pinned
 from ..files import Dialect, Paths, Share, find_files, open_source
@@ -27,7 +27,7 @@ from ..table_columns import columns_of
 from .across_processes import spread_files, store_for
 from .auto import method_for
 from .fit import Fit, Labelled, for_classes, for_numbers
-from .labels import Array, Labels, numbers_of_files
+from .labels import Array, ClassesOrTarget, numbers_of_files
 from .ready import Ready
 from .settings import plain_settings
 
@@ -81,7 +81,7 @@ def fit_of_files(
         "size_is_public": size_is_public, "isolation": isolation,
     }  # fmt: skip
     assumed = origin.assumed
-    labels: Labels
+    labels: ClassesOrTarget
     if classes is not None:
         network, labels = for_classes(classes, method=chosen, loss=loss, model=model, scaling=scaling)
         assumed, asked = (*assumed, origin.assumed_classes), {**asked, "classes": None, "class_weight": None}
@@ -121,7 +121,7 @@ def ready_files(
         pinned = Pinned(source.paths)
         counted = asked.persons.in_files(source, seed=asked.seed)
     how: dict[str, Any] = {"separator": separator, "cache": cache, "progress": reading, "counted": counted}
-    store: Store = in_memory
+    store: Allocator = in_memory
     if lead is not None:
         private = spread_files(lead, paths, asked, **how)
     else:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from ...accounts.account import Account
 from ...accounts.journal import Journal
 from ...accounts.purse import Purse
-from ...train import Progress
-from ...trusted.stores.grid import Store, in_memory
+from ...train import StepProgress
+from ...trusted.stores.grid import Allocator, in_memory
 from ..persons import Mask
 from .fit import Fit, Labelled
 from .fitted import Fitted
@@ -21,14 +21,14 @@ class Ready(NamedTuple):
     private: Labelled
     public: Labelled | None
     face: Any = None
-    store: Store = in_memory
+    store: Allocator = in_memory
     task: Labelled | None = None  # rows of a public task of the same shape, to choose settings on
     counted: Mask | None = None  # which rows of persons count, by secret coins
 
     def run(
         self,
         *,
-        progress: Progress | None = None,
+        progress: StepProgress | None = None,
         purse: Purse | Account | None = None,
         journal: Journal | None = None,
     ) -> Fitted:
