@@ -60,24 +60,19 @@ def nodes_of(paths, stand_for=1):
     """Node 100 + p stands for so many clients of the paths, in turns."""
     nodes = -(-len(paths) // stand_for)
 
-    def node(partition):
-        context = SimpleNamespace(node_config={"partition-id": partition})
+    def answer(message):
+        asked = SimpleNamespace(content=message.content, metadata=message.metadata)
+        said = {}
+        original = flower_message()
+        try:
+            patch_message(lambda content, reply_to: said.setdefault("content", content))
+            flower.answer_message(partial(flower._simulated_client, paths), asked, None)
+        finally:
+            patch_message(original)
+        return said["content"]
 
-        def answer(message):
-            asked = SimpleNamespace(content=message.content, metadata=message.metadata)
-            said = {}
-            original = flower_message()
-            try:
-                patch_message(lambda content, reply_to: said.setdefault("content", content))
-                flower.answer_message(partial(flower._dealt, paths, nodes), asked, context)
-            finally:
-                patch_message(original)
-            return said["content"]
-
-        return answer
-
-    members = [(100 + client % nodes, client // nodes) for client in range(len(paths))]
-    return {100 + partition: node(partition) for partition in range(nodes)}, members
+    members = [(100 + client % nodes, client) for client in range(len(paths))]
+    return dict.fromkeys(range(100, 100 + nodes), answer), members
 
 
 def flower_message():

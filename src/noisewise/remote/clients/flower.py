@@ -144,10 +144,10 @@ def _answered(content: Any) -> list[tuple[int, bytes]]:
     return [(number, answer) for number, answer in pairs if type(number) is int and type(answer) is bytes]
 
 
-Own = Callable[[Any, int], Client | None]  # a node's client of a number, by the node's context
+ClientOf = Callable[[Any, int], Client | None]  # a node's client of a number, by the node's context
 
 
-def answer_message(own: Own, message: Message, context: Context) -> Message:
+def answer_message(own: ClientOf, message: Message, context: Context) -> Message:
     """A node's answer to a message: the answers of its own clients."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
@@ -161,37 +161,24 @@ def answer_message(own: Own, message: Message, context: Context) -> Message:
     return Message(RecordDict({RECORD: content}), reply_to=message)
 
 
-def client_app(own: Own) -> ClientApp:
+def client_app(own: ClientOf) -> ClientApp:
     """What Flower runs at a node, for clients of its own."""
     from flwr.clientapp import ClientApp
 
     app = ClientApp()
     app.query()(partial(answer_message, own))
-    app.query("hello")(_hello)
     return app
-
-
-def _hello(message: Message, context: Context) -> Message:
-    """Which partition of a simulation a node has."""
-    from flwr.app import ConfigRecord, Message, RecordDict
-
-    return Message(RecordDict({RECORD: ConfigRecord({"partition": _partition(context)})}), reply_to=message)
-
-
-def _partition(context: Context) -> int:
-    return int(context.node_config["partition-id"])
 
 
 _held: OrderedDict[Path, Client] = OrderedDict()  # of this process, the longest unused first
 
 
-def _dealt(paths: Sequence[Path], nodes: int, context: Context, number: int) -> Client | None:
-    """A node's client of a number: that of partition p has clients p, p + nodes, ..."""
-    own = paths[_partition(context) :: nodes]
-    if not 0 <= number < len(own):
+def _simulated_client(paths: Sequence[Path], context: Context, number: int) -> Client | None:
+    """The client of a number, at whichever node is asked for it."""
+    if not 0 <= number < len(paths):
         return None
-    client = _held.pop(own[number], None) or Client(own[number])
-    _held[own[number]] = client
+    client = _held.pop(paths[number], None) or Client(paths[number])
+    _held[paths[number]] = client
     while len(_held) > MAX_HELD_CLIENTS:
         _held.popitem(last=False)
     return client
@@ -215,8 +202,8 @@ def simulated(paths: Sequence[Path]) -> Iterator[FlowerCarrier]:
         )
         run.start()
         try:
-            grid = _first(grids, run)
-            members = _members(grid, len(files), many, run)
+            grid, nodes = _started(grids, many, run)
+            members = [(nodes[number % many], number) for number in range(len(files))]
             yield FlowerCarrier(grid, members, [str(path) for path in paths], alive=run.is_alive)
         finally:
             done.set()
@@ -246,30 +233,18 @@ def _run(files: Sequence[Path], nodes: int, folder: str, grids: queue.Queue[Grid
         "_system_config": {"automatic_object_spilling_enabled": False},
     }
     config: Any = {"init_args": ray, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-    app = client_app(partial(_dealt, files, nodes))
+    app = client_app(partial(_simulated_client, files))
     with suppress(Exception):  # whoever waits for an answer reports it; a library's words could be about rows
         run_simulation(server, app, num_supernodes=nodes, backend_config=config)
 
 
-def _first(grids: queue.Queue[Grid], run: threading.Thread) -> Grid:
-    while True:
-        try:
-            return grids.get(timeout=0.1)
-        except queue.Empty:
-            if not run.is_alive():
-                raise RankLost("Flower's simulation could not start; nothing was spent") from None
-
-
-def _members(grid: Grid, clients: int, nodes: int, run: threading.Thread) -> list[tuple[int, int]]:
-    """Each client's node and its number there."""
-    until = time.monotonic() + START_SECONDS
-    while len(ids := list(grid.get_node_ids())) < nodes and run.is_alive() and time.monotonic() < until:
+def _started(grids: queue.Queue[Grid], nodes: int, run: threading.Thread) -> tuple[Grid, list[int]]:
+    """The simulation's grid and its nodes, once all are there."""
+    until, grid, ids = time.monotonic() + START_SECONDS, None, list[int]()
+    while run.is_alive() and time.monotonic() < until:
+        with suppress(queue.Empty):
+            grid = grid or grids.get(timeout=POLL_SECONDS)
+        if grid is not None and len(ids := list(grid.get_node_ids())) >= nodes:
+            return grid, sorted(ids)
         time.sleep(POLL_SECONDS)
-    from flwr.app import Message, RecordDict
-
-    carrier = FlowerCarrier(grid, [], [], wait=START_SECONDS, alive=run.is_alive)
-    hello = [Message(RecordDict(), dst_node_id=node, message_type="query.hello") for node in ids]
-    found = {int(said[RECORD]["partition"]): node for node, said in carrier.exchanged(hello)}
-    if len(found) != nodes:
-        raise RankLost("Flower's simulation could not start all of its nodes; nothing was spent")
-    return [(found[client % nodes], client // nodes) for client in range(clients)]
+    raise RankLost("Flower's simulation could not start all of its nodes; nothing was spent")

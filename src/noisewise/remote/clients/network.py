@@ -42,8 +42,8 @@ SIGNATURE = ec.ECDSA(hashes.SHA256())
 MAX_VALUES = 8  # of a message
 MAX_JOIN_BYTES = 1 << 12  # of a message before a client has joined
 BYTES_PER_READ = 1 << 20
-JOIN_SECONDS = 10.0  # in which a client has joined, once it is connected
-SILENT_SECONDS = 20  # after which a connection without a sign of the other side is lost
+JOIN_SECONDS = 10.0  # that a client may take to join, once it is connected
+SILENT_SECONDS = 20  # after which a silent connection is lost, and a lost client is not waited for
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0  # between two tries to reach a server
 REFUSALS = {
     LATE: "the run has all its clients and has begun without this one; it is not asked",
@@ -73,7 +73,7 @@ class ServerAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerEndpoint:
-    """Where the server is, and how both sides prove who they are; ``patience``: seconds that it may be away."""
+    """Where the server is, how both sides prove who they are, and for how many seconds the server may be away (``patience``)."""
 
     address: ServerAddress
     insecure: bool
@@ -89,7 +89,7 @@ def frame(message: Any) -> bytes:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Let the operating system end a connection whose other side gives no sign of life, where it can."""
+    """Have the operating system end a connection whose other side is silent, where it can."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     limits = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 1000 * SILENT_SECONDS}
     for name, value in {**limits, "TCP_NODELAY": 1}.items():
@@ -98,7 +98,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 def to_sign(nonce: bytes, certificate: bytes) -> bytes:
-    """What a client signs to join: the server's nonce, for the server of this certificate (DER; empty without encryption)."""
+    """What a client signs to join: the server's nonce and a digest of its certificate (DER; empty without encryption)."""
     return GREETING + nonce + hashlib.sha256(certificate).digest()
 
 
@@ -151,7 +151,7 @@ class Connection:
         return unpack(self._read(length), limit, values=MAX_VALUES)
 
     def _read(self, length: int) -> bytearray:
-        """So many bytes; memory grows with what has come."""
+        """The next ``length`` bytes; memory grows as they come."""
         body = bytearray()
         while len(body) < length:
             part = self._connection.recv(min(length - len(body), BYTES_PER_READ))
@@ -159,10 +159,6 @@ class Connection:
                 raise ConnectionError
             body += part
         return body
-
-    def joined(self) -> None:
-        """Wait for questions as long as it takes."""
-        self._connection.settimeout(None)
 
     def close(self) -> None:
         self._connection.close()
@@ -220,7 +216,7 @@ def _question(connection: Connection) -> tuple[int, bytes, bytes]:
 
 
 class _Client:
-    """What a client joins with, also after it has lost its connection."""
+    """What a client joins with, and joins again with after it has lost its connection."""
 
     def __init__(self, server: ServerEndpoint) -> None:
         self._server, self._token, self._known = server, b"", False
@@ -228,7 +224,7 @@ class _Client:
         self._tls = None if server.insecure else _trusting(server.certificate)
 
     def join(self) -> Connection:
-        """A connection to the server; tried again while it cannot be reached, for as long as patience lasts."""
+        """A connection to the server; tries for as long as ``patience`` lasts."""
         end, pause = time.monotonic() + self._server.patience, FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -248,7 +244,7 @@ class _Client:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _joined(self, seconds: float) -> Connection:
-        """A connection on which the server has taken this client in, within so many seconds."""
+        """A connection on which the server has taken this client in, within ``seconds``."""
         raw = socket.create_connection(self._server.address, timeout=seconds)
         try:
             keep_alive(raw)
@@ -256,7 +252,7 @@ class _Client:
             connection = Connection(secure)
             raw = secure
             self._introduce(connection)
-            connection.joined()
+            secure.settimeout(None)  # a question may take any time to come
             return connection
         except BaseException:
             raw.close()
@@ -298,7 +294,7 @@ class _Client:
 
 
 def _trusting(certificate: Path | None) -> ssl.SSLContext:
-    """What a client checks the server's certificate by: this file, or the authorities of the system."""
+    """What the server's certificate is checked against: this file, or the authorities of the system."""
     try:
         return ssl.create_default_context(cafile=certificate)
     except FileNotFoundError:

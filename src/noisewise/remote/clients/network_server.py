@@ -1,7 +1,8 @@
 """The server's end of the network: who takes part, what each is asked, and what each answers (the protocol: :mod:`.network`).
 
-All state of a :class:`Link` is read and changed in the thread of its event loop, which ``_call`` asks. Until the run begins, clients come and go; then those that are there take part, each known by its key or its token, and
-nobody else. An answer is that of the client whose connection it came from, and counts for the question that this client was sent last.
+All state of a :class:`Link` belongs to the thread of its event loop; other threads reach it by ``_call``. Until the run begins, clients come
+and go; then those that are there take part, each known by its key or its token, and nobody else. An answer belongs to the client whose
+connection it came from, and counts only for the question that this client was sent last.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ from .network import (
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 1 << 28
-BUFFER_BYTES = 1 << 18  # of a connection, beyond which a client waits
+BUFFER_BYTES = 1 << 18  # that a connection reads ahead
 MAX_JOINING = 64  # connections at a time that have not joined yet
-FAREWELL_SECONDS = 5.0  # that clients have to hear that the run is over
+FAREWELL_SECONDS = 5.0  # that clients have to read that the run is over
 PAUSE_SECONDS = 0.05  # between two looks for clients
 
 
@@ -67,33 +68,33 @@ class _Seat:
 
 
 class Link:
-    """One run and its clients: carries questions to them, as any :class:`~noisewise.remote.clients.server.Carrier`."""
+    """One run and its clients: a :class:`~noisewise.remote.clients.server.Carrier` of questions to them."""
 
     def __init__(self, clients: int, keys: Sequence[bytes] = (), *, wait: float | None = None) -> None:
-        """``keys``: of the clients that may take part; without any, whoever comes first. ``wait``: seconds that an answer may take."""
+        """``keys``: public keys of those that may take part; none for whoever comes first. ``wait``: seconds that an answer may take."""
         self.clients, self._keys, self._wait = clients, tuple(keys), wait
         self._seats: dict[bytes, _Seat] = {}  # by key or token, in the order in which they came
         self._order: list[_Seat] = []  # of those that take part, once the run has begun
-        self._end = ""  # what is said to all from now on
+        self._end = ""  # OVER or STOPPED, once the run has ended
         self._joining, self._number, self._certificate = 0, 0, b""
         self._loop: asyncio.AbstractEventLoop
         self._answers: queue.Queue[tuple[int, int, bytes | None]] = queue.Queue()  # None: there will be no answer
 
     def gather(self, heard: Callable[[int], None]) -> None:
-        """Wait until all clients are there; who takes part is fixed then. ``heard``: how many there are."""
+        """Wait until all clients are there, who then take part. ``heard`` is called with how many there are."""
         while (there := self._call(self._begin)) < self.clients:
             heard(there)
             time.sleep(PAUSE_SECONDS)
         heard(there)
 
     def ask(self, history: bytes, questions: Mapping[int, bytes]) -> Iterator[tuple[int, bytes]]:
-        """Ask all at once; who answered what, until all have answered, or can no longer, or the time is up."""
+        """Ask all at once; each client with its answer, until all have answered or left, or the time is up."""
         self._number += 1
         number, waiting = self._number, {*questions}
         until = float("inf") if self._wait is None else time.monotonic() + self._wait
         self._call(self._put, number, frame((number, history)), questions)
         while waiting:
-            try:  # what has come in time counts, however long it takes to look at it
+            try:  # an answer that came in time counts, however long others take to be looked at
                 asked, client, body = self._answers.get(timeout=max(0.0, min(until - time.monotonic(), 1.0)))
             except queue.Empty:
                 if time.monotonic() >= until:
@@ -109,7 +110,7 @@ class Link:
         return f"client {client + 1}"
 
     def close(self) -> None:
-        """Who listens ends it."""
+        """The block of ``listening`` ends it."""
 
     @contextmanager
     def listening(
@@ -120,9 +121,9 @@ class Link:
         key: Path | None,
         opened: Callable[[ServerAddress], None],
     ) -> Iterator[None]:
-        """Serve clients at an address while this is open, in a thread; without a certificate, in the clear.
+        """Serve clients in a thread until the block ends; without a certificate, unencrypted.
 
-        ``opened`` is called with the address, with the port that was chosen where 0 was asked for.
+        ``opened`` is called with the address, in which port 0 is replaced by the one that was chosen.
         """
         tls = None
         if certificate is not None:
@@ -151,10 +152,10 @@ class Link:
             self._loop.run_until_complete(_cancelled())
             self._loop.close()
 
-    # -- called by the thread that asks, run by the loop's ------------------------------------------------------------
+    # -- what runs in the thread of the loop ------------------------------------------------------------------------------
 
     def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function returns in the thread of the loop."""
+        """Run a function in the thread of the loop."""
 
         async def called() -> T:
             return function(*arguments)
@@ -162,7 +163,7 @@ class Link:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
     def _begin(self) -> int:
-        """How many clients are there; enough, and the run begins with them: in the order of their keys, or in which they came."""
+        """The number of clients that are there. With enough of them the run begins, in the order of their keys or of their coming."""
         if len(self._seats) == self.clients and not self._order:
             known = [*self._keys] or [*self._seats]
             self._order = [self._seats[who] for who in known if who in self._seats]
@@ -171,7 +172,7 @@ class Link:
         return len(self._seats)
 
     def _put(self, number: int, history: bytes, questions: Mapping[int, bytes]) -> None:
-        """Have these clients asked; what was asked before and not answered is withdrawn."""
+        """Have these clients asked; earlier questions that were not answered are withdrawn."""
         for seat in self._order:
             seat.question = None
         for client, question in questions.items():
@@ -195,10 +196,10 @@ class Link:
     def _connected(self) -> int:
         return sum(seat.writer is not None for seat in self._seats.values())
 
-    # -- a connection -------------------------------------------------------------------------------------------------
+    # -- one connection ---------------------------------------------------------------------------------------------------
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection until it ends; whatever is wrong with it, it ends."""
+        """Serve one connection until it ends, or does not keep to the protocol."""
         left = False
         try:
             keep_alive(writer.get_extra_info("socket"))
@@ -213,7 +214,7 @@ class Link:
                     self._lost(who, left)
 
     def _lost(self, who: bytes, left: bool) -> None:
-        """A client's connection has ended; ``left``: and it does not come back."""
+        """Note that a client's connection has ended; ``left``: it does not come back."""
         seat = self._seats[who]
         seat.writer, seat.lost = None, -float("inf") if left else time.monotonic()
         if not self._order:  # another may take its seat
@@ -222,7 +223,7 @@ class Link:
             self._answered(seat, None)
 
     async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Seat | None:
-        """The seat of who has connected, once it has proved who it is; None where it has none."""
+        """The seat of the client that has connected, once it has proved who it is; None if it has none."""
         if self._joining >= MAX_JOINING:
             return None
         self._joining += 1
@@ -237,11 +238,11 @@ class Link:
                         raise BadMessage
                 if isinstance(who, str):
                     writer.write(frame(who))
-                    await reader.read(1)  # it hears why, and goes
+                    await reader.read(1)  # until the client has read why and closes
                     return None
                 seat = self._seats[who]
                 if seat.writer is not None:
-                    seat.writer.transport.abort()  # it comes back before it was missed
+                    seat.writer.transport.abort()  # lost, though not noticed yet
                 seat.writer = writer
                 writer.write(frame((JOINED, who)))
                 await writer.drain()
@@ -252,7 +253,7 @@ class Link:
         return seat
 
     def _decided(self, key: bytes, signature: bytes, token: bytes, nonce: bytes) -> str | bytes:
-        """The key or token of a client that takes part, or why it does not."""
+        """The key or token of a client that takes part, or the word that refuses it."""
         if self._end:
             return self._end
         if self._keys and not (key in self._keys and _proved(key, signature, to_sign(nonce, self._certificate))):
@@ -266,7 +267,7 @@ class Link:
         return who
 
     async def _exchange(self, seat: _Seat, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Question and answer in turns until the end of the run or of the connection; whether the client has left."""
+        """Ask and take the answer, in turns, until the run or the connection ends; whether the client has left."""
         heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
         while True:
             news = asyncio.ensure_future(seat.news.wait())
@@ -274,7 +275,7 @@ class Link:
             news.cancel()
             if seat.writer is not writer:  # another connection has taken over
                 return False
-            if heard.done():  # it was not asked: it has left, or is gone
+            if heard.done():  # unasked: the client leaves, is gone, or does not keep to the protocol
                 return await _read(reader, MAX_JOIN_BYTES, await heard) is None
             seat.news.clear()
             if self._end:
@@ -302,14 +303,14 @@ class Link:
             heard = asyncio.ensure_future(reader.readexactly(LENGTH.size))
 
     def _answered(self, seat: _Seat, body: bytes | None, number: int | None = None) -> None:
-        """An answer to the question that stands, or none: once, and to no other question."""
+        """Pass on the answer to the question that stands (None: there will be none), once."""
         if seat.question is not None and number in (None, seat.question[0]):
             self._answers.put((seat.question[0], seat.number, body))
             seat.question = None
 
 
 async def _read(reader: asyncio.StreamReader, limit: int, head: bytes | None = None) -> Any:
-    """The next message, of at most so many bytes; ``head``: its length, where that was read."""
+    """The next message, of at most ``limit`` bytes; ``head``: its length, if that was read already."""
     (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size) if head is None else head)
     if length > limit:
         raise BadMessage
@@ -317,7 +318,7 @@ async def _read(reader: asyncio.StreamReader, limit: int, head: bytes | None = N
 
 
 def _proved(key: bytes, signature: bytes, signed: bytes) -> bool:
-    """Whether the holder of a listed key has signed this."""
+    """Whether the owner of a listed key has signed this."""
     public = load_der_public_key(key)
     assert isinstance(public, ec.EllipticCurvePublicKey)
     try:
@@ -328,7 +329,7 @@ def _proved(key: bytes, signature: bytes, signed: bytes) -> bool:
 
 
 async def _cancelled() -> None:
-    """End what still runs in this loop."""
+    """Cancel the tasks that still run in this loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -336,7 +337,7 @@ async def _cancelled() -> None:
 
 
 def _bound(listen: ServerAddress) -> socket.socket:
-    """A socket at the address, before anything else is done."""
+    """A listening socket at the address."""
     try:
         kind, *_, where = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         here = socket.socket(kind, socket.SOCK_STREAM)
@@ -354,7 +355,7 @@ def _bound(listen: ServerAddress) -> socket.socket:
 
 
 def shown_certificate(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    """What a server shows and proves; refused where these files are not that."""
+    """A server's certificate with its private key; refused if these files are not that."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key, password=lambda: "")
