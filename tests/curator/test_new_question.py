@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..stores.sum_limits import POSITIVE, between as from_to
+from ..stores.protocol import POSITIVE, between as from_to
 from ..stores.linear import ROW
 from ..stores.protocol import everywhere
 from ..stores.totals import IntegerTotal
