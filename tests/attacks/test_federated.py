@@ -247,7 +247,7 @@ def exchanged(monkeypatch, replies, wait, pause=0.0):
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None)
     monkeypatch.setattr("noisewise.remote.clients.flower.time", clock)
-    carrier = FlowerCarrier(Slow(replies), [], [], wait=wait, poll=0.0)
+    carrier = FlowerCarrier(Slow(replies), [], [], wait=wait)
     asked = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2)]
     said = []
     for node, content in carrier.exchanged(asked):

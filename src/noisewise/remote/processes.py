@@ -192,11 +192,8 @@ class PiecePlaces:
 
     def in_order(self, parts: Sequence[Any]) -> Any:
         """Rows of every rank, as one array in the order of pieces."""
-        cut = [
-            parts[rank][at : at + length]
-            for rank, at, length in zip(self.rank_of.tolist(), self._at, self.lengths, strict=True)
-        ]
-        return np.concatenate(cut)
+        pieces = zip(self.rank_of.tolist(), self._at, self.lengths, strict=True)
+        return np.concatenate([parts[rank][at : at + length] for rank, at, length in pieces])
 
 
 class RowsElsewhere(Elsewhere):
@@ -277,8 +274,11 @@ class RankRecords(HeldRecords):
 
     def summed(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
         """A sum over all ranks, by its name: of all sums that records can be asked for."""
-        plainly = [tuple(each) if isinstance(each, list) else each for each in arguments]
-        return self._total(name, drawn, *plainly, **options)
+        plain = tuple(tuple(each) if isinstance(each, list) else each for each in arguments)
+        parts = self._places.parts(drawn)
+        seeds = [None] * len(parts) if self._coins is None else self._coins(len(parts)).tolist()
+        requests = [(self._version, name, part, plain, options, seed) for part, seed in zip(parts, seeds, strict=True)]
+        return _added(self._lead.each("total", requests, dealt=self._places.dealt))
 
     def unit_rows(self, drawn: Drawn) -> Parts:
         raise TypeError("rows stay at their ranks; ask for a sum of them")
@@ -305,14 +305,6 @@ class RankRecords(HeldRecords):
         new = self._lead.version()
         known = self._lead.everyone("change", self._version, new, name, arguments, dealt=self._places.dealt)
         return RankRecords(self._lead, self._places, new, known)
-
-    def _total(self, name: str, drawn: Drawn, *arguments: Any, **options: Any) -> Any:
-        parts = self._places.parts(drawn)
-        seeds = [None] * len(parts) if self._coins is None else self._coins(len(parts)).tolist()
-        requests = [
-            (self._version, name, part, arguments, options, seed) for part, seed in zip(parts, seeds, strict=True)
-        ]
-        return _added(self._lead.each("total", requests, dealt=self._places.dealt))
 
 
 def _added(totals: Sequence[Any]) -> Any:

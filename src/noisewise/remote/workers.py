@@ -210,15 +210,7 @@ class WorkerLine:
 
 # -- Ray: one actor for each worker ---------------------------------------------------------------------------------------
 
-INSTALL = "records on Ray need the package ray: pip install 'noisewise[ray]'"
-UNREACHABLE = (
-    "no Ray cluster at {0} can be reached; check the address, and that it runs there: ray status --address {0}"
-)
 ADDRESS = re.compile(r"auto|[^\s/@]+:\d{1,5}")
-TOO_OLD = (
-    "this Ray cannot keep strangers out of a cluster that is started here; install ray 2.52 or later, or connect to a cluster of "
-    "yours first: ray.init(...), or its address"
-)
 AUTH_MODE, AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -231,7 +223,7 @@ QUIET = {
 def refuse_without_ray() -> None:
     """Say how to install Ray where it is missing; nothing is imported."""
     if importlib.util.find_spec("ray") is None:
-        raise ValueError(INSTALL)
+        raise ValueError("records on Ray need the package ray: pip install 'noisewise[ray]'")
 
 
 def refuse_address(address: str | None) -> None:
@@ -343,7 +335,9 @@ def _refuse_silence(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
     except (OSError, OverflowError):
-        raise ValueError(UNREACHABLE.format(address)) from None
+        raise ValueError(
+            f"no Ray cluster at {address} can be reached; check the address, and that it runs there: ray status --address {address}"
+        ) from None
 
 
 def keep_out() -> None:
@@ -365,7 +359,10 @@ def keep_out() -> None:
         kept = False
     if not kept:
         _restore_token(mode, token)
-        raise ValueError(TOO_OLD)
+        raise ValueError(
+            "this Ray cannot keep strangers out of a cluster that is started here; install ray 2.52 or later, or connect to a cluster of "
+            "yours first: ray.init(...), or its address"
+        )
 
 
 def _restore_token(mode: str | None, token: str | None) -> None:

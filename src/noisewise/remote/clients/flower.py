@@ -47,13 +47,14 @@ SILENT = {  # Flower reports every run to its makers; Ray reports every cluster,
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
 }
-MISSING = "Flower is not installed; pip install 'noisewise[flower]' brings it, the simulation of clients needs it"
 
 
 def require_flower() -> None:
     """Refuse, in one line, to go on without Flower, or without Ray, on which its simulation runs."""
     if find_spec("flwr") is None or find_spec("ray") is None:
-        raise ValueError(MISSING)
+        raise ValueError(
+            "Flower is not installed; pip install 'noisewise[flower]' brings it for the simulation of clients"
+        )
 
 
 def silence() -> None:
@@ -74,7 +75,6 @@ class FlowerCarrier:
         names: Sequence[str],
         *,
         wait: float | None = None,
-        poll: float = POLL_SECONDS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         """``members``: each client's node and its number there. ``wait``: seconds that an answer may take, None for as long as it takes.
@@ -82,7 +82,7 @@ class FlowerCarrier:
         ``alive``: whether somebody may still answer.
         """
         self._grid, self._members, self._names = grid, [*members], [*names]
-        self._wait, self._poll, self._alive = wait, poll, alive
+        self._wait, self._alive = wait, alive
         self._client = {member: client for client, member in enumerate(self._members)}
         self.clients = len(self._members)
 
@@ -124,7 +124,7 @@ class FlowerCarrier:
                     return
                 if not self._alive():
                     raise RankLost(f"the simulation of clients has ended{STAYS}")
-                time.sleep(self._poll)
+                time.sleep(POLL_SECONDS)
 
     def name(self, client: int) -> str:
         return self._names[client]
