@@ -153,7 +153,7 @@ def test_three_clients_give_the_bits_of_one_place_and_a_late_one_is_not_asked(ta
 
 @pytest.mark.slow  # waits for the time that an answer has; a client that is late is tested in tests/federated
 def test_unit_client_goes_on_without_a_client_that_was_killed(table, start):
-    server, address = serve(start, *ASKED, "--timeout", "3", "--out", "run", unit="client")
+    server, address = serve(start, *ASKED, "--timeout", "8", "--out", "run", unit="client")
     mortal = join(start, 0, address, unit="client", program=("mortal.py",))
     others = [join(start, number, address, unit="client") for number in (1, 2)]
     assert mortal.end() == -signal.SIGKILL
@@ -165,7 +165,7 @@ def test_unit_client_goes_on_without_a_client_that_was_killed(table, start):
 
 @pytest.mark.slow  # as above; a hostile client stops a run in tests/federated
 def test_unit_record_stops_where_a_client_was_killed_and_goes_on_with_all_of_them(table, start):
-    server, address = serve(start, *ASKED, "--timeout", "3", "--out", "run")
+    server, address = serve(start, *ASKED, "--timeout", "8", "--out", "run")
     mortal = join(start, 0, address, program=("mortal.py",))
     others = [join(start, number, address) for number in (1, 2)]
     assert mortal.end() == -signal.SIGKILL

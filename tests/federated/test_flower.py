@@ -235,6 +235,7 @@ import os, pathlib, subprocess, sys
 from noisewise.remote.clients.flower import simulated
 if __name__ == "__main__":
     with simulated([pathlib.Path(path) for path in sys.argv[1:]]) as carrier:
+        assert len(list(carrier.ask(b"", {0: b""}))) == 1  # now Ray runs
         import ray
         session = pathlib.Path(ray._private.worker._global_node.get_session_dir_path())
         shut = [place.stat().st_mode & 0o077 == 0 for place in session.parents if "noisewise-" in str(place)]

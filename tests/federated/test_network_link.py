@@ -176,7 +176,7 @@ class Meddling(Connection):
             return super().send(message)
         number, body = message
         if self.how == "late":
-            time.sleep(0.8)
+            time.sleep(1.5)
         if self.how == "another":
             message = (number - 1, body)
         if self.how == "rubbish":
@@ -202,7 +202,7 @@ class Meddling(Connection):
 def test_a_client_that_meddles_is_heard_once_or_not_at_all(how, hears, monkeypatch):
     monkeypatch.setattr(Meddling, "how", how)
     monkeypatch.setattr(network, "Connection", Meddling)
-    link = Link(1, wait=0.6)
+    link = Link(1, wait=0.6 if how == "late" else LONG)
     with opened_link(link) as address:
         clients = Clients(address)
         clients.start(echo())

@@ -51,6 +51,7 @@ from .network import (
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 1 << 28
 BUFFER_BYTES = 1 << 18  # that a connection reads ahead
+ROUNDS = 8  # of the loop, in which all connections end
 MAX_JOINING = 64  # connections at a time that have not joined yet
 FAREWELL_SECONDS = 5.0  # that clients have to read that the run is over
 PAUSE_SECONDS = 0.05  # between two looks for clients
@@ -74,6 +75,7 @@ class Link:
         """``keys``: public keys of those that may take part; none for whoever comes first. ``wait``: seconds that an answer may take."""
         self.clients, self._keys, self._wait = clients, tuple(keys), wait
         self._seats: dict[bytes, _Seat] = {}  # by key or token, in the order in which they came
+        self._writers: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}  # of all connections
         self._order: list[_Seat] = []  # of those that take part, once the run has begun
         self._end = ""  # OVER or STOPPED, once the run has ended
         self._joining, self._number, self._certificate = 0, 0, b""
@@ -146,10 +148,9 @@ class Link:
             until = time.monotonic() + FAREWELL_SECONDS
             while self._call(self._connected) and time.monotonic() < until:
                 time.sleep(PAUSE_SECONDS)
-            self._call(server.close)
+            asyncio.run_coroutine_threadsafe(self._ended(server), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
-            self._loop.run_until_complete(_cancelled())
             self._loop.close()
 
     # -- what runs in the thread of the loop ------------------------------------------------------------------------------
@@ -196,9 +197,24 @@ class Link:
     def _connected(self) -> int:
         return sum(seat.writer is not None for seat in self._seats.values())
 
+    async def _ended(self, server: asyncio.Server) -> None:
+        """End all connections, also those that have just been accepted."""
+        server.close()
+        for _ in range(ROUNDS):
+            for writer in [*self._writers]:
+                writer.transport.abort()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0)
+
     # -- one connection ---------------------------------------------------------------------------------------------------
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers[writer] = self._loop.create_task(self._served(reader, writer))
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends, or does not keep to the protocol."""
         left = False
         try:
@@ -209,6 +225,7 @@ class Link:
             pass
         finally:
             writer.transport.abort()
+            del self._writers[writer]
             for who, seat in [*self._seats.items()]:
                 if seat.writer is writer:
                     self._lost(who, left)
@@ -326,14 +343,6 @@ def _proved(key: bytes, signature: bytes, signed: bytes) -> bool:
     except InvalidSignature:
         return False
     return True
-
-
-async def _cancelled() -> None:
-    """Cancel the tasks that still run in this loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _bound(listen: ServerAddress) -> socket.socket:
