@@ -4,10 +4,10 @@
 stands for several, each of which is asked, answers and is checked by itself. ``simulated`` runs Flower's own simulation, in processes of
 Ray on this machine, until its block ends. Nothing is logged: who was asked, and what, is secret.
 
-*What it costs to use Flower's public interface alone* (``flwr.app``, ``clientapp``, ``serverapp``, ``simulation``). It has no client that runs
-none of the server's code and no server inside the caller's process, so Flower's SuperLink and SuperNodes, with their accounts and their
-management of runs, are not used: :mod:`.network` carries clients over a network, in about 3 ms for a question instead of 60. The
-simulation stays at Flower's speed, about a hundred messages a second, whatever they hold.
+*What it costs to use Flower's public interface alone* (``flwr.app``, ``clientapp``, ``serverapp``, ``simulation``): Flower's SuperLink and
+SuperNodes, with their accounts and their management of runs, are not used, because nothing in that interface keeps a SuperNode from running
+code that a server sends. It costs no speed: :mod:`.network` takes about 3 ms for a question over a network, where Flower's SuperLink took
+60, and the simulation carries about a hundred messages a second, whatever they hold, as before.
 """
 
 from __future__ import annotations
