@@ -179,7 +179,7 @@ def fit_for(request: TrainingRequest, schema: Schema, origin: Origin) -> Fit:
     fit = fit_of_files(schema, request.budget, request.method, loss=_loss(request, schema), origin=origin, **common)
     if request.federated is None:
         return fit
-    from ...remote.clients.fit import fit_of_clients
+    from ...remote.clients.server import fit_of_clients
 
     return fit_of_clients(fit, request.federated)
 

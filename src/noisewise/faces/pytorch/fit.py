@@ -21,7 +21,7 @@ from ...accounts.purse import Purse
 from ...accounts.recorded import Trained
 from ...asking import PublicCurator
 from ...methods import Method, isolation_of
-from ...remote.torchrun import started_by_torchrun
+from ...remote.transport import started_by_torchrun
 from ...statements.statement import Statement, make_statement
 from ...tables.fit.fit import seed_of
 from ...tables.fit.settings import plain_values
