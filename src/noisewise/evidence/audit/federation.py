@@ -3,8 +3,7 @@
 Two units. *Record*: every picture's gradient is clipped, and the noise is priced for one picture. *Client*: a client's
 mean gradient is clipped as one vector, and the noise is priced for one client. The honest sum is the curator's answer in
 both: to it, a client is one record that is a bundle of pictures. What a hostile client adds is computed from the released
-model, so it is post-processing and the price stands; it is clipped like every other contribution. Here is who holds what;
-the sums are in :mod:`noisewise.evidence.audit.federation`.
+model, so it is post-processing and the price stands; it is clipped like every other contribution.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ from ...trusted.models.module import ModuleModel
 from ...trusted.torch_extra import Tensor, torch
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 WholeNumbers = NDArray[np.int64]
+CLIENTS_PER_CHUNK = 64  # which bounds memory
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,6 @@ def dealt(
     return Clients(X[places], y[places], holder)
 
 
-# The sum of one round of shared training, over honest clients and a hostile one (:mod:`noisewise.evidence.audit.federation`).
-
-
-CLIENTS_AT_ONCE = 64  # of one pass, which bounds memory
-Singles = NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class Shared:
     """The sum of one round: over honest clients, by a curator, and what a hostile client adds to it."""
@@ -107,13 +101,14 @@ class Shared:
         return self.size * answer.value.astype(np.float64)
 
     def hostile(self, theta: Singles, fakes: Singles, label: int) -> tuple[Floats, int]:
-        """What made-up pictures with a label add, clipped as any record (or client) is, and how many units they are."""
-        labels = np.full(len(fakes), label)
+        """The contribution of made-up pictures with a label, clipped like any record (or client), and its number of units."""
+        X: Any = fakes
+        y: Any = np.full(len(fakes), label)
+        units = len(fakes)
         if isinstance(self.model, ModuleModel):
-            places = self.model.inputs[0].shape[0]
-            X, y = bundled([fakes[:places]], [labels[:places]], places, blank=label + 1)
-            return self.model.clipped_sum(theta, self.model.lay_out(X, y), self.clip), 1
-        return self.model.clipped_sum(theta, self.model.lay_out(fakes, labels), self.clip), len(fakes)
+            places, units = self.model.inputs[0].shape[0], 1
+            X, y = bundled([X[:places]], [y[:places]], places, blank=label + 1)
+        return self.model.clipped_sum(theta, self.model.lay_out(X, y), self.clip), units
 
 
 def shared(
@@ -138,7 +133,10 @@ def shared(
     if setting.unit == "client":
         pictures, labels = ([part[clients.holder == one] for one in range(clients.count)] for part in rows)
         X, y = bundled(pictures, labels, clients.most, blank=sizes[-1])
-        model, size = _of_clients(sizes, clients.most), clients.count
+        inputs = Spec((clients.most, sizes[0]), torch.float32)
+        targets = Spec((clients.most,), torch.int64, sizes[-1] + 1)
+        how: dict[str, Any] = {"reduction": "none", "arithmetic": "assumed", "chunk": CLIENTS_PER_CHUNK}
+        model, size = ModuleModel(network(sizes), mean_over_pictures, [inputs], [targets], **how), clients.count
     else:
         (X, y), model, size = rows, MLP(sizes, Softmax()), len(clients.y)
     if not setting.noised:
@@ -152,13 +150,6 @@ def network(sizes: tuple[int, ...]) -> torch.nn.Sequential:
     """The shared model as a module, its parameters in the order of a perceptron's theta."""
     width, hidden, outputs = sizes
     return torch.nn.Sequential(torch.nn.Linear(width, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, outputs))
-
-
-def _of_clients(sizes: tuple[int, ...], places: int) -> ModuleModel:
-    """The same perceptron, of records that are bundles of pictures."""
-    inputs, targets = Spec((places, sizes[0]), torch.float32), Spec((places,), torch.int64, sizes[-1] + 1)
-    how: dict[str, Any] = {"reduction": "none", "arithmetic": "assumed", "chunk": CLIENTS_AT_ONCE}
-    return ModuleModel(network(sizes), mean_over_pictures, [inputs], [targets], **how)
 
 
 def mean_over_pictures(scores: Tensor, labels: Tensor) -> Tensor:

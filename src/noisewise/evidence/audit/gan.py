@@ -31,12 +31,15 @@ from ...accounts import Budget
 from ...trusted import validate
 from ...trusted.accountants.calibrate import calibrate
 from ...trusted.torch_extra import Tensor, torch
-from .federation import SETTINGS, FederationSetting, Floats, Shared, Singles, WholeNumbers, dealt, network
+from .federation import SETTINGS, FederationSetting, Floats, Shared, Singles, WholeNumbers, dealt, network, shared
 from .leakage import correlation
 
 Progress = Callable[[int, int], None]
 
-HELD_OUT = 0.25  # of the pictures: to score with
+HELD_OUT = 0.25  # share of the pictures that scores use
+CODE_LENGTH = 16  # normal numbers from which one drawing is made
+HIDDEN_UNITS = 64  # of the generator
+SCORED_DRAWINGS = 200
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,8 @@ class Redrawing:
 
     def above_reference(self, setting: FederationSetting) -> tuple[float, float]:
         """How much more the drawings are like the class than the reference's, and the standard error, repeat by repeat."""
-        with_it, without = self.of(setting), self.of(setting, there=False)
-        return mean_and_error([a.likeness - b.likeness for a, b in zip(with_it, without, strict=True)])
+        pairs = zip(self.of(setting), self.of(setting, there=False), strict=True)
+        return mean_and_error([with_it.likeness - without.likeness for with_it, without in pairs])
 
     def rows(self) -> list[dict[str, Any]]:
         """Means over the repeats and their standard errors, for each setting with the victim and without."""
@@ -133,13 +136,13 @@ def _row(runs: Sequence[Redrawn]) -> dict[str, Any]:
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error; infinite for one value, which says nothing of how values differ.
+    """The mean and its standard error, which is infinite for a single value.
 
     >>> mean_and_error([1.0, 3.0]), mean_and_error([1.0])
     ((2.0, 1.0), (1.0, inf))
     """
-    many = len(values)
-    return float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(many) if many > 1 else math.inf
+    count = len(values)
+    return float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
 
 
 def gan(
@@ -165,8 +168,6 @@ def gan(
     Every repeat holds out other pictures and draws other starts and other noise; settings and reference share them. The
     runs are seeded, so they are simulations and nothing here is private.
     """
-    from .federation import shared
-
     validate.whole(repeats=repeats, each=each, most=most, holders=holders)
     server, hostile = server or HeavyBallServer(), hostile or Hostile()
     validate.whole(rounds=server.rounds, hidden=server.hidden, steps=hostile.steps)
@@ -204,14 +205,6 @@ def _split(labels: WholeNumbers, rng: np.random.Generator) -> tuple[WholeNumbers
     return order[~held[order]], order[held[order]]
 
 
-# The rounds of shared training with a hostile client in it, and what its drawings score (:mod:`noisewise.evidence.audit.gan`).
-
-
-CODE_LENGTH = 16  # of what a drawing is made from
-HIDDEN_UNITS = 64  # of the generator
-SCORED_DRAWINGS = 200
-
-
 def play(
     sums: Shared, sizes: tuple[int, ...], victim: int, server: HeavyBallServer, hostile: Hostile, *, seed: int
 ) -> tuple[Singles, Singles]:
@@ -219,14 +212,8 @@ def play(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = network(sizes)
-        # the generator draws pictures from a few normal numbers; pixels between 0 and 1
-        layers = (
-            torch.nn.Linear(CODE_LENGTH, HIDDEN_UNITS),
-            torch.nn.ReLU(),
-            torch.nn.Linear(HIDDEN_UNITS, sizes[0]),
-            torch.nn.Sigmoid(),
-        )
-        generator = torch.nn.Sequential(*layers)
+        into, out = torch.nn.Linear(CODE_LENGTH, HIDDEN_UNITS), torch.nn.Linear(HIDDEN_UNITS, sizes[0])
+        generator = torch.nn.Sequential(into, torch.nn.ReLU(), out, torch.nn.Sigmoid())  # pixels between 0 and 1
         optimizer = torch.optim.Adam(generator.parameters(), lr=hostile.learning_rate, betas=(0.5, 0.999))
         wanted = torch.full((hostile.batch,), victim)
         theta: Singles = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
@@ -243,16 +230,12 @@ def play(
                 total, units = total + added, units + more
             velocity = server.momentum * velocity + (total / units).astype(np.float32)
             theta = theta - server.learning_rate * velocity
-            _fill(model, theta)
+            torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), model.parameters())
         return theta, _drawn(generator, SCORED_DRAWINGS).detach().numpy()
 
 
-def _fill(model: torch.nn.Module, theta: Singles) -> None:
-    torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), model.parameters())
-
-
-def _drawn(generator: torch.nn.Module, many: int) -> Tensor:
-    drawings: Tensor = generator(torch.randn(many, CODE_LENGTH))
+def _drawn(generator: torch.nn.Module, count: int) -> Tensor:
+    drawings: Tensor = generator(torch.randn(count, CODE_LENGTH))
     return drawings
 
 
@@ -261,11 +244,10 @@ def scores(
 ) -> tuple[tuple[float, ...], float, float, float, float]:
     """The first drawing, taken, likeness, and the shared model's accuracy on other classes and on the victim's."""
     X, y = held
-    made = drawings.astype(np.float64)
+    made, mean = drawings.astype(np.float64), X[y == victim].mean(axis=0)
     nearest = torch.cdist(torch.from_numpy(made), torch.from_numpy(X)).argmin(1).numpy()
-    mean = X[y == victim].mean(axis=0)
     model = network(sizes)
-    _fill(model, theta)
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), model.parameters())
     with torch.no_grad():
         right = model(torch.from_numpy(X).float()).argmax(1).numpy() == y
     return (
