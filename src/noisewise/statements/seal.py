@@ -1,4 +1,4 @@
-"""The seal of a run folder: the SHA-256 of every file, and how its files are read. Needs no torch."""
+"""The seal of a run folder: the SHA-256 of every file, how its files are read, and the shapes of JSON documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_FILE_BYTES = 1 << 30  # a larger one is not read
 
 
 def put_json(path: Path, document: Any) -> None:
-    """Write a JSON document, all of it or nothing; never through a link that somebody has laid out."""
+    """Write a JSON document, all of it or nothing; never through a link that is already there."""
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
     write_atomically(path, text.encode())
 
@@ -57,7 +57,7 @@ class DuplicateField(ValueError):
 
 
 def parsed(content: bytes) -> Any:
-    """A JSON document; a field written twice would be read one way by people and another way by the parser."""
+    """A JSON document; a field written twice is refused, because people and parsers would read different values."""
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(document := dict(pairs)) < len(pairs):
@@ -106,9 +106,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be written to a run folder")
-
-
-# Shapes of JSON documents: which fields there are, and of which kind each is; first of all, of a statement.
 
 
 @dataclass(frozen=True)
@@ -172,13 +169,11 @@ SHAPE: dict[str, Any] = {
 
 
 def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
-    """Exactly the fields a statement has, each of its kind: what nobody checks, nobody should read."""
+    """Refuse data that have not exactly the fields of a shape (by default a statement's), each of its kind."""
     shape = SHAPE if shape is None else shape
-    if isinstance(shape, Nullable):
-        if data is not None:
+    if isinstance(shape, Nullable | Optional):
+        if data is not None or isinstance(shape, Optional):
             check_shape(data, shape.shape, place)
-    elif isinstance(shape, Optional):
-        check_shape(data, shape.shape, place)
     elif isinstance(shape, frozenset):
         if not isinstance(data, str) or data not in shape:
             raise ValueError(f"{place} is not one of {', '.join(sorted(shape))}")
@@ -197,7 +192,5 @@ def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> N
         if odd := ({*shape} - old) ^ {*map(str, data)}:
             what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
             raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
-        for name, inner in shape.items():
-            if name in old:
-                continue
-            check_shape(data[name], inner, f"{place}.{name}")
+        for name in [name for name in shape if name not in old]:
+            check_shape(data[name], shape[name], f"{place}.{name}")

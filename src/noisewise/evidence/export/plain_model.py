@@ -1,6 +1,11 @@
-"""What a run has fitted as plain data: tables to sum, layers, and what the scores mean. Every export is made of it.
+"""A fitted model as plain data: tables to sum, layers, and the meaning of the scores. Every export is made of it.
 
 docs/export.md says how to read it; the two programs there, and the three formats, are tested against ``predict``.
+
+The first step of a model is a sum of rows of tables: the preparation of a row and everything up to the first nonlinearity. A
+term has no axis, one or two, each a column. A number is located among the rows of the table by points and places, linearly
+between them; a category has the place of its value. The last row along an axis is for missing values. The declared bounds,
+scales, categories and fillers of missing values thereby become plain numbers.
 """
 
 from __future__ import annotations
@@ -21,19 +26,15 @@ from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
 from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions
 
-# A model's first step as sums of table rows: the preparation of a row and all that follows it up to the first bend.
-#
-# A term has no axis, one or two, each a column. A number is placed among the rows of the table by points and places, linear
-# between them; a category has the place of its value. The last row along an axis is for what is missing. A part of what is
-# declared here (bounds, scales, categories, what stands for a missing value) is thereby plain numbers.
-
-
 TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
+FORMAT = "noisewise-export/1"
+LOSSES = ("logistic", "softmax")  # whose probabilities an export computes
+BETWEEN = ("tanh", "relu", "sigmoid", "softplus")
 
 
 @dataclass(frozen=True, eq=False)
 class TableAxis:
-    """Where the cells of a column lie along a table; ``points`` of a number, none of a category."""
+    """How the cells of a column are located along a table; ``points`` for a number, none for a category."""
 
     column: int
     places: Floats
@@ -59,7 +60,7 @@ class Term:
 
 
 def rounded(numbers: Floats) -> Any:
-    """Lists of the numbers, with as many digits as matter."""
+    """The numbers as lists, rounded to ``TABLE_DIGITS``."""
     digits = np.array([float(f"{number:.{TABLE_DIGITS}g}") for number in np.ravel(numbers)])
     return digits.reshape(np.shape(numbers)).tolist()
 
@@ -114,7 +115,7 @@ def _with_length(table: Floats, own: Floats, wanted: bool) -> Floats:
 
 
 def _fill(column: Column | None) -> int | None:
-    """The category that stands for a missing one, by position."""
+    """The position of the category that replaces a missing one."""
     if column is None or column.missing is None:
         return None
     return [key(value) for value in column.categories].index(key(column.missing))
@@ -163,7 +164,7 @@ def _axis(side: Hats | Codes) -> TableAxis:
 
 
 def _rows(side: Hats | Codes, column: Column | None) -> Floats:
-    """The coordinates of each row of a side's table: one each, and what stands for a missing value last."""
+    """The coordinates of each row of a side's table; the last row is for a missing value."""
     return np.concatenate([np.eye(side.width)[:-1], _missing(side, column)[None]])
 
 
@@ -182,11 +183,6 @@ def _hats(side: Hats, values: Floats) -> Floats:
     place = positions(values, np.asarray(side.points), np.asarray(side.ranks)) * (side.knots - 1)
     known = np.maximum(1 - np.abs(place[:, None] - np.arange(side.knots)), 0.0)
     return np.concatenate([known, np.zeros((len(values), 1))], axis=1)
-
-
-FORMAT = "noisewise-export/1"
-KNOWN = {1: "logistic", 2: "softmax"}
-BETWEEN = ("tanh", "relu", "sigmoid", "softplus")
 
 
 def plain_model(fitted: Fitted) -> dict[str, Any]:
@@ -219,9 +215,9 @@ def plain_model(fitted: Fitted) -> dict[str, Any]:
 
 
 def _check(fitted: Fitted) -> None:
-    """Refuse what has an arithmetic of its own."""
+    """Refuse a model with arithmetic that the format does not describe."""
     loss = fitted.network.loss_name
-    if fitted.likely and loss not in KNOWN.values():
+    if fitted.likely and loss not in LOSSES:
         raise ValueError(
             f"the loss {loss!r} comes from another package and has probabilities of its own; train with the logistic or "
             "softmax loss to export a model with probabilities"
@@ -234,9 +230,9 @@ def _check(fitted: Fitted) -> None:
             "model reads plain numbers; predict with `noisewise predict`, or write the number into the files, declare it "
             "without a unit, and train anew"
         )
-    odd = [column for column in _columns(fitted) if column is not None and column.kind not in ("number", "category")]
-    if odd:
-        raise ValueError(f"column {odd[0].name!r} is neither number nor category, and cannot be exported")
+    for column in _columns(fitted):
+        if column is not None and column.kind not in ("number", "category"):
+            raise ValueError(f"column {column.name!r} is neither number nor category, and cannot be exported")
 
 
 def _columns(fitted: Fitted) -> tuple[Column | None, ...]:
@@ -251,7 +247,7 @@ def _names(fitted: Fitted) -> tuple[str, ...]:
 
 
 def _about(name: str, column: Column | None) -> dict[str, Any]:
-    """A number: its name. A category: also the text of each value, and what to do about another."""
+    """The name of a column; for a category also the text of each value, and what to do about an unknown one."""
     if column is None or column.kind == "number":
         return {"name": str(name)}
     return {"name": name, "categories": [key(value) for value in column.categories], "unknown": column.unknown}
@@ -276,7 +272,7 @@ def _weights(fitted: Fitted) -> tuple[Floats, list[tuple[Floats, Floats]]]:
 
 
 def _output(fitted: Fitted) -> dict[str, Any]:
-    """What scores mean: a number between bounds, or classes; ``cut``: from where log-odds are not the score."""
+    """The meaning of scores: a number between bounds, or classes; ``cut``: log-odds differ from the score beyond it."""
     if not isinstance(fitted.labels, Classes):
         return {"low": fitted.labels.low, "high": fitted.labels.high}
     cut = fitted.cap if fitted.likely and fitted.cap < 1 else None
