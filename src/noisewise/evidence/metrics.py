@@ -247,7 +247,6 @@ def public_quality(fitted: Fitted, X: NDArray[Any], y: NDArray[Any]) -> Quality:
 def class_figures(
     labels: Classes, y: NDArray[Any], scores: NDArray[Any], probabilities: NDArray[Any] | None
 ) -> Figures:
-    """Figures of scores on rows whose classes are known."""
     decisions = labels.decisions(scores)
     predicted = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
     truth = class_codes(labels.values, y)

@@ -78,7 +78,6 @@ class NoisedCounts:
         return float((likely * np.square(gradient)).sum()) * self.source.size / max(float(likely.sum()), 1.0)
 
     def share(self, mask: Array) -> Metric:
-        """The share of records in some cells."""
         value = float((self.counts * mask).sum()) / self.source.size
         variance = self.noise((mask - value) / self.source.size)
         return measured(value, variance + of_a_share(min(max(value, 0.0), 1.0), self.source.size) ** 2)

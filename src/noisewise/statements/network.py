@@ -67,7 +67,6 @@ class Network:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """As statements have it."""
         return {"kind": self.kind, "shape": list(self.sizes), "loss": self.loss, "parameters": self.dimension}
 
     @classmethod

@@ -68,7 +68,6 @@ def parsed(content: bytes) -> Any:
 
 
 def json_of(place: Path, contents: Mapping[str, bytes], name: str) -> Any:
-    """One of the files as JSON."""
     try:
         return parsed(contents[name])
     except DuplicateField as error:

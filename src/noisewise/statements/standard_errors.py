@@ -118,7 +118,6 @@ class Replayed(Asking):
         return noise if self._only is None else noise[self._only]
 
     def gradient(self, theta: Any, **how: Any) -> Answer:
-        """At any number of thetas side by side."""
         answer = self._gradient(array(theta))
         return answer._replace(value=in_kind(theta, answer.value))
 

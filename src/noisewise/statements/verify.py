@@ -132,7 +132,6 @@ def _check_text(statement: Mapping[str, Any], written: bytes) -> None:
 
 
 def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """The settings of the run agree with the statement."""
     settings, promise, method = run.get("settings"), statement["promise"], statement["method"]
     if not isinstance(settings, Mapping) or "random_state" not in settings:
         raise ValueError("run.json has no settings with a random_state")

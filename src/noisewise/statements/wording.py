@@ -66,7 +66,11 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
     """The words that follow from the rest of a statement: setting, guarantee, accounting, coverage."""
     promise, preparation, federated = data["promise"], data["preparation"], data.get("federated")
     isolation = data.get("isolation", "")
-    unit = _unit(promise)
+    unit = "record"
+    if promise is not None and Unit.of_words(promise["unit"]).persons:
+        unit = "person"
+    if promise is not None and promise["unit"] == CLIENT:
+        unit = "client"
     covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
     if data["size"] == "bought":
         covered.append(f"the noisy number of {COUNTED[unit]}")
@@ -92,12 +96,6 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         + TRUSTED.get(isolation, "")
         + ("" if federated is None else f"; and {what_the_server_sees(federated)}"),
     }
-
-
-def _unit(promise: Mapping[str, Any] | None) -> str:
-    if promise is None:
-        return "record"
-    return "client" if promise["unit"] == CLIENT else "person" if Unit.of_words(promise["unit"]).persons else "record"
 
 
 def _accounting(data: Mapping[str, Any], unit: str) -> dict[str, Any]:
@@ -187,7 +185,6 @@ def text(data: Mapping[str, Any]) -> str:
 
 
 def account_text(account: Mapping[str, Any]) -> str:
-    """The account of a run, in words."""
     total = f"({shown(account['epsilon'])}, {shown(account['delta'])}), {account['adjacency']}"
     return f"part of the account {account['dataset']!r}: at most (epsilon, delta) = {total}, for all its runs together"
 

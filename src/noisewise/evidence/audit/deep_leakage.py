@@ -6,6 +6,7 @@ Zhu, Liu & Han 2019, Deep Leakage from Gradients.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +43,8 @@ def _descend(
     model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], label_guess: float, steps: int
 ) -> float:
     unit = float(released.square().sum().clamp(min=1e-30))
-    optimizer = torch.optim.LBFGS(
-        free,
-        max_iter=steps,
-        history_size=50,
-        tolerance_grad=1e-12,
-        tolerance_change=1e-16,
-        line_search_fn="strong_wolfe",
-    )
+    tolerances: Any = {"tolerance_grad": 1e-12, "tolerance_change": 1e-16}
+    optimizer = torch.optim.LBFGS(free, max_iter=steps, history_size=50, line_search_fn="strong_wolfe", **tolerances)
 
     def distance() -> Tensor:
         soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None

@@ -93,7 +93,6 @@ def exact_epsilon(false_positives: Any, false_negatives: Any, trials: int, delta
 
 
 def gdp_mu(false_positives: Any, false_negatives: Any, trials: int, confidence: float) -> Floats:
-    """The gdp bound on mu, at least 0."""
     fpr, fnr = _rates(false_positives, false_negatives, trials, confidence)
     mu: Floats = np.maximum(-ndtri(fpr) - ndtri(fnr), 0.0)
     return mu

@@ -95,7 +95,6 @@ class Redrawing:
     runs: tuple[Redrawn, ...]
 
     def of(self, setting: FederationSetting, *, there: bool = True) -> tuple[Redrawn, ...]:
-        """The repeats of one setting."""
         return tuple(run for run in self.runs if run.setting == setting and run.there is there)
 
     @property

@@ -51,7 +51,6 @@ class Inversion:
         return float(np.median(known)) if known else None
 
     def of(self, label: Any) -> Inverted:
-        """The input of one class."""
         inputs = {one.label: one for one in self.inputs}
         if label not in inputs:
             raise ValueError(f"label is {label!r}; pass one of {', '.join(map(str, inputs))}")
@@ -119,7 +118,6 @@ def inversion(
 
 
 def class_means(X: Any, y: Any) -> dict[Any, Floats]:
-    """The mean row of each class."""
     rows, labels = np.asarray(X, dtype=float), np.asarray(y)
     return {label: rows[labels == label].mean(axis=0) for label in np.unique(labels)}
 

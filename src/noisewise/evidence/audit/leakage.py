@@ -46,7 +46,6 @@ class Recovered:
 
     @property
     def error(self) -> float:
-        """Mean squared error."""
         return float(np.mean(np.square(np.subtract(self.guess, self.truth))))
 
     @property
@@ -70,7 +69,6 @@ class Leakage:
     blind: Floats
 
     def at(self, noise_multiplier: float) -> tuple[Recovered, ...]:
-        """The records at one noise level."""
         return tuple(one for one in self.recovered if one.noise_multiplier == noise_multiplier)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -76,7 +76,6 @@ class Audit:
 
     @property
     def violation(self) -> bool:
-        """Whether fresh runs confirmed the alarm."""
         return self.confirmation is not None and self.confirmation.confirmed
 
     @property
@@ -86,7 +85,6 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """One line in words."""
         at, fresh = f"at {100 * self.confidence:g} %", self.confirmation
         if not self.alarm:
             return f"no violation found: lower bound {self.lower_bound:.2g} {at}, claimed {self.claimed:.3g}"
@@ -245,7 +243,7 @@ class _Prepared:
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
         facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound, unit=worlds.unit)
         self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
-        self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
+        self.meter = open_meter(plan.budget, self.terms)  # states the claim; each run gets its own
         self.state = None
         if (
             worlds.size is not None and not plan.method.elsewhere

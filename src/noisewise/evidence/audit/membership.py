@@ -58,7 +58,6 @@ class Membership:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words."""
         got = self.advantage
         gained = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
         if self.allowed is None:
@@ -69,7 +68,6 @@ class Membership:
         return f"no violation found: {gained}, allowed {self.allowed.advantage:.3f}"
 
     def to_dict(self, *, curve: bool = True) -> dict[str, Any]:
-        """Plain data, with or without the whole curve."""
         document: dict[str, Any] = {
             "attack": self.attack,
             "auc": self.auc,
@@ -107,20 +105,10 @@ def judge(
     if min(len(members), len(non_members)) < 2:
         raise ValueError("members and non_members need at least two rows each; pass more candidates")
     curve = roc(members, non_members)
-    how: dict[str, Any] = {"allowed": allowed, "confidence": confidence, "tests": len(RATES)}
-    points = tuple(point(members, non_members, at, **how) for at in RATES)
+    how: dict[str, Any] = {"allowed": allowed, "confidence": confidence}
+    points = tuple(point(members, non_members, at, tests=len(RATES), **how) for at in RATES)
     advantage = membership_advantage(members, non_members, confidence=confidence, seed=seed)
-    return Membership(
-        attack,
-        curve,
-        curve.auc,
-        advantage,
-        points,
-        len(members),
-        len(non_members),
-        confidence=confidence,
-        allowed=allowed,
-    )
+    return Membership(attack, curve, curve.auc, advantage, points, len(members), len(non_members), **how)
 
 
 def membership(
@@ -326,10 +314,8 @@ def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes:
         labels = shadows.inside[:, rows].ravel()
         if labels.all() or not labels.any():
             continue
-        clip, powers = (
-            FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5}),
-            PolynomialFeatures(2, include_bias=False),
-        )
+        clip = FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5})
+        powers = PolynomialFeatures(2, include_bias=False)
         attack = make_pipeline(StandardScaler(), clip, powers, LogisticRegression(max_iter=1000)).fit(examples, labels)
         scores[rows] = attack.decision_function(seen[rows])
     return scores

@@ -179,7 +179,7 @@ def plot_inversion(
 def plot_gan(redrawing: Redrawing, real: Sequence[Any], shape: tuple[int, int], path: Path, *, title: str = "") -> None:
     """First row: real pictures of the victim's class; then a drawing of each repeat, setting by setting.
 
-    The last row is the reference of the first setting: what is drawn where the model never saw the class.
+    The last row is the reference of the first setting: drawings from a model that never saw the class.
     """
     promise = f",\nepsilon {redrawing.budget.epsilon:g}"
     settings = redrawing.settings

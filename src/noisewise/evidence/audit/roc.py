@@ -151,8 +151,8 @@ def point(
 
     The true FPR of that threshold is distributed as Beta(k+1, n-k) (ties make it smaller), whose quantile is the upper
     end of the Clopper-Pearson interval of k: choosing the threshold by the non-members costs nothing. ``violates``
-    when the least plausible TPR is above what is allowed at the largest plausible FPR, ``tests`` such questions
-    being right together with probability ``confidence``.
+    when the lower end of the TPR is above the limit at the upper end of the FPR; ``tests`` such comparisons hold together
+    with probability ``confidence``.
     """
     k = min(math.floor(at * len(non_members) + 1e-9), len(non_members) - 1)
     threshold = np.sort(non_members)[::-1][k]

@@ -60,7 +60,6 @@ class Graph:
         return self.do("Cast", value, to=INT64)
 
     def double(self, value: str) -> str:
-        """In double precision."""
         return self.do("Cast", value, to=DOUBLE)
 
     def flat(self, value: str) -> str:
@@ -76,7 +75,6 @@ class Graph:
         return self.do("ReduceSum", value, self.constant([1], np.int64), keepdims=1)
 
     def total(self, values: list[str]) -> str:
-        """The sum of several."""
         return values[0] if len(values) == 1 else self.do("Sum", *values)
 
     def model(self, inputs: list[Any], outputs: list[Any], facts: dict[str, str]) -> bytes:
@@ -93,7 +91,6 @@ class Graph:
 
 
 def value(name: str, kind: Any, *shape: Any) -> Any:
-    """An input or output."""
     from onnx import helper
 
     return helper.make_tensor_value_info(name, kind, list(shape))
@@ -134,7 +131,6 @@ class _Writer:
         return name
 
     def scores(self) -> str:
-        """[rows, outputs]."""
         graph, model = self.graph, self.model
         plain = [term for term in model["terms"] if _straight(term)]
         parts = [self._together(plain)] if plain else []
@@ -240,7 +236,6 @@ class _Writer:
         return self.graph.do("Min", self.graph.do("Max", x, self.graph.constant(low)), self.graph.constant(high))
 
     def _numbers(self, columns: Sequence[int]) -> str:
-        """Columns of numbers side by side."""
         graph = self.graph
         if not self.named:
             every = list(columns) == list(range(len(self.columns)))

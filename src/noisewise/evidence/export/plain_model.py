@@ -41,7 +41,6 @@ class TableAxis:
     points: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         if self.points is None:
             return {"column": self.column, "places": [int(place) for place in self.places]}
         return {"column": self.column, "points": self.points.tolist(), "places": self.places.tolist()}
@@ -55,7 +54,6 @@ class Term:
     table: Floats
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {"axes": [axis.to_dict() for axis in self.axes], "table": rounded(self.table)}
 
 
@@ -103,7 +101,7 @@ def _number(
 def _category(
     place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
 ) -> tuple[TableAxis, Floats, Floats]:
-    """A category, whose entry is 1 where it is the record's: the same for it."""
+    """The same for a category, whose entry is 1 where it is the record's."""
     width, absent = weights.shape[1], _fill(column)
     last = np.zeros(len(weights)) if absent is None else weights[:, absent]
     entries = np.append(np.ones(width), 0.0 if absent is None else 1.0)

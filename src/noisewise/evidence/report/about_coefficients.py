@@ -137,7 +137,6 @@ def _advice(found: Sequence[ScoreEffect]) -> str:
 def _pictures(
     found: Sequence[ScoreEffect], outputs: Sequence[str | None], natural: Mapping[str, Any] | None
 ) -> list[Markup | None]:
-    """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
         shown = f"{MAX_SHOWN_ROWS} of {len(found):,}" if len(found) > MAX_SHOWN_ROWS else "Each column"

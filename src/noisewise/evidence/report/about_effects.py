@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from ..metrics import ABOUT_95
 from . import sentences as words
 from .about_coefficients import coefficients
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, joined, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number
 
@@ -50,12 +49,10 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
     still = [column.feature for column in ranked if column not in moving]
     pictures = [_picture(key, column, found, fitted) for key, column in enumerate(moving)]
     drawn = [picture for picture in pictures if picture is not None]
-    first, more = (
-        join(charts(*some, kind="pictures")) for some in (drawn[:MAX_OPEN_PICTURES], drawn[MAX_OPEN_PICTURES:])
-    )
+    first, more = (charts(*some, kind="pictures") for some in (drawn[:MAX_OPEN_PICTURES], drawn[MAX_OPEN_PICTURES:]))
     lead = join(
         *_words(fitted),
-        tag("p", "The model makes no difference by ", *_names(still), ".") if still else None,
+        tag("p", "The model makes no difference by ", _names(still), ".") if still else None,
         charts(_overview(moving), _pairs(found.pairs, fitted)),
     )
     title = f"{len(drawn) - MAX_OPEN_PICTURES:,} weaker columns"
@@ -64,16 +61,12 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
     return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 
-def _names(names: Sequence[str]) -> list[Any]:
-    listed = [
-        join(", " if place else "", name_of(words.shorten(name, MAX_LABEL_LETTERS)))
-        for place, name in enumerate(names[:MAX_OPEN_PICTURES])
-    ]
-    return [*listed, f" and {len(names) - MAX_OPEN_PICTURES:,} more" if len(names) > MAX_OPEN_PICTURES else None]
+def _names(names: Sequence[str]) -> Markup:
+    first = joined(words.shorten(name, MAX_LABEL_LETTERS) for name in names[:MAX_OPEN_PICTURES])
+    return join(first, f" and {len(names) - MAX_OPEN_PICTURES:,} more" if len(names) > MAX_OPEN_PICTURES else None)
 
 
 def _overview(ranked: Sequence[Effect]) -> Markup | None:
-    """How strong each column is, in one picture."""
     first = ranked[:MAX_OPEN_PICTURES]
     rows = [Interval(one.feature, one.strength, text=number(one.strength, 2), solid=True) for one in first]
     chart = interval_chart("strength", rows, title=CARDS["strong"], x_label="typical effect", zero=True)
@@ -83,7 +76,6 @@ def _overview(ranked: Sequence[Effect]) -> Markup | None:
 
 
 def _words(fitted: Fitted) -> list[Markup]:
-    """What is drawn, and how to read it."""
     what = "the prediction" if fitted.classes is None else "the score"
     averages = "the released frequencies" if fitted.shares is not None else "its knots"
     how = f"How {what} changes with one column while the others stay as they are; 0 is the mean over {averages}. "

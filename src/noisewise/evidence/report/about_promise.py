@@ -1,4 +1,4 @@
-"""What is promised: one limit on what anyone can find out about a record, what it covers, and attacks on it."""
+"""What is promised: a limit on what anyone can find out about a record, its coverage, and attacks on it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
 
 
 def _beliefs(epsilon: float) -> Markup | None:
-    """What an attacker believed, and the most that it can become."""
     after = {prior: words.belief(prior, epsilon) for prior in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9)}
     rows = [
         Interval(f"{percent(prior)} before", most, (prior, most), text=words.limited(most))
@@ -139,7 +138,6 @@ def refutes(audit: Mapping[str, Any]) -> bool:
 
 
 def _audits(folder: RunFolder) -> SectionPart | None:
-    """Attacks that tried to find out more than was promised."""
     if not folder.audits:
         return None
     lines = []

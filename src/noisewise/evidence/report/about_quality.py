@@ -112,13 +112,11 @@ def baseline(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _labels(row: Mapping[str, Any]) -> list[float]:
-    """How many rows have each label."""
     confusion = row.get("confusion")
     return [] if confusion is None else [math.fsum(counts) for counts in confusion["counts"]]
 
 
 def _lead(row: Mapping[str, Any]) -> Markup:
-    """The answer in a sentence or two."""
     where = join("On ", name_of(row["file"]), f" ({row['rows']} rows) ")
     for name, sentence in (("accuracy", _right), ("rmse", _off)):
         if _value(row, name) is not None:
@@ -188,9 +186,8 @@ def _table(row: Mapping[str, Any]) -> Card:
             about = tag("div", EXPLAINED[name], class_="soft small") if name in EXPLAINED else None
             interval = row["metrics"][name]["interval"]
             between = None if interval is None else tag("div", _between(name, interval), class_="soft small")
-            lines.append(
-                (join(WORDS[name], about), join(_shown(name, value), between), _shown(name, baseline(row, name)))
-            )
+            this, constant = join(_shown(name, value), between), _shown(name, baseline(row, name))
+            lines.append((join(WORDS[name], about), this, constant))
         elif (name in NUMBERS) == regression:
             missing.append(WORDS[name])
     heads = ("figure", "this model", "one answer")
@@ -349,7 +346,6 @@ def measured(metric: str, value: float) -> str:
 
 
 def _others(rows: Sequence[Mapping[str, Any]], metric: str) -> Markup | None:
-    """The other figures of simulated methods, folded."""
     having = [row for row in rows if row.get("metrics")]
     names = [name for name in WORDS if name != metric and any(name in row["metrics"] for row in having)]
     if not names:

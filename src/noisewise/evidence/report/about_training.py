@@ -1,4 +1,4 @@
-"""How it was done: the settings that were used, what was asked of the records and at which noise, and the statement."""
+"""How it was done: the settings, the questions about the records with their noise, and the statement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,21 @@ from ...statements.statement import text as statement_text
 from ...tables.fit.why_auto import choice_of_run, why
 from . import sentences as words
 from .charts import Point, Series, finite, line_chart
-from .markup import Markup, Section, SectionPart, charts, escape, figure, join, listed, name_of, section, table, tag
+from .markup import (
+    Markup,
+    Section,
+    SectionPart,
+    charts,
+    escape,
+    figure,
+    join,
+    joined,
+    listed,
+    name_of,
+    section,
+    table,
+    tag,
+)
 from .run_folder import RunFolder
 from .sentences import number, percent
 
@@ -31,7 +45,6 @@ MIN_BENT_SHARE = 0.12  # of the budget: spending that departs less from an even 
 
 
 def _gradients(folder: RunFolder) -> list[Mapping[str, Any]]:
-    """The lines of the trace that are gradients."""
     return [row for row in folder.trace if row["question"] == Gradient.name]
 
 
@@ -143,10 +156,10 @@ def _settings(folder: RunFolder) -> Markup:
     run, statement, model = folder.run, folder.statement, folder.run["model"]
     kind = words.MODELS.get(model["kind"], model["kind"])
     facts = [
-        ("data", _together(run["data"]) if run.get("data") else None),
+        ("data", joined(run["data"]) if run.get("data") else None),
         ("records", _size(folder)),
         ("target", name_of(run["target"])),
-        ("classes", None if run["classes"] is None else _together(run["classes"])),
+        ("classes", None if run["classes"] is None else joined(run["classes"])),
         ("columns", _features(folder)),
         ("model", f"{kind}, {model['parameters']:,} parameters, {model['loss']} loss"),
         ("method", statement["method"]["name"]),
@@ -221,10 +234,6 @@ def _asked(folder: RunFolder) -> list[tuple[str, str]]:
     return [(names.get(name, str(name).replace("_", " ")), _plain(value)) for name, value in shown.items()]
 
 
-def _together(values: Sequence[Any], between: str = ", ") -> Markup:
-    return Markup(between.join(value if isinstance(value, Markup) else name_of(value) for value in values))
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -234,7 +243,6 @@ def _plain(value: Any) -> str:
 
 
 def _columns(folder: RunFolder) -> SectionPart | None:
-    """Columns as they were declared."""
     prepared = folder.run["preprocessing"]
     schema = prepared.get("schema")
     if schema is not None:
@@ -259,13 +267,13 @@ def _declared(column: Mapping[str, Any]) -> Any:
     if categories:
         more = len(categories) - MAX_LISTED_CATEGORIES
         rest = f" and {more:,} more" if more > 0 else None
-        parts.append(join(_together(categories[:MAX_LISTED_CATEGORIES]), rest))
+        parts.append(join(joined(categories[:MAX_LISTED_CATEGORIES]), rest))
     parts += [
         escape(f"{key} {_plain(value)}")
         for key, value in column.items()
         if key not in ("name", "kind", "low", "high", "categories") and value is not None
     ]
-    return _together(parts, "; ") or "-"
+    return joined(parts, "; ") or "-"
 
 
 def _prepared(folder: RunFolder) -> SectionPart | None:
@@ -321,7 +329,6 @@ def _spent(folder: RunFolder) -> SectionPart | None:
 
 
 def _questions(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """What was asked, how often, and for which share of the budget."""
     groups: dict[str, list[Any]] = {}
     before = 0.0
     for row in rows:

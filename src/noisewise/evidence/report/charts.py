@@ -79,7 +79,6 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def finite(points: Iterable[tuple[Any, Any]]) -> list[Point]:
-    """The points that can be drawn."""
     return [(float(x), float(y) if abs(y) > MIN_DRAWN else 0.0) for x, y in points if drawable(x) and drawable(y)]
 
 
@@ -354,7 +353,6 @@ def _line(one: Series, x: Axis, y: Axis) -> Markup:
 
 
 def _banded(one: Series) -> bool:
-    """Whether all of a line and its band can be drawn."""
     return bool(one.band) and all(drawable(value) for point in (*one.points, *one.band) for value in point)
 
 
@@ -363,7 +361,7 @@ def _path(places: Iterable[Point]) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate: one decimal is finer than a screen."""
+    """A coordinate with one decimal, which is finer than a screen."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -1,4 +1,4 @@
-"""The page of a ledger: how each account stands, its runs, and what they took of what was granted, run by run."""
+"""The page of a ledger: the balance of each account, its runs, and the share of the grant that each run took."""
 
 from __future__ import annotations
 

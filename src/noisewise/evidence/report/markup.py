@@ -69,6 +69,11 @@ def name_of(value: Any) -> Markup:
     return tag("bdi", value)
 
 
+def joined(values: Iterable[Any], between: str = ", ") -> Markup:
+    """Names in a running text, one after another; markup stays as it is."""
+    return Markup(between.join(value if isinstance(value, Markup) else name_of(value) for value in values))
+
+
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[int] = (), wide: bool = False
 ) -> Markup:
@@ -116,7 +121,6 @@ def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
 
 
 def listed(title: str, items: Iterable[Any]) -> Markup:
-    """A list under a heading."""
     return tag("div", tag("h4", title), tag("ul", *(tag("li", item) for item in items)))
 
 
@@ -133,7 +137,7 @@ class SectionPart:
     def drawn(self) -> Markup:
         if not self.folded:
             return join(tag("h3", self.title, id=self.key), self.body)
-        inside = tag("div", self.body, id=self.key)  # a link to it opens what it lies in
+        inside = tag("div", self.body, id=self.key)  # a link to it opens the details around it
         return tag("details", tag("summary", self.title), inside, class_="fold" if self.printed else "fold unprinted")
 
 
@@ -145,7 +149,7 @@ class Section:
     title: str
     lead: Markup
     parts: tuple[SectionPart, ...]
-    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
+    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of the cards in the lead
 
     def drawn(self) -> Markup:
         return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))

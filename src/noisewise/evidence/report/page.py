@@ -18,7 +18,7 @@ from .about_effects import found
 from .about_promise import counting, promised, refutes, sums
 from .about_quality import headline, quality
 from .about_training import done, records
-from .markup import Markup, contents, document, join, name_of, tag
+from .markup import Markup, contents, document, join, joined, name_of, tag
 from .run_folder import RunFolder, read_run
 from .sentences import at_most
 
@@ -69,7 +69,6 @@ def refresh(run: Path) -> None:
 
 
 def _banners(folder: RunFolder) -> list[Markup]:
-    """What must not be overlooked."""
     banners: list[tuple[str, str]] = []
     if folder.promise is None:
         why = "This model may reveal the records it was trained on. Do not release it."
@@ -97,15 +96,10 @@ def _title(folder: RunFolder) -> str:
 
 
 def _header(folder: RunFolder) -> Markup:
-    """The heading and four tiles."""
     run = folder.run
     name = run["target"] if run["features"] else run.get("module") or run["target"]
-    heading = [
-        "Predicting " if run["features"] else "A model of your own: ",
-        name_of(words.shorten(name, MAX_TITLE_LETTERS)),
-    ]
-    if run["features"]:
-        heading.append(_source(folder))
+    named = name_of(words.shorten(name, MAX_TITLE_LETTERS))
+    heading = ["Predicting ", named, _source(folder)] if run["features"] else ["A model of your own: ", named]
     known, columns = records(folder), len(_columns(folder))
     about = [
         words.day(run["created"]),
@@ -129,7 +123,6 @@ def _source(folder: RunFolder) -> str:
 
 
 def _columns(folder: RunFolder) -> list[str]:
-    """Names of the columns that the model sees."""
     schema = folder.run["preprocessing"].get("schema")
     if schema is None:
         return [name for name in folder.run["features"] if name != "(intercept)"]
@@ -155,8 +148,7 @@ def _found(folder: RunFolder) -> Markup | None:
     if not names:
         return None
     first, *others = [name_of(words.shorten(name, 24)) for name in names[:MAX_NAMED_COLUMNS]]
-    rest = join(*(join(" and " if place else "", name) for place, name in enumerate(others)))
-    return _tile("Strongest column", first, join("then ", rest) if others else "the only clear one")
+    return _tile("Strongest column", first, join("then ", joined(others, " and ")) if others else "the only clear one")
 
 
 def _budget(folder: RunFolder) -> Markup:

@@ -96,7 +96,6 @@ class RunFolder:
 
     @cached_property
     def effects(self) -> Effects | None:
-        """The effects of columns, computed once."""
         return None if self.fitted is None else self.fitted.effects()
 
     @property
