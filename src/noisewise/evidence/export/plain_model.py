@@ -63,14 +63,12 @@ def rounded(numbers: Floats) -> Any:
     return digits.reshape(np.shape(numbers)).tolist()
 
 
-def scaled_terms(
-    columns: Sequence[Column | None], scaling: Scaling, weights: Floats
-) -> tuple[list[Term], Floats | None]:
-    """Sums of the scaled entries of a row times weights, a row of them for each sum, the intercept last.
+def scaled_terms(columns: Sequence[Column | None], scaling: Scaling, weights: Floats) -> tuple[list[Term], Floats]:
+    """Sums of the scaled entries of a row times weights, and the constant that the intercept adds to each.
 
-    Where rows are divided by their own length, each table row ends with the entry itself, whose square counts towards that
-    length; elsewhere the division is in the tables, and what the intercept adds is returned. None for a column: a number
-    of an array.
+    ``weights`` has a row for each sum, the intercept last; a column that is None is a number of an array. Where rows are
+    divided by their own length, each table row ends with the entry itself, whose square counts towards that length, and the
+    intercept is a term; elsewhere the division is in the tables.
     """
     divided, at, terms = 1.0 if scaling.unit_rows else float(np.sqrt(scaling.features)), 0, []
     for place, column in enumerate(columns):
@@ -82,7 +80,7 @@ def scaled_terms(
         at += width
     if not scaling.unit_rows:
         return terms, weights[:, -1] / divided
-    return [*terms, Term((), _with_length(weights[:, -1], np.array(1.0), True))], None
+    return [*terms, Term((), _with_length(weights[:, -1], np.array(1.0), True))], np.zeros(len(weights))
 
 
 def _number(
@@ -120,7 +118,7 @@ def _fill(column: Column | None) -> int | None:
 
 
 def feature_terms(columns: Sequence[Column | None], made: Features, weights: Floats) -> tuple[list[Term], Floats]:
-    """Effects of columns and of pairs, a row of weights for each sum, and what the intercept adds.
+    """Effects of columns and of pairs, a row of weights for each sum, and the constant that the intercept adds.
 
     A column's fine and coarse hats become one table, over all values between which its effect is a straight line.
     """
@@ -191,8 +189,7 @@ def plain_model(fitted: Fitted) -> dict[str, Any]:
     if fitted.made is not None:
         terms, bias = feature_terms(columns, fitted.made, first * fitted.made.gains)
     else:
-        terms, constant = scaled_terms(columns, fitted.scaling, first)
-        bias = np.zeros(len(first)) if constant is None else constant
+        terms, bias = scaled_terms(columns, fitted.scaling, first)
     if layers:
         bias = bias + layers[0][1]
     return {

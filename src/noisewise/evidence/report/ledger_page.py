@@ -13,7 +13,7 @@ from ...accounts.ledger.lines import AccountLine
 from ...accounts.store import Amount
 from . import sentences as words
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, charts, document, figure, join, name_of, table, tag
+from .markup import Markup, charts, document, figure, join, name_of, table, tag, tile
 
 ShownAccount = tuple[AccountState, Sequence[AccountLine]]
 CURRENCIES = {"gdp": "Gaussian DP", "zcdp": "zero-concentrated DP", "rdp": "Rényi DP"}
@@ -44,27 +44,30 @@ def _account(account: ShownAccount, several: bool) -> Markup:
 def _tiles(state: AccountState) -> Markup:
     left, fits = _share(state, state.left), ("nothing", "no further run")
     if (most := state.fits) is not None:
-        at_most = join("at most, at δ = ", words.budget(float(most.delta)), ", for one run")
-        fits = join("ε = ", rounded_down(float(most.epsilon))), at_most
-    granted = (words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta)))
+        at_most = f"at most, at δ = {words.budget(float(most.delta))}, for one run"
+        fits = f"ε = {rounded_down(float(most.epsilon))}", at_most
+    epsilon, delta = _granted(state)
     not_settled = sum(entry.state == "reserved" for entry in state.entries)
-    tiles = [
-        ("Granted", join("ε = ", granted[0]), join("δ = ", granted[1], f", {state.budget.adjacency}")),
-        ("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
-        ("Fits", *fits),
-        ("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
-    ]
-    drawn = (tag("div", tag("i", a), tag("b", b), tag("span", c), class_="tile") for a, b, c in tiles)
-    return tag("div", *drawn, class_="tiles")
+    return tag(
+        "div",
+        tile("Granted", f"ε = {epsilon}", f"δ = {delta}, {state.budget.adjacency}"),
+        tile("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
+        tile("Fits", *fits),
+        tile("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
+        class_="tiles",
+    )
 
 
-def _promise(state: AccountState) -> Markup:
-    whom = "a record" if state.unit == "record" else "a person with all rows"
-    return join(
-        "All that these runs release together, whatever they are and in whatever order, is (",
-        words.budget(float(state.budget.epsilon)), ", ", words.budget(float(state.budget.delta)),
-        f")-differentially private for {whom}. A run is charged what it reserved until it is settled, and then what it spent.",
-    )  # fmt: skip
+def _granted(state: AccountState) -> tuple[str, str]:
+    return words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta))
+
+
+def _promise(state: AccountState) -> str:
+    whom, (epsilon, delta) = "a record" if state.unit == "record" else "a person with all rows", _granted(state)
+    return (
+        f"All that these runs release together, whatever they are and in whatever order, is ({epsilon}, {delta})"
+        f"-differentially private for {whom}. A run is charged what it reserved until it is settled, and then what it spent."
+    )
 
 
 def _standing(state: AccountState) -> Markup | None:

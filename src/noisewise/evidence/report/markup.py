@@ -74,6 +74,10 @@ def joined(values: Iterable[Any], between: str = ", ") -> Markup:
     return Markup(between.join(value if isinstance(value, Markup) else name_of(value) for value in values))
 
 
+def tile(about: str, big: Any, small: Any) -> Markup:
+    return tag("div", tag("i", about), tag("b", big), tag("span", small), class_="tile")
+
+
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[int] = (), wide: bool = False
 ) -> Markup:

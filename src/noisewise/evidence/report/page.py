@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ...accounts.atomic import write_atomically
 from ...accounts.concerns import concerns_of
@@ -18,7 +17,7 @@ from .about_effects import found
 from .about_promise import counting, promised, refutes, sums
 from .about_quality import headline, quality
 from .about_training import done, records
-from .markup import Markup, contents, document, join, joined, name_of, tag
+from .markup import Markup, contents, document, join, joined, name_of, tag, tile
 from .run_folder import RunFolder, read_run
 from .sentences import at_most
 
@@ -129,15 +128,11 @@ def _columns(folder: RunFolder) -> list[str]:
     return [one["name"] for one in schema["columns"] if one["kind"] != "ignore" and one["name"] != schema["target"]]
 
 
-def _tile(about: str, big: Any, small: Any) -> Markup:
-    return tag("div", tag("i", about), tag("b", big), tag("span", small), class_="tile")
-
-
 def _quality(folder: RunFolder) -> Markup:
     good = headline(folder)
     if good is None:
-        return _tile("Quality", "not measured", "noisewise evaluate finds out")
-    return _tile("Quality", good.value, join(good.name, None if good.against is None else f", against {good.against}"))
+        return tile("Quality", "not measured", "noisewise evaluate finds out")
+    return tile("Quality", good.value, join(good.name, None if good.against is None else f", against {good.against}"))
 
 
 def _found(folder: RunFolder) -> Markup | None:
@@ -148,23 +143,23 @@ def _found(folder: RunFolder) -> Markup | None:
     if not names:
         return None
     first, *others = [name_of(words.shorten(name, 24)) for name in names[:MAX_NAMED_COLUMNS]]
-    return _tile("Strongest column", first, join("then ", joined(others, " and ")) if others else "the only clear one")
+    return tile("Strongest column", first, join("then ", joined(others, " and ")) if others else "the only clear one")
 
 
 def _budget(folder: RunFolder) -> Markup:
     counted, promise = counting(folder), folder.promise
     if counted is None or promise is None:
-        return _tile("Budget", "none", "no privacy is promised")
+        return tile("Budget", "none", "no privacy is promised")
     epsilon, delta = counted
     seeded = "; only without a seed" if folder.simulation else ""
     relation = "added or removed" if promise["adjacency"] == "add_remove" else "replaced by another"
     added = "" if (parts := sums(folder)) is None else f"; {parts}"
     small = f"delta = {words.budget(delta)}; {promise['unit']} {relation}{seeded}{added}"
-    return _tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small)
+    return tile("Budget", f"epsilon\u00a0=\u00a0{words.budget(epsilon)}", small)
 
 
 def _limit(folder: RunFolder) -> Markup | None:
     if (counted := counting(folder)) is None:
         return None
     about = "how often a coin-flip guess about a record can be right"
-    return _tile("Limit for any attacker", at_most(words.guess(*counted)), about)
+    return tile("Limit for any attacker", at_most(words.guess(*counted)), about)
