@@ -52,7 +52,7 @@ def label_axes(
 
 
 def ticks(axes: Any, values: Sequence[float], **options: Any) -> None:
-    """These ticks and no others on the x axis."""
+    """Exactly these ticks on the x axis."""
     axes.set_xticks(values, [f"{value:g}" for value in values], **options)
     axes.minorticks_off()
 

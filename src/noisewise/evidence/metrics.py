@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Array = NDArray[Any]
 ABOUT_95 = 1.96
 CALIBRATION_BINS = 15  # of equal mass, for the calibration error
-MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is not divided by
+MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is no divisor
 WORDS = {
     "accuracy": "accuracy",
     "baseline_accuracy": "always answering the same",
@@ -86,7 +86,7 @@ class Figures:
 
 
 def within(value: float, error: float, least: float, most: float) -> tuple[float, float]:
-    """A 95 % interval, cut to what is possible."""
+    """A 95 % interval, cut to the possible values."""
     return max(value - ABOUT_95 * error, least), min(value + ABOUT_95 * error, most)
 
 
@@ -103,7 +103,7 @@ def measured(value: float, variance: float, least: float = 0.0, most: float = 1.
 
 
 def area(pos: Floats, neg: Floats, inside: Floats | float = 0.5) -> tuple[float, Floats, Floats]:
-    """ROC AUC of counts by growing score, and its gradients; ``inside``: what a pair in the same place counts.
+    """ROC AUC of counts by growing score, and its gradients; ``inside``: the weight of a pair with equal scores.
 
     >>> round(area(np.array([0.0, 1, 2]), np.array([2.0, 1, 0]))[0], 4)
     0.9444
@@ -184,7 +184,7 @@ def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
 
 
 def _calibrated(sure: Floats, happened: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
-    """Expected calibration error in bins of equal mass, and what is in each."""
+    """Expected calibration error in bins of equal mass, and the shares in each."""
     n, order = len(sure), np.argsort(sure, kind="stable")
     parts = np.array_split(order, min(CALIBRATION_BINS, n))
     gaps = np.array([(happened[part] - sure[part]).sum() / n for part in parts])

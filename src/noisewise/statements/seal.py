@@ -27,7 +27,7 @@ def put_json(path: Path, document: Any) -> None:
 
 
 def checked_contents(place: Path) -> dict[str, bytes]:
-    """Every sealed file, read once, so that what was checked is what is used."""
+    """Every sealed file, read once, so that the checked content is the one that is used."""
     if not place.is_dir():
         raise ValueError(f"{place}: no such run folder; pass the folder that noisewise train wrote")
     seal = json_of(place, {"seal.json": _bytes(place, "seal.json")}, "seal.json")
@@ -116,7 +116,7 @@ class Nullable:
 
 @dataclass(frozen=True)
 class Optional:
-    """A field that not every statement has; older ones lack it."""
+    """A field that may be missing; older statements lack it."""
 
     shape: Any
 

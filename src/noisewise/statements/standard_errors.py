@@ -100,7 +100,7 @@ class Replayed(Asking):
         self.moved: list[tuple[Array, Array]] = []  # if watched: shifts of theta at each gradient, and its noise
 
     def upcoming(self) -> TapeEntry:
-        """The next entry; a replay that asks for more than the run did is over."""
+        """The next entry; a replay that asks for more answers than the run had ends."""
         if self.place >= len(self.tape.entries):
             raise BudgetExhausted("the tape of this run ends here")
         return self.tape.entries[self.place]

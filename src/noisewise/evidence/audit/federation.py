@@ -60,11 +60,11 @@ class Clients:
 
     @property
     def most(self) -> int:
-        """Pictures of the client that has most."""
+        """The largest number of pictures of one client."""
         return int(np.bincount(self.holder).max())
 
     def pictures(self, label: int) -> int:
-        """The most pictures of a class that one client holds."""
+        """The largest number of pictures of a class that one client holds."""
         return int(np.bincount(self.holder, self.y == label).max())
 
 
@@ -87,7 +87,7 @@ def dealt(
 
 @dataclass(frozen=True)
 class Shared:
-    """The sum of one round: over honest clients, by a curator, and what a hostile client adds to it."""
+    """The sum of one round: over honest clients, by a curator, and a hostile client's contribution."""
 
     model: Model
     curator: Curator | PublicCurator

@@ -44,7 +44,7 @@ SCORED_DRAWINGS = 200
 
 @dataclass(frozen=True)
 class HeavyBallServer:
-    """How the shared model moves: heavy ball on the mean of the contributions."""
+    """The server's update of the shared model: heavy ball on the mean of the contributions."""
 
     rounds: int = 60
     learning_rate: float = 2.0
@@ -55,7 +55,7 @@ class HeavyBallServer:
 
 @dataclass(frozen=True)
 class Hostile:
-    """How the hostile client works: steps of its generator in a round, and drawings it sends in (0: it only watches)."""
+    """The hostile client: steps of its generator in a round, and drawings that it sends in (0: it only watches)."""
 
     steps: int = 10
     learning_rate: float = 0.003

@@ -3,11 +3,11 @@
 A method is wrapped so that a witness sees every answer. The witness knows both data sets, so it knows the exact answer in
 both worlds and the noise that was claimed, and adds up the log-likelihood ratio of "with" to "without":
 
-noised sum a, full batch:     (||a - f_0||^2 - ||a - f_1||^2) / (2 s^2)
-sampled with probability q:   log of ((1-q) N(a; f, s^2) + q N(a; f_1, s^2)) over the same with f_0
-                              (f the sum without the record; exact when the other records add nothing)
-choice of candidate j:        log of softmax(-losses_1 / scale)_j over softmax(-losses_0 / scale)_j
-perturbed objective, theta:   the density of b = -(gradients + Lambda (theta - start)), times det of the Hessian
+    noised sum a, full batch:     (||a - f_0||^2 - ||a - f_1||^2) / (2 s^2)
+    sampled with probability q:   log of ((1-q) N(a; f, s^2) + q N(a; f_1, s^2)) over the same with f_0
+                                  (f the sum without the record; exact when the other records add nothing)
+    choice of candidate j:        log of softmax(-losses_1 / scale)_j over softmax(-losses_0 / scale)_j
+    perturbed objective, theta:   the density of b = -(gradients + Lambda (theta - start)), times det of the Hessian
 
 No test is better than one on this number while the claims are true (Neyman & Pearson). In case they are not, there are four
 more scores: theta along the canary's direction, the number of answers, the size of the residuals a - f_0, and how much they
@@ -99,7 +99,7 @@ class Witness:
         self._last = here
 
     def chosen(self, winner: int, losses: Sequence[Floats], scale: float, sampling: Sampling) -> None:
-        """The candidate that a noisy minimum picked."""
+        """The candidate that a noisy minimum chose."""
         self._weigh([float(log_softmax(-sums / scale)[winner]) for sums in losses], sampling)
 
     def centres(self, exact: Any) -> Centres:
@@ -132,7 +132,7 @@ class Witness:
 
 
 class Watched(Wrapping):
-    """A curator whose answers the witness sees; everything else is the curator's own."""
+    """A curator whose answers the witness sees, and which is otherwise unchanged."""
 
     def __init__(self, curator: Curator, witness: Witness) -> None:
         super().__init__(curator)

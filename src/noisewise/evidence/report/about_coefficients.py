@@ -23,7 +23,7 @@ INTERCEPT = "(intercept)"
 
 @dataclass(frozen=True)
 class ScoreEffect:
-    """What a column does to the score of ``output``, over its declared bounds where these are known."""
+    """The effect of a column on the score of ``output``, over its declared bounds where these are known."""
 
     name: str
     output: str | None

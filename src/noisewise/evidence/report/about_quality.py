@@ -49,7 +49,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class Headline:
-    """The quality of a model in a few words: ``value`` of ``name``, and what one answer for all has."""
+    """The quality of a model in short: ``value`` of ``name``, and the same figure of one answer for all."""
 
     value: str
     name: str
@@ -91,9 +91,9 @@ def headline(folder: RunFolder) -> Headline | None:
 
 
 def baseline(row: Mapping[str, Any], name: str) -> float | None:
-    """What the best single answer for all rows scores, from released figures; None where that is not known.
+    """The score of the best single answer for all rows, from released figures; None where that is not known.
 
-    Of the log loss it is the entropy of the labels' shares, of the root mean squared error that of the mean, which is
+    For the log loss it is the entropy of the labels' shares, for the root mean squared error that of the mean, which is
     RMSE / sqrt(1 - R^2).
     """
     sums = _labels(row)
@@ -173,7 +173,7 @@ def _figures(folder: RunFolder, row: Mapping[str, Any], *, keyed: bool = False) 
     return charts(*cards, kind="figures many" if many else "figures")
 
 
-Card = tuple[Any, Markup | None, Any]  # heading, chart or table, words below it
+Card = tuple[Any, Markup | None, Any]  # heading, chart or table, caption
 
 
 def _table(row: Mapping[str, Any]) -> Card:

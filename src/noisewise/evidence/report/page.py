@@ -112,7 +112,7 @@ def _header(folder: RunFolder) -> Markup:
 
 
 def _source(folder: RunFolder) -> str:
-    """The files the model was trained on, where a run says so."""
+    """The files the model was trained on, where the run states them."""
     names = folder.run.get("data") or []
     if not names:
         return ""

@@ -1,7 +1,7 @@
 """How far private gradient descent can be from the optimum, and the noise schedule that the bound asks for.
 
 theta_{t+1} = theta_t - (grad f(theta_t) + (C_t sigma_t / N) nu_t) / M, nu_t standard normal, t = 1..T. With
-gamma = 1 - mu/M and clip norms C_t >= G (print says <=, where clipping would take place), Theorem 3.2 of Hong is
+gamma = 1 - mu/M and clip norms C_t >= G (the slides print <=, where clipping would take place), Theorem 3.2 of Hong is
 
     E f(theta_{T+1}) - f* <= gamma^T gap + (D / (2 M N^2)) sum_t gamma^(T-t) (C_t sigma_t)^2 .
 
@@ -72,7 +72,7 @@ class Problem:
 
     @property
     def gamma(self) -> float:
-        """What a step of size 1/M leaves of the gap: 1 - 1/kappa."""
+        """The factor by which a step of size 1/M shrinks the gap: 1 - 1/kappa."""
         return 1 - self.mu / self.M
 
 
