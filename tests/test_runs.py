@@ -118,7 +118,7 @@ def test_any_changed_byte_is_refused(run, name):
     places = sorted({0, len(whole) - 1, *random.Random(0).sample(range(len(whole)), 12)})
     for place in places:
         (run / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        for use in (load, report_page, runs.check_seal, runs.document_of):
+        for use in (load, report_page, runs.check_seal):
             with pytest.raises(ValueError, match=f"{name} was changed since it was sealed"):
                 use(run)
     (run / name).write_bytes(whole + b" ")

@@ -16,7 +16,7 @@ from exported_models import MAKERS, fitted, rows_for, told
 from page_programs import programs
 
 import noisewise as nw
-from noisewise.evidence.export import elsewhere
+from noisewise.evidence.export import standalone
 from noisewise.evidence.export.formats import exported
 from noisewise.evidence.export.plain_model import plain_model
 from noisewise.tables.schema import Column, Schema
@@ -161,7 +161,7 @@ ODD = (
 
 
 def test_a_category_has_the_same_text_there():
-    assert [elsewhere.key(value) for value in ODD] == [key(value) for value in ODD]
+    assert [standalone.key(value) for value in ODD] == [key(value) for value in ODD]
 
 
 def test_names_cannot_run_as_code(tmp_path):

@@ -19,8 +19,8 @@ from noisewise.accounts import Budget, BudgetExhausted, Terms
 from noisewise.accounts.journal.folder import FORMAT as JOURNAL
 from noisewise.accounts.journal.folder import Journal
 from noisewise.accounts.purse import Purse
-from noisewise.evidence.export.elsewhere import Scores
 from noisewise.evidence.export.plain_model import plain_model
+from noisewise.evidence.export.standalone import Scores
 from noisewise.evidence.report.page import report_page
 from noisewise.evidence.runs import fitted_in, load
 from noisewise.learned.trained import read_checkpoint, write_checkpoint

@@ -15,7 +15,7 @@ import noisewise as nw
 from noisewise.accounts import AdditiveMeter, Budget, BudgetExhausted, Terms, open_meter
 from noisewise.accounts.journal.folder import FORMAT, Journal
 from noisewise.accounts.purse import Purse
-from noisewise.evidence.export.elsewhere import Scores
+from noisewise.evidence.export.standalone import Scores
 from noisewise.evidence.report.page import report_page
 from noisewise.learned.tasks import load_tasks
 from noisewise.protect.learned.zoo import load_protector

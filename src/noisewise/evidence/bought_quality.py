@@ -1,7 +1,7 @@
-"""How good a model is on private rows, for a budget of its own.
+"""The quality of a model on private rows, for a budget of its own.
 
 A score that is computed from private rows is a release like any other: the curator counts records by score and label (or
-adds up powers of errors) and adds noise; every figure comes from that. The budget comes on top of the training's.
+adds up powers of errors) and adds noise; every figure is computed from that. The budget is added to the training's.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ..trusted.units import RECORD, Unit
 from .metrics import Quality
 from .noised_metrics import Noised, edges_for, of_histogram, of_moments
 
-MARGIN = 0.25  # scores without probabilities are margins, about 1: what stands for one unit of log-odds
-SIZE_SHARE = {True: 0.1, False: 0.3}  # for the number of records when it is private, beside a histogram or five sums
+MARGIN_PER_LOG_ODDS = 0.25  # scores without probabilities are margins of about 1; this much counts as one log-odds
+SIZE_SHARE = {True: 0.1, False: 0.3}  # of the budget, for a private number of records: of classes, of a regression
 
 
 def private_quality(
@@ -53,8 +53,8 @@ def private_quality(
     *Guarantee*: a GDP filter over one histogram of scores and labels (or, for a regression, one vector of sums of errors
     and targets, clamped to the target's bounds) and, when it is private, the number of records. Bins are chosen from
     public or released facts before the histogram is asked for; all figures are made of these answers.
-    ``unit``: what is protected; of persons, only rows that count are here, out of ``table`` rows.
-    ``there``: who has a label, where not all have one; the others count for nothing and keep their places.
+    ``unit``: what is protected; for persons, ``X`` has only the rows that count, out of ``table`` rows.
+    ``there``: the rows that have a label, where not all do; the others keep their positions and are not counted.
     ``X`` and ``y`` may lie elsewhere (:func:`noisewise.tables.fit.across_processes.spread_test_rows`).
     """
     model, theta = scored_by(fitted), tuple(float(entry) for entry in fitted.theta.tolist())
@@ -62,9 +62,8 @@ def private_quality(
     public_size = size_is_public or unit.fixes_size(budget.adjacency)
     known = max(len(y) if table is None or not size_is_public else table, 1)
     if public_size and budget.delta > 1 / known:
-        raise ValueError(
-            f"delta is {budget.delta!r}, above 1/size = {1 / known:.3g}, which allows publishing a record; pass a smaller one"
-        )
+        why = f"above 1/size = {1 / known:.3g}, which allows publishing a record"
+        raise ValueError(f"delta is {budget.delta!r}, {why}; pass a smaller one")
     source, budget = paying(budget, purse, simulation=seed is not None, persons=unit.persons)
     with source.part(choose_terms(budget, adaptive=True), budget, what="evaluation") as part:
         curator = Curator(
@@ -99,16 +98,16 @@ def private_quality(
 
 
 def _histogram(theta: tuple[float, ...], edges: NDArray[Any], fitted: Fitted) -> ScoreHistogram:
-    """The question for a histogram with these edges of log-odds: of the score of two classes, of probabilities of more."""
+    """The histogram with these edges of log-odds: of the score of two classes, or of probabilities of several."""
     classes = len(fitted.labels.values) if isinstance(fitted.labels, Classes) else 2
     if classes > 2:
         return ScoreHistogram(theta, tuple((1 / (1 + np.exp(-edges))).tolist()), classes)
-    at = fitted.uncalibrated(edges) if fitted.likely else edges * MARGIN
+    at = fitted.uncalibrated(edges) if fitted.likely else edges * MARGIN_PER_LOG_ODDS
     return ScoreHistogram(theta, tuple(at.tolist()), classes)
 
 
 def scored_by(fitted: Fitted) -> Model:
-    """A model with the same scores, to count right answers with; its loss says what labels are, and is not used."""
+    """A model with the same scores, for counting correct answers; its loss determines the kind of labels only."""
     loss: Loss = Squared()
     labels, network = fitted.labels, fitted.network
     if isinstance(labels, Classes):

@@ -1,4 +1,4 @@
-"""The look of every picture: colours that differ in grey, lines and marks that differ without colour."""
+"""The style of every picture: colours that differ in greyscale, lines and marks that differ without colour."""
 
 from __future__ import annotations
 
@@ -28,16 +28,11 @@ def panels(width: float, height: float, down: int = 1, across: int = 1, *, grid:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(down, across, **options)
     for one in figure.axes:
-        _unframe(one, grid=grid)
+        one.spines[["top", "right"]].set_visible(False)
+        if grid:
+            one.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
+            one.set_axisbelow(True)
     return figure, axes
-
-
-def _unframe(axes: Any, *, grid: bool = True) -> None:
-    """No frame where there is no axis, and a pale grid behind everything."""
-    axes.spines[["top", "right"]].set_visible(False)
-    if grid:
-        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
 
 
 def label_axes(
@@ -57,13 +52,13 @@ def label_axes(
 
 
 def ticks(axes: Any, values: Sequence[float], **options: Any) -> None:
-    """These ticks and no others on the x axis."""
+    """Exactly these ticks on the x axis."""
     axes.set_xticks(values, [f"{value:g}" for value in values], **options)
     axes.minorticks_off()
 
 
 def note(axes: Any, text: str, at: tuple[float, float], shift: tuple[float, float], **options: Any) -> None:
-    """A few words, so many points away from a place."""
+    """A few words, ``shift`` points away from ``at``."""
     axes.annotate(text, at, shift, textcoords="offset points", **options)
 
 
@@ -83,14 +78,14 @@ def legend_below(figure: Any, axes: Any, columns: int = 4, **options: Any) -> No
 
 
 def picture_file(path: Path) -> Path:
-    """The path, if its name ends as a picture's does; asked before anything that takes long."""
+    """The path, if its suffix is that of a picture; checked before any slow work."""
     if path.suffix.lower() not in FORMATS:
         raise ValueError(f"{path} has no picture format that is known; name it FILE.png, .pdf or .svg")
     return path
 
 
 def save_figure(figure: Any, path: Path, dpi: int = 140) -> None:
-    """The figure in the format that the file name asks for, whole or not at all."""
+    """Write the figure in the format of the file name, whole or not at all."""
     buffer = BytesIO()
     figure.savefig(buffer, format=picture_file(path).suffix[1:].lower(), dpi=dpi)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Figures that say how good a model is, each with a 95 % interval: of known predictions, or of noised counts and sums.
+"""Figures of a model's quality, each with a 95 % interval: of known predictions, or of noised counts and sums.
 
-Everything here is arithmetic on public rows or on what was released. A figure of counts is a function f of the cells of a
+Everything here is arithmetic on public rows or released numbers. A figure of counts is a function f of the cells of a
 histogram that does not change when all of them are multiplied; with g its gradient, the noise of every cell adds
 noise^2 sum g^2 to its variance, and the choice of the rows adds sum (count g^2), the counts being multinomial.
 """
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Array = NDArray[Any]
 ABOUT_95 = 1.96
 CALIBRATION_BINS = 15  # of equal mass, for the calibration error
-MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is not divided by
+MIN_COUNT_DEVIATIONS = 3.0  # of its noise: a smaller count is no divisor
 WORDS = {
     "accuracy": "accuracy",
     "baseline_accuracy": "always answering the same",
@@ -42,7 +42,7 @@ MIN_PROBABILITY = np.finfo(np.float64).eps  # a smaller probability counts as th
 
 
 class Metric(NamedTuple):
-    """A figure with a 95 % interval for what it would be on endlessly many such rows; (None, None): not to be had."""
+    """A figure with a 95 % confidence interval; (None, None) where it is not available."""
 
     value: float | None = None
     interval: tuple[float, float] | None = None
@@ -53,7 +53,7 @@ NONE = Metric()
 
 @dataclass(frozen=True)
 class Figures:
-    """What is known of a model's quality; ``gain``: over one answer for all, ``answer``, in accuracy or as R^2."""
+    """The figures of a model's quality; ``gain``: over the constant ``answer``, in accuracy or as R^2."""
 
     metrics: dict[str, Metric]
     gain: Metric
@@ -63,7 +63,7 @@ class Figures:
 
     @property
     def verdict(self) -> str | None:
-        """In words, if one answer for all would do as well."""
+        """A sentence if one answer for all is as good, else None."""
         if self.gain.value is None or self.gain.interval is None or self.gain.interval[0] > 0:
             return None
         how = "No better than" if self.gain.value <= 0 else "Not clearly better than"
@@ -74,26 +74,24 @@ class Figures:
         return f"{how} always answering {self.answer}{right}{but}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``evaluation.json`` has it: every figure is there, with null for what there is not."""
+        """The fields of ``evaluation.json``: every figure, with null for those that are not available."""
+        found = {name: self.metrics.get(name, NONE) for name in NAMES}
+        intervals = {name: one.interval and list(one.interval) for name, one in found.items()}
         return {
-            "metrics": {
-                name: {"value": one.value, "interval": None if one.interval is None else list(one.interval)}
-                for name in NAMES
-                for one in (self.metrics.get(name, NONE),)
-            },
+            "metrics": {name: {"value": one.value, "interval": intervals[name]} for name, one in found.items()},
             "verdict": self.verdict,
             "confusion": self.confusion,
-            "calibration": None if self.calibration is None else list(self.calibration),
+            "calibration": self.calibration and list(self.calibration),
         }
 
 
 def within(value: float, error: float, least: float, most: float) -> tuple[float, float]:
-    """A 95 % interval, cut to what is possible."""
+    """A 95 % interval, cut to the possible values."""
     return max(value - ABOUT_95 * error, least), min(value + ABOUT_95 * error, most)
 
 
 def of_a_share(share: float, size: float) -> float:
-    """Standard error of a share; two successes and two failures are added, or none of a few would seem certain."""
+    """Standard error of a share; two successes and two failures are added, so that 0 of a few does not seem certain."""
     p = (share * size + 2) / (size + 4)
     return math.sqrt(p * (1 - p) / (size + 4))
 
@@ -104,11 +102,8 @@ def measured(value: float, variance: float, least: float = 0.0, most: float = 1.
     return Metric(value, within(value, math.sqrt(max(variance, 0.0)), least, most))
 
 
-# --- functions of counts, with their gradients ------------------------------------------------------------------------
-
-
 def area(pos: Floats, neg: Floats, inside: Floats | float = 0.5) -> tuple[float, Floats, Floats]:
-    """ROC AUC of counts by growing score, and its gradients; ``inside``: what a pair in the same place counts.
+    """ROC AUC of counts by growing score, and its gradients; ``inside``: the weight of a pair with equal scores.
 
     >>> round(area(np.array([0.0, 1, 2]), np.array([2.0, 1, 0]))[0], 4)
     0.9444
@@ -134,13 +129,10 @@ def calibration_of(gaps: Floats, noise: Floats, sampling: Floats) -> Metric:
     return Metric(min(value, 1.0), (min(max(low, 0.0), value), min(max(high, value), 1.0)))
 
 
-# --- public rows ------------------------------------------------------------------------------------------------------
-
-
 def of_predictions(
     truth: Array, predicted: Array, scores: Array, probabilities: Array | None, names: Sequence[Any]
 ) -> Figures:
-    """Of class numbers, predicted ones, scores (one for two classes, or a column each) and probabilities, if there are any."""
+    """The figures of class numbers, predicted ones, scores (one for two classes, or a column each) and any probabilities."""
     n, classes = len(truth), len(names)
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (truth, predicted), 1)
@@ -161,19 +153,13 @@ def of_predictions(
     if probabilities is not None:
         losses = -np.log(np.maximum(probabilities[np.arange(n), truth], MIN_PROBABILITY))
         found["log_loss"] = measured(float(losses.mean()), float(losses.var()) / n, most=math.inf)
-        sure, happened = (
-            (probabilities[:, 1], truth == 1)
-            if classes == 2
-            else (probabilities.max(1), probabilities.argmax(1) == truth)
-        )
+        sure, happened = probabilities.max(1), probabilities.argmax(1) == truth
+        if classes == 2:
+            sure, happened = probabilities[:, 1], truth == 1
         found["calibration_error"], curve = _calibrated(sure, happened.astype(float))
-    return Figures(
-        found,
-        measured(float(gain.mean()), float(gain.var()) / n, -1.0),
-        repr(str(names[often])),
-        {"classes": [str(name) for name in names], "counts": counts.tolist()},
-        curve,
-    )
+    over_constant = measured(float(gain.mean()), float(gain.var()) / n, -1.0)
+    confusion = {"classes": [str(name) for name in names], "counts": counts.tolist()}
+    return Figures(found, over_constant, repr(str(names[often])), confusion, curve)
 
 
 def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
@@ -198,21 +184,18 @@ def _ranked(truth: Array, scores: Array, of_class: Array) -> Metric:
 
 
 def _calibrated(sure: Floats, happened: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
-    """Expected calibration error in bins of equal mass, and what is in each."""
+    """Expected calibration error in bins of equal mass, and the shares in each."""
     n, order = len(sure), np.argsort(sure, kind="stable")
     parts = np.array_split(order, min(CALIBRATION_BINS, n))
     gaps = np.array([(happened[part] - sure[part]).sum() / n for part in parts])
     spread = np.array([(happened[part] - sure[part]).var() * len(part) / n**2 for part in parts])
-    curve = tuple(_point(sure[part].mean(), happened[part].mean(), len(part) / n) for part in parts)
-    return calibration_of(gaps, np.zeros_like(gaps), spread), curve
-
-
-def _point(predicted: float, observed: float, share: float) -> dict[str, float]:
-    return {"predicted": float(predicted), "observed": float(observed), "share": float(share)}
+    means = [(float(sure[part].mean()), float(happened[part].mean())) for part in parts]
+    curve = [{"predicted": p, "observed": o, "share": len(part) / n} for (p, o), part in zip(means, parts, strict=True)]
+    return calibration_of(gaps, np.zeros_like(gaps), spread), tuple(curve)
 
 
 def of_numbers(predicted: Array, y: Array) -> Figures:
-    """Of predicted and true numbers of a regression."""
+    """The figures of a regression's predicted and true numbers."""
     n, errors = len(y), predicted - y
     squares, centred = errors * errors, np.square(y - y.mean())
     mean, spread = float(squares.mean()), float(centred.mean())
@@ -233,12 +216,9 @@ def number_figures(found: dict[str, Metric]) -> Figures:
     return Figures(found, found["r2"], "the mean of the target")
 
 
-# How good a model is: on public rows for free; :mod:`noisewise.evidence.bought_quality` buys the score on private ones.
-
-
 @dataclass(frozen=True)
 class Quality:
-    """A score with a 95 % interval for what the model would score on endlessly many such rows, and the other figures."""
+    """A score with a 95 % confidence interval, and the other figures."""
 
     metric: str
     value: float
@@ -249,7 +229,7 @@ class Quality:
 
 
 def public_quality(fitted: Fitted, X: NDArray[Any], y: NDArray[Any]) -> Quality:
-    """The score on public rows: scaled rows and labels as ``fit`` takes them."""
+    """The score on public rows, which is free: scaled rows and labels as ``fit`` takes them."""
     if not len(y):
         raise ValueError("there are no rows to score; pass some")
     if not isinstance(fitted.labels, Classes):
@@ -267,7 +247,6 @@ def public_quality(fitted: Fitted, X: NDArray[Any], y: NDArray[Any]) -> Quality:
 def class_figures(
     labels: Classes, y: NDArray[Any], scores: NDArray[Any], probabilities: NDArray[Any] | None
 ) -> Figures:
-    """Figures of scores on rows whose classes are known."""
     decisions = labels.decisions(scores)
     predicted = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
     truth = class_codes(labels.values, y)

@@ -1,7 +1,7 @@
-"""The same figures from what was bought: a noised histogram of scores and labels, or noised sums of errors.
+"""Figures of quality from released answers: a noised histogram of scores and labels, or noised sums of errors.
 
 All of it is post-processing. Counts are moved by a common amount so that they add up to the number of records, which is
-known better, and are not clamped: what noise takes from one cell it gives to another, so sums stay unbiased.
+known better. They are not clamped, so that sums stay unbiased.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .metrics import (
     within,
 )
 
-INSIDE = np.linspace(0.025, 0.975, 20)  # places in a bin that figures of it are averaged over
-BEYOND = 1.0  # how far the outermost bins are taken to reach, in log-odds
+INSIDE = np.linspace(0.025, 0.975, 20)  # positions in a bin over which its figures are averaged
+BEYOND = 1.0  # assumed width of the outermost bins, in log-odds
 GRIDS = (  # (records per unit of noise from which it pays, positive edges of log-odds)
     (0.0, (1.0, 2.0, 3.0, 5.0)),
     (1000.0, (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)),
@@ -39,14 +39,14 @@ GRIDS = (  # (records per unit of noise from which it pays, positive edges of lo
 
 
 def edges_for(size: float, noise: float) -> Floats:
-    """Edges of bins of log-odds, 0 among them: the more records there are for the noise of a cell, the finer."""
+    """Edges of bins of log-odds, 0 among them; bins are finer where there are more records for the noise of a cell."""
     positive = next(np.array(edges) for least, edges in reversed(GRIDS) if size >= least * noise)
     return np.concatenate([-positive[::-1], [0.0], positive])
 
 
 @dataclass(frozen=True)
 class Noised:
-    """What was released: a vector, the noise on each entry, the number of records, and the noise on that."""
+    """A released vector, the noise on each entry, the number of records, and the noise on that."""
 
     values: Floats
     noise: float
@@ -67,35 +67,33 @@ class NoisedCounts:
         return cls((noisy + (source.size - noisy.sum()) / len(noisy)).reshape(shape), source)
 
     def noise(self, gradient: Floats) -> float:
-        """The variance that noise gives a sum of counts times ``gradient``: what all cells share was taken out."""
+        """The variance of a sum of counts times ``gradient`` due to noise; the part that all cells share was removed."""
         total, cells = float(gradient.sum()), gradient.size
         own = float(np.square(gradient).sum()) - total**2 / cells
         return self.source.noise**2 * own + (self.source.size_noise * total / cells) ** 2
 
     def sampling(self, gradient: Floats) -> float:
-        """The variance that the choice of the rows gives it."""
+        """The variance of the same sum due to the choice of the rows."""
         likely = np.maximum(self.counts, 0.0)
         return float((likely * np.square(gradient)).sum()) * self.source.size / max(float(likely.sum()), 1.0)
 
     def share(self, mask: Array) -> Metric:
-        """The share of records in some cells."""
         value = float((self.counts * mask).sum()) / self.source.size
         variance = self.noise((mask - value) / self.source.size)
         return measured(value, variance + of_a_share(min(max(value, 0.0), 1.0), self.source.size) ** 2)
 
     def clear(self, mask: Array) -> bool:
-        """Whether these cells hold more than noise, so that one may divide by them."""
-        return float((self.counts * mask).sum()) > max(
-            MIN_COUNT_DEVIATIONS * math.sqrt(self.noise(mask.astype(float))), 1.0
-        )
+        """Whether the count of these cells is well above its noise, so that one may divide by it."""
+        least = MIN_COUNT_DEVIATIONS * math.sqrt(self.noise(mask.astype(float)))
+        return float((self.counts * mask).sum()) > max(least, 1.0)
 
 
 def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely: bool) -> Figures:
-    """Of the answer to a ``ScoreHistogram`` with these edges of log-odds; ``likely``: the scores are log-odds indeed.
+    """The figures of the answer to a ``ScoreHistogram`` with these edges of log-odds; ``likely``: scores are log-odds.
 
-    Where in its bin a score is was not bought: scores of a label are taken to lie as those of a normal distribution with
-    the mean and the spread of that label's counts do. Log loss is that of log-odds cut to a little beyond the outermost
-    edges. Of more than two classes the calibration is that of the most likely class.
+    The position of a score in its bin was not bought: scores of a label are assumed to be normally distributed with the
+    mean and the spread of that label's counts. Log loss is that of log-odds cut a little beyond the outermost edges. With
+    more than two classes the calibration is that of the most likely class.
     """
     classes, bins = len(names), len(edges) + 1
     size = 2 * bins
@@ -127,7 +125,7 @@ def of_histogram(source: Noised, edges: Floats, names: Sequence[Any], *, likely:
 
 
 def _of_table(table: NoisedCounts, truth: Array, guess: Array, classes: int) -> tuple[dict[str, Metric], int, Metric]:
-    """Figures of labels and predictions, the most frequent class, and what the model gains over it."""
+    """Figures of labels and predictions, the most frequent class, and the model's gain over it."""
     n, right = table.source.size, truth == guess
     labels = [truth == k for k in range(classes)]
     often = int(np.argmax([(table.counts * mask).sum() for mask in labels]))
@@ -151,7 +149,7 @@ def _of_table(table: NoisedCounts, truth: Array, guess: Array, classes: int) -> 
 
 
 def _ranked(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
-    """ROC AUC, of several classes the mean; the same rows are in all blocks, so that their sampling errors may all agree."""
+    """ROC AUC, of several classes the mean; all blocks hold the same rows, so their sampling errors may be fully correlated."""
     values, noises, errors = [], [], []
     for block in blocks:
         true = np.tile([False, True], (len(block.counts), 1))
@@ -161,10 +159,9 @@ def _ranked(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
         inside = (mine * (np.cumsum(other, 1) - other / 2)).sum(1)
         value, up, down = area(block.counts[:, 1], block.counts[:, 0], inside)
         gradient = np.column_stack([down, up])
-        fewest = min(block.counts.sum(0))
         values.append(value)
         noises.append(block.noise(gradient))
-        errors.append(max(math.sqrt(block.sampling(gradient)), of_a_share(1.0, fewest)))
+        errors.append(max(math.sqrt(block.sampling(gradient)), of_a_share(1.0, min(block.counts.sum(0)))))
     return measured(float(np.mean(values)), sum(noises) / len(values) ** 2 + float(np.mean(errors)) ** 2)
 
 
@@ -175,7 +172,7 @@ def _inside(edges: Floats) -> Floats:
 
 
 def _profile(counts: Floats, places: Floats) -> Floats:
-    """Weights of the places inside each bin, which add up to 1: as of a normal distribution that has these counts."""
+    """Weights of the positions inside each bin, which add up to 1, by a normal distribution fitted to the counts."""
     likely, middle = np.maximum(counts, 0.0), places.mean(1)
     total = max(float(likely.sum()), 1e-9)
     mean = float(likely @ middle) / total
@@ -186,7 +183,7 @@ def _profile(counts: Floats, places: Floats) -> Floats:
 
 
 def _log_loss(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
-    """The mean of -log(probability of the label): for two classes of either label, else of each class where it is one."""
+    """The mean of -log(probability of the label): over both labels for two classes, else over the rows of each class."""
     two = len(blocks) == 1
     both = (np.logaddexp(0.0, places), np.logaddexp(0.0, -places))
     losses = [np.column_stack([(_profile(b.counts[:, k], places) * both[k]).sum(1) for k in (0, 1)]) for b in blocks]
@@ -204,7 +201,7 @@ def _log_loss(blocks: Sequence[NoisedCounts], places: Floats) -> Metric:
 
 
 def _calibrated(block: NoisedCounts, sure: Floats) -> tuple[Metric, tuple[dict[str, float], ...]]:
-    """Calibration error over neighbouring bins taken together until they hold their share, and more than noise."""
+    """Calibration error over neighbouring bins, merged until each holds its share of the records and more than noise."""
     n, masks, held = block.source.size, [], []
     for b in range(len(sure)):
         held.append(b)
@@ -217,7 +214,7 @@ def _calibrated(block: NoisedCounts, sure: Floats) -> tuple[Metric, tuple[dict[s
         masks[-1][held] = True
     elif held:
         masks = [np.ones(block.counts.shape, bool)]
-    weights = np.column_stack([-sure, 1 - sure]) / n  # of what happened less what was predicted
+    weights = np.column_stack([-sure, 1 - sure]) / n  # observed less predicted
     gaps = np.array([float((block.counts * mask * weights).sum()) for mask in masks])
     noise = np.array([block.noise(mask * weights) for mask in masks])
     sampling = np.array([block.sampling(mask * weights) for mask in masks])
@@ -225,15 +222,13 @@ def _calibrated(block: NoisedCounts, sure: Floats) -> tuple[Metric, tuple[dict[s
     for mask in masks:
         inside = block.counts * mask
         total = max(float(inside.sum()), 1.0)
-        predicted, observed = float(inside.sum(1) @ sure) / total, float(inside[:, 1].sum()) / total
-        curve.append(
-            {"predicted": min(max(predicted, 0.0), 1.0), "observed": min(max(observed, 0.0), 1.0), "share": total / n}
-        )
+        shares = {"predicted": float(inside.sum(1) @ sure) / total, "observed": float(inside[:, 1].sum()) / total}
+        curve.append({name: min(max(value, 0.0), 1.0) for name, value in shares.items()} | {"share": total / n})
     return calibration_of(gaps, noise, sampling), tuple(curve)
 
 
 def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric]:
-    """Of the answer to ``ErrorMoments`` for a target between bounds: the figures, and the mean squared error.
+    """The figures, and the mean squared error, of the answer to ``ErrorMoments`` for a target between bounds.
 
     In units of high - low the five sums are of |e|, e^2, e^4, y from its lower bound, and (2 y - 1)^2, each less 1/2.
     """
@@ -244,19 +239,18 @@ def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric
 
     def noise(gradient: Sequence[float]) -> float:
         slopes = np.array(gradient)
-        return float(
-            np.square(slopes * source.noise / n).sum()
-            + (float(slopes @ (source.values / n)) * source.size_noise / n) ** 2
-        )
+        shared = float(slopes @ (source.values / n)) * source.size_noise / n
+        return float(np.square(slopes * source.noise / n).sum() + shared**2)
 
-    # what is not known of e^4 for its noise counts as if it were there
+    # an upper bound on e^4 within its noise
     fourth = min(fourth + 2 * math.sqrt(noise((0, 0, 1, 0, 0))), square)
     spread_of_squares = max(fourth - square**2, 0.0)
     error = math.sqrt(noise((0, 1, 0, 0, 0)) + spread_of_squares / n)
     least, most = within(square, error, 0.0, 1.0)
+    low_mae, high_mae = within(a, math.sqrt(max(noise((1, 0, 0, 0, 0)) + max(square - a * a, 0.0) / n, 0.0)), 0.0, 1.0)
     found = {
         "rmse": Metric(math.sqrt(square) * unit, (math.sqrt(least) * unit, math.sqrt(most) * unit)),
-        "mae": _scaled(measured(a, noise((1, 0, 0, 0, 0)) + max(square - a * a, 0.0) / n), unit),
+        "mae": Metric(a * unit, (low_mae * unit, high_mae * unit)),
     }
     variance = (around - (2 * y - 1) ** 2) / 4
     of_variance = (0.0, 0.0, 0.0, 1 - 2 * y, 0.25)
@@ -265,12 +259,7 @@ def of_moments(source: Noised, low: float, high: float) -> tuple[Figures, Metric
         gradient = np.array([0.0, -1.0, 0.0, 0.0, 0.0]) / variance + ratio / variance * np.array(of_variance)
         farthest = (
             max(y, 1 - y) ** 2
-        )  # squared distances from the mean are at most this; how they go with errors is not known
+        )  # the largest squared distance from the mean; its correlation with errors is unknown
         chance = math.sqrt(spread_of_squares) + ratio * math.sqrt(max(variance * (farthest - variance), 0.0))
         found["r2"] = measured(1 - ratio, noise(gradient.tolist()) + (chance / variance) ** 2 / n, -math.inf)
     return number_figures(found), Metric(square * unit**2, (least * unit**2, most * unit**2))
-
-
-def _scaled(one: Metric, unit: float) -> Metric:
-    assert one.value is not None and one.interval is not None
-    return Metric(one.value * unit, (one.interval[0] * unit, one.interval[1] * unit))

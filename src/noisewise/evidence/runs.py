@@ -1,8 +1,7 @@
 """Run folders: a trained model with its preprocessing, statement and trace, as safetensors and JSON.
 
 Reading one never runs code from it. ``seal.json`` holds the SHA-256 of every file: a folder in which one was changed is
-refused. The seal finds damage and careless edits; whoever changes a file on purpose can seal it again, so a folder from
-a stranger is worth what the stranger's word is worth.
+refused. The seal finds damage and careless edits; it is no signature, because anyone can change a file and seal it again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -79,13 +78,13 @@ def write(fitted: Fitted, place: Path, *, warnings: Sequence[str] = (), data: Se
 
 
 def load(folder: str | Path) -> Fitted:
-    """What was fitted in a run folder. Nothing in it is executed; one whose files were changed is refused."""
+    """The fitted model of a run folder. Nothing in it is executed; a folder whose files were changed is refused."""
     place = Path(folder)
     return fitted_in(place, checked_contents(place))
 
 
 def fitted_in(place: Path, contents: Mapping[str, bytes]) -> Fitted:
-    """What was fitted, from the files of a run folder whose seal holds."""
+    """The fitted model, from the files of a run folder whose seal holds."""
     document = formatted(place, contents, "run.json", FORMAT)
     trace = formatted(place, contents, "trace.json", TRACE_FORMAT)
     statement = json_of(place, contents, "statement.json")
@@ -103,7 +102,7 @@ def fitted_in(place: Path, contents: Mapping[str, bytes]) -> Fitted:
 
 @contextmanager
 def readable(folder: str | Path) -> Iterator[None]:
-    """Whatever is wrong with what a folder says is one clear error."""
+    """Turns any error in the contents of a folder into one clear message."""
     try:
         yield
     except BAD as error:
@@ -113,9 +112,12 @@ def readable(folder: str | Path) -> Iterator[None]:
 
 
 def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Add an entry to a list of the folder (evaluation.json, audit.json) and seal it again."""
+    """Add an entry to a list of the folder (evaluation.json, audit.json) and seal it again.
+
+    The folder is locked meanwhile: of two scores at the same time, both must be counted.
+    """
     place = Path(folder)
-    with _alone(place):
+    with locked(os.open(place, os.O_RDONLY)) if os.name == "posix" and place.is_dir() else nullcontext():
         contents = checked_contents(place)
         entries = json_of(place, contents, name) if name in contents else []
         if not isinstance(entries, list):
@@ -125,27 +127,11 @@ def append(folder: str | Path, name: str, entry: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Nobody else appends to the folder meanwhile: two scores at once must both be counted."""
-    if os.name != "posix" or not place.is_dir():
-        yield
-        return
-    with locked(os.open(place, os.O_RDONLY)):
-        yield
-
-
-def document_of(folder: str | Path) -> dict[str, Any]:
-    """run.json of a folder whose seal holds."""
-    place = Path(folder)
-    return formatted(place, checked_contents(place), "run.json", FORMAT)
-
-
-@contextmanager
 def new_folder(folder: str | Path, *, draft: Path | None = None) -> Iterator[Path]:
-    """A folder to fill that becomes ``folder`` when all went well, and is gone otherwise.
+    """A folder to fill that becomes ``folder`` if there was no error, and is removed otherwise.
 
-    ``draft``: where it is on the same disk until then, for who removes what a killed process leaves; all of it is on the disk
-    before it gets its name.
+    ``draft``: its path until then, on the same disk, for callers that clean up after a killed process; everything is synced
+    to the disk before it gets its name.
     """
     place = vacant(folder)
     made = [parent for parent in place.parents if not parent.exists()]
@@ -175,7 +161,7 @@ def new_folder(folder: str | Path, *, draft: Path | None = None) -> Iterator[Pat
 
 
 def vacant(folder: str | Path) -> Path:
-    """The folder, if nothing is there that would be overwritten (an empty folder is nothing)."""
+    """The folder, if nothing would be overwritten: it does not exist, or is empty."""
     place = Path(folder)
     empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
     if not place.name or (not empty and (place.exists() or place.is_symlink())):
@@ -184,7 +170,7 @@ def vacant(folder: str | Path) -> Path:
 
 
 def writable(folder: str | Path) -> None:
-    """Refuse a folder that could not be written later, when its content has been paid for."""
+    """Refuse now a folder that could not be written later, after its content was paid for."""
     parent = next(parent for parent in Path(folder).absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=parent, prefix=".noisewise-"):  # without a name: killed here, nothing stays

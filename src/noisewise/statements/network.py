@@ -18,7 +18,7 @@ ROWS_PER_CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Network:
-    """What a statement says of a model (its ``kind``, units of each layer, loss in words), and what lies between layers."""
+    """A model as statements describe it: its ``kind``, units of each layer, loss in words, and the activation ``between``."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -67,12 +67,11 @@ class Network:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """As statements have it."""
         return {"kind": self.kind, "shape": list(self.sizes), "loss": self.loss, "parameters": self.dimension}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Network:
-        """What :meth:`to_dict` wrote down, refused where it is none."""
+        """The inverse of :meth:`to_dict`; a description of no known model is refused."""
         made = cls(str(data["kind"]), tuple(int(size) for size in data["shape"]), str(data["loss"]))
         layers = len(made.sizes) == 2 if made.linear else made.kind == "MLP" and len(made.sizes) > 2
         if not layers or min(made.sizes) < 1 or made.dimension != data["parameters"]:

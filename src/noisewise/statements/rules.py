@@ -1,7 +1,7 @@
-"""What no run can have been: the rules that a curator refuses by, applied to what a statement and a trace say.
+"""The rules by which a curator refuses, applied to a statement and a trace: they find runs that cannot have happened.
 
-Relation, unit, batches, model, grade and noise of a question stand in its class (:mod:`noisewise.trusted.question`); nothing of
-it is said again here.
+Relation, unit, batches, model, grade and noise of a question are defined in its class (:mod:`noisewise.trusted.question`) and
+are not repeated here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..trusted.arithmetic import GRADES, PSEUDO_RANDOM, Arithmetic
 from ..trusted.events import AtOrder, Gaussian, Leaf, Selection, from_dict, leaves
 from ..trusted.facts import Facts
 from ..trusted.features.features import TableColumn
-from ..trusted.losses import Loss, loss_named
+from ..trusted.losses import loss_named
 from ..trusted.models import MLP, Additive, Linear, Model
 from ..trusted.question import CLOSE, AnswerLine, HowAsked, Proved, checked_noise
 from ..trusted.questions.histograms import Histograms
@@ -75,7 +75,7 @@ def _odd_statement(data: Mapping[str, Any]) -> str | None:
 
 
 def _odd_isolation(data: Mapping[str, Any]) -> str | None:
-    """What contradicts where the method is said to have run, and what is done where all rows are."""
+    """What contradicts the stated isolation of the method, or a search on rows that lie with clients."""
     name, isolation, search = data["method"]["name"], data.get("isolation"), private_search(data)
     if isolation in ISOLATIONS and name in shipped():
         return f"the method {name} is shipped, and a guest cannot have its name"
@@ -89,14 +89,14 @@ def _odd_isolation(data: Mapping[str, Any]) -> str | None:
 
 
 def facts_of_statement(data: Mapping[str, Any], columns: int = 1) -> Facts:
-    """What a statement says that rules ask about; ``columns``: how many number columns its table has."""
+    """The facts of a statement that rules need; ``columns``: how many number columns its table has."""
     promise, kind = data["promise"], _kind_of_model(data)
     network = None if kind is None else Network.from_dict(data["model"])
     loss = None
     with suppress(ValueError):
         loss = None if network is None else loss_named(network.loss_name)
-    if network is not None and loss is not None:
-        _made(network, loss)
+    if network is not None and loss is not None:  # a model that does not exist is refused by its own check
+        Linear(network.features, loss, network.outputs) if network.linear else MLP(network.sizes, loss)
     table = tuple(TableColumn(str(i), NUMBER, NUMBER) for i in range(columns)) or (TableColumn("a", groups=(0,)),)
     return Facts(
         size=None,
@@ -119,11 +119,6 @@ def facts_of_statement(data: Mapping[str, Any], columns: int = 1) -> Facts:
     )
 
 
-def _made(network: Network, loss: Loss) -> Model:
-    """The model that is stated, refused by its own check where there is none."""
-    return Linear(network.features, loss, network.outputs) if network.linear else MLP(network.sizes, loss)
-
-
 def _kind_of_model(data: Mapping[str, Any]) -> type[Model] | None:
     """The class of a model; None for a torch module."""
     return None if data["method"]["name"] == OWN_LOOP else MODELS.get(data["model"]["kind"])
@@ -142,19 +137,17 @@ def refuse(kind: type[Proved], event: Leaf, facts: Facts, data: Mapping[str, Any
 def _not_asked(event: Leaf, facts: Facts, data: Mapping[str, Any]) -> str | None:
     """Why no question can have had this event; None where one can."""
     why = f"{type(event).__name__} is no event of a question"
-    for kind in KINDS.values():
-        if kind.made(event):
-            try:
-                refuse(kind, event, facts, data)
-            except (ValueError, TypeError) as error:
-                why = str(error)
-            else:
-                return None
+    for kind in filter(lambda kind: kind.made(event), KINDS.values()):
+        try:
+            refuse(kind, event, facts, data)
+            return None
+        except (ValueError, TypeError) as error:
+            why = str(error)
     return why
 
 
 def _answers(events: Sequence[Mapping[str, Any]]) -> list[Leaf]:
-    """Each event of an answer, those of a search's candidates included; a filter that was charged whole names none."""
+    """The events of answers, those of a search's candidates included; a filter that was charged whole has none."""
     paid = leaves([from_dict(event) for event in events])
     within = leaves([event for leaf in paid if isinstance(leaf, Selection) for event in leaf.candidates])
     return [leaf for leaf in (*paid, *within) if not isinstance(leaf, Selection | AtOrder)]
@@ -172,13 +165,11 @@ def odd_grade(data: Mapping[str, Any], kinds: Sequence[type[Proved]]) -> str | N
         least = kind.graded(least)
     order = list(GRADES)
     if order.index(stated["grade"]) < order.index(least.grade):
-        return (
-            f"its arithmetic is stated as {stated['grade']}, but is {least.grade} at best for its model and questions"
-        )
-    if data["software"]["noisewise"] == __version__ and {*least.assumptions} - {*stated["assumptions"]}:
-        return (
-            "its arithmetic does not say what noise and questions take for granted"  # other versions have other words
-        )
+        best = f"{least.grade} at best for its model and questions"
+        return f"its arithmetic is stated as {stated['grade']}, but is {best}"
+    current = data["software"]["noisewise"] == __version__  # other versions have other words
+    if current and {*least.assumptions} - {*stated["assumptions"]}:
+        return "its arithmetic does not say what noise and questions take for granted"
     return None
 
 
@@ -192,29 +183,30 @@ def odd_answers(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], run:
     kinds = []
     for number, row in enumerate(rows, 1):
         event: Any = from_dict(row["event"])
+        where = f"question {number} of trace.json"
         if row["question"] == LOST:
             if (row["clip"], row["noise_std"], row["norm"]) != (None, 0, None):
-                return f"question {number} of trace.json was lost, and has an answer"
+                return f"{where} was lost, and has an answer"
             continue
         if (kind := KINDS.get(row["question"])) is None:
-            return f"question {number} of trace.json is none that a curator answers"
+            return f"{where} is none that a curator answers"
         kinds.append(kind)
         try:
             refuse(kind, event, facts, data)
         except (ValueError, TypeError) as error:
-            return f"question {number} of trace.json cannot have been answered: {error}"
+            return f"{where} cannot have been answered: {error}"
         line = AnswerLine(row["clip"], facts, data["method"]["settings"], parts)
         if size is None and kind.mean:
             size = _size_of(kind, row, event, line)
         if not _noise_fits(kind, row, event, line, size):
-            return f"question {number} of trace.json has another noise or clip than its event"
+            return f"{where} has another noise or clip than its event"
     if not kinds:
         return "every answer of trace.json was lost, so nothing can have been released"
     return odd_grade(data, kinds) or _odd_walk(data, kinds, rows)
 
 
 def _odd_walk(data: Mapping[str, Any], kinds: Sequence[type[Proved]], rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Whether a shipped method asked for another whole run than it does."""
+    """Why the whole runs of a trace are not those of its shipped method; None where they are."""
     method = shipped().get(data["method"]["name"])
     if method is None or any(row["question"] == LOST for row in rows):
         return None
@@ -225,7 +217,7 @@ def _odd_walk(data: Mapping[str, Any], kinds: Sequence[type[Proved]], rows: Sequ
 
 
 def _noise_fits(kind: type[Proved], row: Mapping[str, Any], event: Any, line: AnswerLine, size: float | None) -> bool:
-    """Whether the deviation of the noise follows from event, clip and size, as the question computes it."""
+    """Whether the standard deviation of the noise follows from event, clip and size, as the question computes it."""
     clip, std = line.clip, float(row["noise_std"])
     if not (0 < std < math.inf and math.isfinite(row["norm"] or 0.0)):
         return False
@@ -244,7 +236,7 @@ def _how_asked(kind: type[Proved], event: Any, line: AnswerLine, size: float | N
 
 
 def _size_of(kind: type[Proved], row: Mapping[str, Any], event: Any, line: AnswerLine) -> float | None:
-    """What the sum of a line was divided by, where the folder does not say: all other sums were divided by it too."""
+    """The divisor of a line's sum, where the folder does not state the size: it applies to all other sums too."""
     if line.clip is None or not row["noise_std"] > 0:
         return None
     (low, _), *_ = kind.ranges(_how_asked(kind, event, line, 1.0), line)  # of a sum that is divided by 1
@@ -259,7 +251,6 @@ def _number_columns(run: Mapping[str, Any]) -> tuple[int, int]:
     if schema is None:
         bounded = len(prepared.get("low") or ())
         return bounded, bounded
-    numbers = [
-        column for column in schema["columns"] if column["kind"] == "number" and column["name"] != schema["target"]
-    ]
+    columns = (column for column in schema["columns"] if column["name"] != schema["target"])
+    numbers = [column for column in columns if column["kind"] == "number"]
     return len(numbers), sum(not column.get("knots") for column in numbers)

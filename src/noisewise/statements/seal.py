@@ -1,4 +1,4 @@
-"""The seal of a run folder: the SHA-256 of every file, and how its files are read. Needs no torch."""
+"""The seal of a run folder: the SHA-256 of every file, how its files are read, and the shapes of JSON documents."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_FILE_BYTES = 1 << 30  # a larger one is not read
 
 
 def put_json(path: Path, document: Any) -> None:
-    """Write a JSON document, all of it or nothing; never through a link that somebody has laid out."""
+    """Write a JSON document, all of it or nothing; never through a link that is already there."""
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
     write_atomically(path, text.encode())
 
 
 def checked_contents(place: Path) -> dict[str, bytes]:
-    """Every sealed file, read once, so that what was checked is what is used."""
+    """Every sealed file, read once, so that the checked content is the one that is used."""
     if not place.is_dir():
         raise ValueError(f"{place}: no such run folder; pass the folder that noisewise train wrote")
     seal = json_of(place, {"seal.json": _bytes(place, "seal.json")}, "seal.json")
@@ -57,7 +57,7 @@ class DuplicateField(ValueError):
 
 
 def parsed(content: bytes) -> Any:
-    """A JSON document; a field written twice would be read one way by people and another way by the parser."""
+    """A JSON document; a field written twice is refused, because people and parsers would read different values."""
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(document := dict(pairs)) < len(pairs):
@@ -68,7 +68,6 @@ def parsed(content: bytes) -> Any:
 
 
 def json_of(place: Path, contents: Mapping[str, bytes], name: str) -> Any:
-    """One of the files as JSON."""
     try:
         return parsed(contents[name])
     except DuplicateField as error:
@@ -108,9 +107,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written to a run folder")
 
 
-# Shapes of JSON documents: which fields there are, and of which kind each is; first of all, of a statement.
-
-
 @dataclass(frozen=True)
 class Nullable:
     """A field that may be null."""
@@ -120,7 +116,7 @@ class Nullable:
 
 @dataclass(frozen=True)
 class Optional:
-    """A field that not every statement has; older ones lack it."""
+    """A field that may be missing; older statements lack it."""
 
     shape: Any
 
@@ -172,13 +168,11 @@ SHAPE: dict[str, Any] = {
 
 
 def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> None:
-    """Exactly the fields a statement has, each of its kind: what nobody checks, nobody should read."""
+    """Refuse data that have not exactly the fields of a shape (by default a statement's), each of its kind."""
     shape = SHAPE if shape is None else shape
-    if isinstance(shape, Nullable):
-        if data is not None:
+    if isinstance(shape, Nullable | Optional):
+        if data is not None or isinstance(shape, Optional):
             check_shape(data, shape.shape, place)
-    elif isinstance(shape, Optional):
-        check_shape(data, shape.shape, place)
     elif isinstance(shape, frozenset):
         if not isinstance(data, str) or data not in shape:
             raise ValueError(f"{place} is not one of {', '.join(sorted(shape))}")
@@ -197,7 +191,5 @@ def check_shape(data: Any, shape: Any = None, place: str = "the statement") -> N
         if odd := ({*shape} - old) ^ {*map(str, data)}:
             what = "lacks" if sorted(odd)[0] in shape else "has an unknown field"
             raise ValueError(f"{place} {what} {sorted(odd)[0]!r}")
-        for name, inner in shape.items():
-            if name in old:
-                continue
-            check_shape(data[name], inner, f"{place}.{name}")
+        for name in [name for name in shape if name not in old]:
+            check_shape(data[name], shape[name], f"{place}.{name}")

@@ -1,7 +1,7 @@
-"""What a statement says of a search for settings, and whether what was charged covers the run that was released.
+"""The search for settings in a statement, and whether its charge covers the run that was released.
 
-A search on private rows is charged as a whole, as events fixed before the first run; the released run has a meter and events
-of its own, to which its trace belongs. ``tuning.run`` has them; it is null where settings were found without private rows.
+A search on private rows is charged as a whole, as events fixed before the first run. The released run has a meter and events
+of its own, to which its trace belongs: ``tuning.run``, which is null where settings were found without private rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ UNPAID = "the released run may have spent more than its search was charged for"
 
 
 def private_search(data: Mapping[str, Any]) -> str | None:
-    """How settings were chosen on private rows, by the statement; None where they were not."""
+    """How settings were chosen on private rows; None where they were not."""
     tuning = data.get("tuning")
     return None if tuning is None or tuning["run"] is None else str(tuning["how"])
 
 
 def traced(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The statement of the released run alone: what the trace of a search's winner belongs to."""
+    """The statement of the released run alone, to which the trace of a search's winner belongs."""
     if private_search(data) is None:
         return data
     run = data["tuning"]["run"]
@@ -69,9 +69,9 @@ def uncovered(data: Mapping[str, Any]) -> str | None:
 
 
 def _not_selected(charged: Counter[Leaf], spent: Counter[Leaf], *, together: bool) -> str | None:
-    """What a charge lacks for a private selection: one event, one of whose candidates is the run and one the score.
+    """What a private selection's charge lacks: it is one event, with a candidate for the run and one for the score.
 
-    ``together``: a person's rows may be trained on and scored on, so that a candidate is both.
+    ``together``: a person's rows may be both trained and scored on, so that one candidate is run and score.
     """
     (selection, times), *others = charged.items()
     if not isinstance(selection, Selection) or times != 1 or others:
@@ -87,7 +87,7 @@ def _not_selected(charged: Counter[Leaf], spent: Counter[Leaf], *, together: boo
 
 
 def _not_chosen(charged: Counter[Leaf], spent: Counter[Leaf], candidates: int) -> str | None:
-    """What a charge lacks for the exponential mechanism: the run, every other run, and the choice."""
+    """What an exponential mechanism's charge lacks: it covers the run, every other run, and the choice."""
     rest = charged - spent
     if spent - charged or any(isinstance(leaf, Selection) for leaf in charged):
         return UNPAID
@@ -97,32 +97,26 @@ def _not_chosen(charged: Counter[Leaf], spent: Counter[Leaf], candidates: int) -
 
 
 def whole_event(run: Mapping[str, Any], promise: Budget) -> Counter[Leaf]:
-    """All that the meter of a run lets through, as priced, after checking that its events fit into it."""
+    """All events that the meter of a run admits, as priced, after checking that the run's events fit."""
     check_shape(run, TUNED_RUN, "tuning.run")
     meter = meter_from(promise, run["meter"])
-    most = Counter(meter.remaining) if isinstance(meter, PlanMeter) else Counter[Leaf]()
+    planned = Counter(meter.remaining) if isinstance(meter, PlanMeter) else Counter[Leaf]()
     replayed(meter, map(from_dict, run["events"]))
-    if isinstance(meter, AdditiveMeter):
-        own = meter.currency
-        return leaves(whole_of(currency(promise, own.name, order=own.order)))
-    return most
+    if not isinstance(meter, AdditiveMeter):
+        return planned
+    return leaves(whole_of(currency(promise, meter.currency.name, order=meter.currency.order)))
 
 
 def covers(data: Mapping[str, Any]) -> list[str]:
-    """What a search adds to what the promise covers."""
-    how = private_search(data)
-    if how is None:
+    """The part of what the promise covers that is due to a search."""
+    if (how := private_search(data)) is None:
         return []
     score = ", and its score" if how == "selection" else ""
     return [f"which of {data['tuning']['candidates']} candidate settings was chosen{score}"]
 
 
 def not_covered(data: Mapping[str, Any]) -> list[str]:
-    """What the promise does not say about trial runs."""
+    """The trial runs that the promise does not cover."""
     how = private_search(data)
-    if how is None:
-        return [TRIALS]
-    further = "further trial runs on the private records"
-    return (
-        [further, "the number of runs of the search, if its running time is seen"] if how == "selection" else [further]
-    )
+    uncounted = ["the number of runs of the search, if its running time is seen"] if how == "selection" else []
+    return [TRIALS if how is None else "further trial runs on the private records", *uncounted]

@@ -5,10 +5,9 @@ records nothing: it is post-processing and free. Each gradient is answered with
 
     recorded answer + curvature (theta' - theta) + fresh noise of the recorded standard deviation
 
-where theta' is where the replay is and theta where the run was. Without the curvature term the records would not react
-to where the replay has wandered; for plain descent and heavy ball on a convex loss that is too much spread, for long
-runs far too much. The curvature is read off the released path itself, by :func:`curvature`: an estimate, so standard
-errors are estimates too (``docs/standard-errors.md``).
+where theta' is the replay's point and theta the run's. Without the curvature term the records would not react to the drift of the replay; for plain descent and heavy
+ball on a convex loss the spread would be too large, for long runs far too large. :func:`curvature` estimates the
+curvature from the released path, so standard errors are estimates too (``docs/standard-errors.md``).
 
 *Guarantee*: nothing here holds a record or spends anything. A tape holds released answers and where they were asked.
 """
@@ -30,14 +29,14 @@ from ..methods import Method
 from ..train import follow
 from ..trusted.events import FULL, Event, Leaf, Sampling
 
-SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # of a method that cannot run many replays side by side
-NULL_DRAWS = 24  # replays that show what the path of noise alone looks like
-PART = 0.5  # of the recorded noise, scaled up again: the recorded answers hold one draw of it already
+SINGLE_DRAWS, SINGLE_NULLS = 40, 8  # replays of a method that cannot run many side by side
+NULL_DRAWS = 24  # replays that show the path of noise alone
+PART = 0.5  # of the recorded noise, scaled up again: the recorded answers contain one draw of it already
 MIN_GRADIENTS = 20  # with fewer the curvature is guesswork
-WINDOW = 0.75  # the last part of a run, from which the curvature is read
-MAX_CURVED_PARAMETERS = 1000  # for more, the curvature is not read
+WINDOW = 0.75  # share of a run, its end, from which the curvature is estimated
+MAX_CURVED_PARAMETERS = 1000  # with more the curvature is not estimated
 MAX_REPLAYED_NUMBERS = 4_000_000  # in all thetas of replays side by side
-UNKNOWN = {  # by question: what a replay leaves out or cannot do
+UNKNOWN = {  # by question: what a replay omits or cannot do
     "choose": "a part of the noise is in choices among candidates, which a replay does not draw anew",
     "minimise": "the noise goes through the curvature of the records, which is not released",
 }
@@ -45,7 +44,7 @@ UNKNOWN = {  # by question: what a replay leaves out or cannot do
 
 @dataclass
 class _RecordedMeter:
-    """Says what the run's own meter said at the same place; spends nothing."""
+    """Repeats the answers of the run's own meter; spends nothing."""
 
     replayed: Replayed
     name: str = "replay"
@@ -98,10 +97,10 @@ class Replayed(Asking):
         self._basis: Array | None = None
         questions = [entry.question for entry in tape.entries]
         self._held = len(questions) - questions[::-1].index("change_basis") if "change_basis" in questions else 0
-        self.moved: list[tuple[Array, Array]] = []  # if watched: how far off gradients were asked, and their noise
+        self.moved: list[tuple[Array, Array]] = []  # if watched: shifts of theta at each gradient, and its noise
 
     def upcoming(self) -> TapeEntry:
-        """The next entry; a replay that asks for more than the run did is over."""
+        """The next entry; a replay that asks for more answers than the run had ends."""
         if self.place >= len(self.tape.entries):
             raise BudgetExhausted("the tape of this run ends here")
         return self.tape.entries[self.place]
@@ -119,7 +118,6 @@ class Replayed(Asking):
         return noise if self._only is None else noise[self._only]
 
     def gradient(self, theta: Any, **how: Any) -> Answer:
-        """At any number of thetas side by side."""
         answer = self._gradient(array(theta))
         return answer._replace(value=in_kind(theta, answer.value))
 
@@ -211,7 +209,7 @@ class _Replays:
         return np.allclose(few[:2], alone, rtol=1e-3, atol=1e-5)
 
     def many(self, draws: int, one_by_one: int, **how: Any) -> list[tuple[Array, Replayed]]:
-        """So many replays in one go; or ``one_by_one``, if that is not 0."""
+        """This many replays side by side; or ``one_by_one`` single ones, if that is not 0."""
         if not one_by_one:
             return [self.run(copies=draws, **how)]
         return [self.run(copies=1, only=0, **{**how, "seed": self.seed + i}) for i in range(min(draws, one_by_one))]
@@ -263,13 +261,13 @@ def standard_errors(
 
 
 def curvature(tape: RecordedAnswers, nulls: Sequence[Replayed]) -> Array | None:
-    """How the mean gradient changes with theta near the end of a run, from released gradients; None where it is not seen.
+    """How the mean gradient changes with theta near the end of a run, from released gradients; None where unknown.
 
     Released gradients are g_t = c + H theta_t + noise. In the principal axes of the last ``WINDOW`` of the path, the
-    regression of g on theta gives h_k for each axis. Noise alone pretends a curvature: past noise has moved theta, so
+    regression of g on theta gives h_k for each axis. Noise alone imitates a curvature: past noise has moved theta, so
     a path that returns by chance looks as if it had been pulled back (Dickey & Fuller 1979; Kendall 1954). ``nulls``
-    are replays in which the records do not react: what the same regression finds there on average is taken off, and
-    what is left below zero counts as none. An estimate, not a bound: docs/standard-errors.md says how good it is.
+    are replays in which the records do not react: the average result of the same regression there is subtracted, and
+    a negative rest counts as 0. This is an estimate, not a bound: docs/standard-errors.md says how good it is.
     """
     asked = [entry for entry in tape.entries if entry.question == "gradient"]
     start = int(len(asked) * (1 - WINDOW))

@@ -1,9 +1,9 @@
-"""The statement: what a released model promises, from which the price can be recomputed without the data.
+"""The statement: the promise of a released model, from which the price can be recomputed without the data.
 
 It is plain JSON (``statement.schema.json``) and answers the usual reporting checklist for machine learning with
 differential privacy (Ponomareva et al. 2023, How to DP-fy ML, section 5.3). ``verify`` needs no torch and no records: it
-rebuilds the meter from the statement, replays the events, and compares what they cost with what was promised. Words
-that follow from the rest (``derived_words``) are compared too, so a new wording needs a new format.
+rebuilds the meter from the statement, replays the events, and compares their cost with the promise. Words that follow from
+the rest (``derived_words``) are compared too, so a new wording needs a new format.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMAT = FORMATS[0]
 
 
 def _home(kind: type[Proved]) -> str:
-    """The file of a question, and then those of the sums that it asks for."""
+    """The file of a question, then the files of the sums that it asks for."""
     sums = {found.total for found in SUMS.values()}
     functions = [each for each in vars(sys.modules[kind.__module__]).values() if isinstance(each, FunctionType)]
     asked = [each for each in functions if getattr(each, "__wrapped__", None) in sums]
@@ -77,10 +77,10 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a promise follows from its events, and why (not); what is promised, None when nothing is.
+    """Whether a promise follows from its events, the reason, and the promise (None when there is none).
 
-    ``arithmetic``: the grade, None when an older statement does not say; ``seal``: "intact" or "broken" for a run
-    folder, "none" for a statement by itself.
+    ``arithmetic``: the grade, None where an older statement has none; ``seal``: "intact" or "broken" for a run folder,
+    "none" for a statement by itself.
     """
 
     holds: bool
@@ -98,9 +98,8 @@ class Verdict:
         if self.epsilon is None or self.delta is None:
             return text
         text += f"; (epsilon, delta) = ({shown(self.epsilon)}, {shown(self.delta)}), adjacency {self.adjacency}"
-        return f"{text}, the unit is {self.unit}" + (
-            "" if self.arithmetic is None else f"; arithmetic {self.arithmetic}"
-        )
+        grade = "" if self.arithmetic is None else f"; arithmetic {self.arithmetic}"
+        return f"{text}, the unit is {self.unit}{grade}"
 
 
 def make_statement(
@@ -110,7 +109,6 @@ def make_statement(
     run: Trained,
     model: Mapping[str, Any],
     assumed: Sequence[str],
-    hyper_parameters: str = HYPER_PARAMETERS,
     preparation: Mapping[str, Any] | None = None,
     arithmetic: Arithmetic | None = None,
     account: Mapping[str, Any] | None = None,
@@ -120,12 +118,12 @@ def make_statement(
 ) -> Statement:
     """The statement of a finished run, made of released facts only.
 
-    ``preparation`` is what was spent on these records before training, with the fields ``epsilon``, ``delta``,
-    ``meter`` (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
-    ``arithmetic`` is the grade of everything that the run computed; without it the statement does not say.
-    ``account`` is what the run's budget is a part of, with the fields ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
-    ``federated`` is how clients were asked, where the records lay with them. ``isolation`` says how the method's code was kept
-    apart from the records (``shapes.ISOLATIONS``), ``source`` where the records came from (``reading.SOURCES``).
+    ``preparation``: the budget spent on these records before training, with the fields ``epsilon``, ``delta``, ``meter``
+    (a meter's ``describe()``), ``events`` and ``what`` it bought. The promise is the total of both.
+    ``arithmetic``: the grade of everything that the run computed, left out of the statement where it is None.
+    ``account``: the account that the run's budget is a part of: ``dataset``, ``epsilon``, ``delta``, ``adjacency``.
+    ``federated``: how clients were asked, where they hold the records. ``isolation``: how the method's code was isolated from
+    the records (``seal.ISOLATIONS``). ``source``: where the records came from (``reading_list.SOURCES``).
     """
     private = run.meter is not None
     size = "public" if run.facts.size_is_public else "bought" if private else "not needed"
@@ -140,7 +138,7 @@ def make_statement(
         "size": size,
         "method": {"name": " ".join(str(method).split()), "settings": dict(settings)},  # one line, which adds no other
         "model": dict(model),
-        "hyper_parameters": hyper_parameters,
+        "hyper_parameters": HYPER_PARAMETERS,
         "assumed": list(assumed),
         "software": {"noisewise": __version__},
     }
@@ -163,7 +161,7 @@ def make_statement(
 
 
 def _kind(run: Trained, data: Mapping[str, Any], source: str) -> RunKind:
-    """What decides which code a run's promise rests on."""
+    """The properties of a run that decide on which code its promise depends."""
     facts, questions = run.facts, frozenset(line.question for line in run.trace)
     asked = [KINDS[name] for name in questions if name in KINDS]
     plain = "linear" if facts.linear else "perceptron"
@@ -278,14 +276,11 @@ def _verify(data: Mapping[str, Any]) -> Verdict:
     for name, value in derived_words(data).items():
         if data[name] != value:
             return Verdict(False, f"its {name.replace('_', ' ')} does not follow from the rest of the statement")
+    reason = "the events cost no more than the promised budget"
     if data["simulation"]:
-        return _verdict(data, False, "the arithmetic holds, but a seeded simulation is not private")
-    return _verdict(data, True, "the events cost no more than the promised budget")
-
-
-def _verdict(data: Mapping[str, Any], holds: bool, reason: str) -> Verdict:
+        reason = "the arithmetic holds, but a seeded simulation is not private"
     grade = data["arithmetic"]["grade"] if "arithmetic" in data else None
-    return Verdict(holds, reason, **data["promise"], arithmetic=grade)
+    return Verdict(not data["simulation"], reason, **promise, arithmetic=grade)
 
 
 def training_meter(data: Mapping[str, Any]) -> Meter:
@@ -303,7 +298,7 @@ def _replayed(budget: Budget, paid: Mapping[str, Any]) -> Meter:
 
 
 def _odd_account(data: Mapping[str, Any]) -> str | None:
-    """What a run cannot be a part of; whether its other runs kept to it is written elsewhere."""
+    """Why a run cannot be part of its account; the ledger shows whether the account's other runs kept to it."""
     account, promise = data["account"], data["promise"]
     whole = Budget(account["epsilon"], account["delta"], adjacency=account["adjacency"])
     own = training_meter(data).budget
@@ -315,17 +310,18 @@ def _odd_account(data: Mapping[str, Any]) -> str | None:
 
 
 def _odd_code(data: Mapping[str, Any]) -> str | None:
-    """What contradicts the list of code: it goes with a format, and its rings hold paths of the package and digests."""
+    """What contradicts the list of code, which goes with one format and has paths of the package and digests."""
     if ("code" in data) != (data.get("format") == FORMATS[3]):
         return f"the code that ran is listed in the format {FORMATS[3]!r}, and in no other"
     return odd_code(data["code"]) if "code" in data else None
 
 
 def _odd_clients(data: Mapping[str, Any]) -> str | None:
-    """What contradicts the word about clients: how they were asked goes with the unit, and with a format that has words for it."""
+    """What contradicts the statement about clients: the way they were asked goes with the unit and with the format."""
     federated, client = data.get("federated"), data["promise"]["unit"] == CLIENT
     if data.get("format") not in (FORMATS[2:] if federated else (*FORMATS[:2], FORMATS[3])):
-        return f"records that lie with clients are stated in the formats {FORMATS[2]!r} and {FORMATS[3]!r}, and nothing else is in the first"
+        formats = f"{FORMATS[2]!r} and {FORMATS[3]!r}"
+        return f"records that lie with clients are stated in the formats {formats}, and nothing else is in the first"
     if federated is None:
         return "the unit is a client, but nothing says how clients were asked" if client else None
     Federated(**federated)
@@ -336,12 +332,11 @@ def _odd_clients(data: Mapping[str, Any]) -> str | None:
 
 
 def _odd_events(data: Mapping[str, Any], budget: Budget, meter: Meter, unit: Unit) -> str | None:
-    """What contradicts the word about the size (it is public, or bought by one full-batch Gaussian) or about persons."""
+    """What contradicts the stated size: it is public, or bought by one full-batch Gaussian."""
     size, single = data["size"], [leaf for leaf, n in meter.events.items() if n == 1]
-    several = unit.most > 1
     if size not in ("public", "bought"):
         return f"the size of the data is {size!r}; it is 'public' or 'bought'"
-    if size == "bought" and budget.adjacency == "replace_one" and not several:
+    if size == "bought" and budget.adjacency == "replace_one" and unit.most <= 1:
         return "the size cannot have been bought under replace_one, where it is public"
     if size == "bought" and not any(isinstance(leaf, Gaussian) for leaf in single):
         return "the size was bought, but no event pays for it"

@@ -1,4 +1,4 @@
-"""Whether the files of a run folder are as sealed and say the same: statement, its text, settings and trace.
+"""Whether the files of a run folder are as sealed and agree: statement, its text, settings and trace.
 
 The seal finds damage and careless edits. Edits under a new seal are found where one file contradicts another; a folder
 in which all of them were rewritten alike agrees with itself, and only a ledger kept elsewhere could tell.
@@ -65,10 +65,10 @@ class _Contradiction(ValueError):
 
 
 def verify(statement: Statement | Mapping[str, Any] | str | os.PathLike[str]) -> Verdict:
-    """Recompute the promise of a statement from its events alone; of a run folder, check all files against it too.
+    """Recompute the promise of a statement from its events alone; for a run folder, check all its files against it too.
 
-    It checks arithmetic and agreement, not honesty: whether the software ran as stated is not in the document, and who
-    rewrites every file of a folder alike and seals it anew has a folder that agrees with itself.
+    This checks arithmetic and agreement, not honesty: no document shows whether the software ran as stated, and a folder
+    whose files were all rewritten alike and sealed anew agrees with itself.
     """
     if isinstance(statement, str | os.PathLike):
         try:
@@ -132,7 +132,6 @@ def _check_text(statement: Mapping[str, Any], written: bytes) -> None:
 
 
 def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> None:
-    """What the run was told is what the statement says."""
     settings, promise, method = run.get("settings"), statement["promise"], statement["method"]
     if not isinstance(settings, Mapping) or "random_state" not in settings:
         raise ValueError("run.json has no settings with a random_state")
@@ -142,15 +141,20 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
     if seeded != statement["simulation"]:
         difference = "a private run, but run.json has a seed" if seeded else "a simulation, but run.json has no seed"
         raise _Contradiction(f"statement.json states {difference}")
-    unit = _told(run)
+    schema = (run.get("preprocessing") or {}).get("schema") or {}
+    rows = [place.get("rows_per_unit") for place in (settings, schema)]
+    check_shape(rows, [Nullable(int)], "run.json: rows_per_unit")
+    unit = Unit(rows[1] if rows[0] is None else rows[0])
+    federated = settings.get("federated")
+    client = isinstance(federated, Mapping) and federated.get("unit") == "client"
     public = used["size_is_public"] or unit.fixes_size(used["adjacency"])
     clip = used["max_grad_norm"]
     pairs = {
         "epsilon": (used["epsilon"], promise["epsilon"]),
         "delta": (used["delta"], promise["delta"]),
         "adjacency": (used["adjacency"], promise["adjacency"]),
-        "unit": (_unit(run, unit), promise["unit"]),
-        "way to ask clients": (settings.get("federated"), statement.get("federated")),
+        "unit": (CLIENT if client else unit.words, promise["unit"]),
+        "way to ask clients": (federated, statement.get("federated")),
         "method": (used["method"], method["name"]),
         "model": (run.get("model"), statement["model"]),
         "kind of model": (
@@ -165,22 +169,8 @@ def _check_settings(statement: Mapping[str, Any], run: Mapping[str, Any]) -> Non
             raise _Contradiction(f"run.json and statement.json differ in the {name}")
 
 
-def _unit(run: Mapping[str, Any], unit: Unit) -> str:
-    """What is protected, as the run was told."""
-    federated = run["settings"].get("federated")
-    return CLIENT if isinstance(federated, Mapping) and federated.get("unit") == "client" else unit.words
-
-
-def _told(run: Mapping[str, Any]) -> Unit:
-    """A record or a person, as the run was told by its settings or its schema."""
-    schema = (run.get("preprocessing") or {}).get("schema") or {}
-    told = [place.get("rows_per_unit") for place in (run["settings"], schema)]
-    check_shape(told, [Nullable(int)], "run.json: rows_per_unit")
-    return Unit(told[1] if told[0] is None else told[0])
-
-
 def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]) -> None:
-    """The questions that were answered are the events that were paid for, with the noise that they name."""
+    """The answered questions are the events that were paid for, with the stated noise."""
     size = run.get("size")
     check_shape(rows, [ROW], "trace.json: rows")
     check_shape(size, Nullable(float), "run.json: size")
@@ -191,16 +181,20 @@ def _check_trace(statement: Mapping[str, Any], rows: Any, run: Mapping[str, Any]
         raise _Contradiction("the events of trace.json are not those of statement.json")
     if statement["size"] == "bought" and not any(row["question"] == Count.name for row in rows):
         raise _Contradiction("the size was bought, but no question of trace.json is a count")
-    shares = [0.0, *(row["spent"] for row in rows)]
-    rising = all(low <= high for low, high in pairwise(shares))
-    if not rising or not _same(shares[-1], _spent(statement, len(rows))):
+    shares, meter = [0.0, *(row["spent"] for row in rows)], statement["meter"]
+    if meter["meter"] == "plan":  # which needs no second pricing
+        spent = float(len(rows) / sum(item["count"] for item in meter["plan"]))
+    else:
+        spent = training_meter(statement).spent_fraction
+    rising = all(low <= high for low, high in pairwise(shares))  # which no NaN is
+    if not rising or not _same(shares[-1], spent):
         raise _Contradiction("what trace.json says was spent is not what its events cost")
     if reason := odd_answers(statement, rows, run):
         raise _Contradiction(reason)
 
 
 def _check_prepared(statement: Mapping[str, Any], rows: list[Mapping[str, Any]], run: Mapping[str, Any]) -> None:
-    """What the statement says was prepared, and its price, is what the trace shows; an older one does not say."""
+    """The stated preparation and its price agree with the trace; an older statement has none."""
     if "prepared" not in statement:
         return
     saved = (run.get("preprocessing") or {}).get("features")
@@ -209,14 +203,6 @@ def _check_prepared(statement: Mapping[str, Any], rows: list[Mapping[str, Any]],
     trace = [Released(**{**row, "event": from_dict(row["event"])}) for row in rows]
     if statement["prepared"] != parts_of(trace, features, bounds=statement["preparation"], plan=plan):
         raise _Contradiction("what statement.json says was prepared is not what trace.json shows")
-
-
-def _spent(statement: Mapping[str, Any], answers: int) -> float:
-    """The share of the budget that all answers took; that of a plan needs no second pricing."""
-    meter = statement["meter"]
-    if meter["meter"] == "plan":
-        return float(answers / sum(item["count"] for item in meter["plan"]))
-    return training_meter(statement).spent_fraction
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -13,9 +13,9 @@ from ..trusted.events import Selection, from_dict, leaves, to_dict
 from ..trusted.units import CLIENT, Unit, relation
 from .search_price import covers, not_covered, private_search
 
-# the second has words that follow from epsilon, the third also such of records that lie with clients
+# the second words the guarantee by epsilon, the third also states records that lie with clients, the fourth lists code
 FORMATS = ("noisewise-statement/2", "noisewise-statement/3", "noisewise-statement/4", "noisewise-statement/5")
-# by how the code of a method was kept apart from the records: what is trusted of it, and what that does not cover
+# by how the code of a method was isolated from the records: what is trusted, and what is not covered
 TRUSTED = {
     "caller's own code": "; and the method, code of the caller's own that ran beside the records",
     "process": "; and the method, trusted not to look: it ran in a process of its own, which can open its user's files",
@@ -25,20 +25,23 @@ NOT_COVERED = {
         "what the method, in its sandbox, notices of time: when an answer comes, to a tick, and how busy the machine is"
     ],
 }
-ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # up to which epsilon it is almost as likely, and a limit at all
+COUNTED = {"client": "clients", "person": "rows that count", "record": "records"}
+SEVERAL = {
+    "client": "people with several clients: k clients get k times the effect",
+    "person": "people under several ids: k ids get k times the effect",
+    "record": "people with several records: k records get k times the effect",
+}
+ALMOST, LIMIT, MILLION = 2.0, 10.0, 10**6  # the largest epsilon that is "almost as likely", and that is called a limit
 
 
 def format_of(promise: Mapping[str, Any] | None, *, federated: bool = False, code: bool = False) -> str:
-    """The format of a new statement: the older one wherever its words are true, which more versions can read."""
-    if code:
-        return FORMATS[3]
-    if federated:
-        return FORMATS[2]
-    return FORMATS[0] if promise is None or promise["epsilon"] <= ALMOST else FORMATS[1]
+    """The format of a new statement: the oldest one whose words are true, which more versions can read."""
+    wordy = promise is not None and promise["epsilon"] > ALMOST
+    return FORMATS[3 if code else 2 if federated else 1 if wordy else 0]
 
 
 def likely(data: Mapping[str, Any]) -> str:
-    """How far one record can make anything more likely, in words; format 2 has the same words for every epsilon.
+    """How much one record can change the probability of anything, in words; format 2 has one text for every epsilon.
 
     >>> promise = {"adjacency": "add_remove", "unit": "one record"}
     >>> for epsilon in (1.0, 3.0, 100.0):
@@ -53,21 +56,24 @@ def likely(data: Mapping[str, Any]) -> str:
         return f"almost as likely {related}"
     odds = Context(prec=30).create_decimal(repr(float(epsilon))).exp(Context(prec=30))  # the same on every machine
     times = (
-        "more than a million" if odds > MILLION else f"{float(Context(prec=3, rounding=ROUND_CEILING).plus(odds)):g}"
+        f"{float(Context(prec=3, rounding=ROUND_CEILING).plus(odds)):g}" if odds <= MILLION else "more than a million"
     )
-    if epsilon <= LIMIT:
-        return f"at most {times} times more or less likely {related}"
-    return f"possibly {times} times more or less likely {related}, which is hardly a limit"
+    changed = f"{times} times more or less likely {related}"
+    return f"at most {changed}" if epsilon <= LIMIT else f"possibly {changed}, which is hardly a limit"
 
 
 def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows from the rest of a statement, spelled out for readers: setting, guarantee, accounting, coverage."""
+    """The words that follow from the rest of a statement: setting, guarantee, accounting, coverage."""
     promise, preparation, federated = data["promise"], data["preparation"], data.get("federated")
-    persons = promise is not None and Unit.of_words(promise["unit"]).persons
+    isolation = data.get("isolation", "")
+    unit = "record"
+    if promise is not None and Unit.of_words(promise["unit"]).persons:
+        unit = "person"
+    if promise is not None and promise["unit"] == CLIENT:
+        unit = "client"
     covered = ["the trained parameters", "every answer on the way to them, as listed in the trace", *covers(data)]
-    client = promise is not None and promise["unit"] == CLIENT
     if data["size"] == "bought":
-        covered.append(f"the noisy number of {'clients' if client else 'rows that count' if persons else 'records'}")
+        covered.append(f"the noisy number of {COUNTED[unit]}")
     if preparation is not None:
         covered.append(f"what was bought before training: {preparation['what']}")
     return {
@@ -75,49 +81,46 @@ def derived_words(data: Mapping[str, Any]) -> dict[str, Any]:
         "guarantee": "none"
         if promise is None
         else f"(epsilon, delta)-differential privacy: whatever is computed from what was released is {likely(data)}",
-        "accounting": None if promise is None else _accounting(data, persons),
+        "accounting": None if promise is None else _accounting(data, unit),
         "covers": [] if promise is None else covered,
         "does_not_cover": [
             "what is assumed to be public",
             *not_covered(data),
             "evaluations on private records, which are charged on top",
-            "people with several clients: k clients get k times the effect"
-            if client
-            else "people under several ids: k ids get k times the effect"
-            if persons
-            else "people with several records: k records get k times the effect",
+            SEVERAL[unit],
             *([] if federated is None else ["what the server sees, and whoever sees which clients it asks"]),
-            *NOT_COVERED.get(data.get("isolation", ""), []),
+            *NOT_COVERED.get(isolation, []),
             "side channels such as running time",
         ],
         "trusted": "the model and loss named here, and the noisewise curator"
-        + TRUSTED.get(data.get("isolation", ""), "")
+        + TRUSTED.get(isolation, "")
         + ("" if federated is None else f"; and {what_the_server_sees(federated)}"),
     }
 
 
-def _accounting(data: Mapping[str, Any], persons: bool) -> dict[str, Any]:
-    """How the price was computed, and what it takes for granted about the run."""
+def _accounting(data: Mapping[str, Any], unit: str) -> dict[str, Any]:
+    """How the price was computed, and the assumptions about the run."""
     meter, events = data["meter"], data["events"]
-    client = data["promise"]["unit"] == CLIENT
-    unit = "client" if client else "person" if persons else "record"
+    drawn = "client" if unit == "client" else "record"
     plan = meter["meter"] == "plan"
     charged = leaves([from_dict(event) for event in ([item["event"] for item in meter["plan"]] if plan else events)])
     within = [leaf for event in charged if isinstance(event, Selection) for leaf in leaves(event.candidates)]
     kinds = {type(leaf).__name__ for leaf in (*charged, *within)}
+    fixed = "the cap was fixed before the records were touched; noise may have been chosen from earlier answers"
+    if private_search(data) is not None:
+        fixed = "what each run of the search may spend was fixed before the records were touched; all of it is charged"
+    elif plan:
+        fixed = (
+            "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
+        )
     assumptions = [
-        "what each run of the search may spend was fixed before the records were touched; all of it is charged"
-        if private_search(data) is not None
-        else "all noise levels, rates and counts were fixed before the records were touched; the whole plan is charged"
-        if plan
-        else "the cap was fixed before the records were touched; noise may have been chosen from earlier answers",
+        fixed,
         f"every answer was charged before the records were touched, and one {unit}'s part of it is bounded",
         *([] if data.get("federated") is None else taken_for_granted(data["federated"])),
     ]
     if "Poisson" in kinds:
-        assumptions.append(
-            f"each {'client' if client else 'record'} joins each Poisson batch independently at the stated rate, as the sampler draws them"
-        )
+        rate = "independently at the stated rate, as the sampler draws them"
+        assumptions.append(f"each {drawn} joins each Poisson batch {rate}")
     if "FixedBatch" in kinds:
         assumptions.append("fixed-size batches are drawn without replacement, as the sampler draws them")
     if "Selection" in kinds:
@@ -126,14 +129,12 @@ def _accounting(data: Mapping[str, Any], persons: bool) -> dict[str, Any]:
             "stay secret, and each run was stopped at its price"
         )
     if not kinds & {"Poisson", "FixedBatch", "AtOrder"}:
-        assumptions.append(
-            f"every answer used all {'clients' if client else 'records'}; nothing is gained from sampling"
-        )
+        assumptions.append(f"every answer used all {drawn}s; nothing is gained from sampling")
     return {"type": _accounting_text(meter), "assumptions": assumptions}
 
 
 def shown(value: float, digits: int = 6) -> str:
-    """A budget in so many digits, rounded up: words must not promise more than numbers do.
+    """A budget with this many digits, rounded up: words must not promise more than numbers do.
 
     >>> shown(1.0), shown(1e-6), shown(1.0000004), shown(0.1 + 0.2)
     ('1', '1e-06', '1.00001', '0.300001')
@@ -184,7 +185,6 @@ def text(data: Mapping[str, Any]) -> str:
 
 
 def account_text(account: Mapping[str, Any]) -> str:
-    """What the account of a run adds to its promise, in words."""
     total = f"({shown(account['epsilon'])}, {shown(account['delta'])}), {account['adjacency']}"
     return f"part of the account {account['dataset']!r}: at most (epsilon, delta) = {total}, for all its runs together"
 
@@ -210,18 +210,17 @@ def _events_text(events: Sequence[Mapping[str, Any]]) -> str:
             case "Selection":
                 kinds = dict.fromkeys(_events_text([inner]) for inner in event["candidates"])
                 some = [*list(kinds)[:3], *([f"{len(kinds) - 3} other kinds"] if len(kinds) > 3 else [])]
-                return f"the best of a secret number of runs ({_runs_text(event['repetitions'])}), each [{' | '.join(some)}]"
+                law = event["repetitions"]
+                if law["kind"] == "PoissonRepetitions":
+                    runs = f"Poisson with mean {law['mean']:.4g}"
+                else:
+                    runs = f"truncated negative binomial with eta {law['eta']:.4g}, gamma {law['gamma']:.4g}"
+                return f"the best of a secret number of runs ({runs}), each [{' | '.join(some)}]"
         return f"{event['kind']} with " + ", ".join(f"{key} {value}" for key, value in event.items() if key != "kind")
 
     counts: dict[str, int] = {}
     for event in events:
-        for leaf, count in leaves(from_dict(event)).items():  # noise levels that differ in rounding only read as one
+        for leaf, count in leaves(from_dict(event)).items():  # noise levels that differ only by rounding are one line
             name = one(to_dict(leaf))
             counts[name] = counts.get(name, 0) + count
     return "; ".join(f"{count} x {name}" for name, count in counts.items())
-
-
-def _runs_text(law: Mapping[str, Any]) -> str:
-    if law["kind"] == "PoissonRepetitions":
-        return f"Poisson with mean {law['mean']:.4g}"
-    return f"truncated negative binomial with eta {law['eta']:.4g}, gamma {law['gamma']:.4g}"

@@ -1,4 +1,4 @@
-"""Tools that try to break a method or a trained model, and say what they got."""
+"""Attacks on a method or a trained model, and their results."""
 
 from __future__ import annotations
 

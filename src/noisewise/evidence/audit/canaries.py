@@ -2,7 +2,7 @@
 
 A canary is a record whose clipped gradient has the full norm C, at every step and in the same direction, among records
 whose gradients are zero. Then each answer differs between the two worlds by as much as its sensitivity allows, and an
-audit needs few runs. Which record does that depends on the loss:
+audit needs few runs. The canary depends on the loss and the method:
 
 * squared loss: a row of norm 1 with a label of a million. Its gradient is clipped to C whatever theta is.
 * other losses: a row w with a public start on the wrong side of it, so far that the slope stays at its largest. For
@@ -34,6 +34,7 @@ from ...trusted.units import RECORD, Unit
 
 Array = NDArray[Any]
 U, V = np.array([0.6, 0.8], np.float32), np.array([-0.8, 0.6], np.float32)
+OTHERS = 5  # units beside the canary
 FAR_LABEL = 1e6
 LONG_ROW_NORM = 1000.0  # of a row whose gradient must reach any clip norm
 TILT_RADIANS = 0.1
@@ -59,13 +60,13 @@ class Neighbours:
     unit: Unit = RECORD
 
     def along(self, theta: Array) -> float:
-        """How far a theta is where the canary pulls it."""
+        """How far theta lies in the canary's direction."""
         return float(theta @ self.direction if theta.shape == self.direction.shape else theta.sum())
 
 
 @dataclass(frozen=True)
 class CanarySetting:
-    """A method with few steps and a promise that few runs can judge."""
+    """A method with few steps and a promise that an audit of few runs can test."""
 
     method: Method
     epsilon: float
@@ -81,27 +82,28 @@ def worst_case(
     adjacency: Adjacency = "add_remove",
     loss: str | None = None,
     size_is_public: bool = True,
-    others: int = 5,
     rows_per_unit: int | None = None,
 ) -> Neighbours:
-    """The neighbouring data sets for a method, by default with the loss that shows the most.
+    """The neighbouring data sets for a method, by default with the loss that reveals the most.
 
-    ``rows_per_unit``: the canary is a person with so many equal rows, and so is its counterpart.
+    ``rows_per_unit``: the canary is a person with that many equal rows, and so is its counterpart.
     """
     method = method_named(method)
-    name = loss or default_loss(method)
+    name = loss or method.losses[0]
+    if loss is None and method.name not in ONE_SHOT and "squared" in method.losses:
+        name = "squared"  # its gradient is clipped, whatever theta is
+    elif loss is None and "huber_hinge" in method.losses:
+        name = "huber_hinge"  # its slope reaches its bound
     if name not in method.losses:
         raise ValueError(f"loss is {name!r}; {method.name} takes {', '.join(method.losses)}")
     classes = 2 if loss_named(name).task == "classes" else 1
     model = Linear(2, loss_named(name), classes)
     if method.table:
         model = Additive(1, loss_named(name), classes, columns=(TableColumn("cells", (-1.0, 1.0), (0.0, 1.0)),) * 2)
-    if method.name == "pnsgd":
-        others = 0
     unit = Unit(rows_per_unit)
     copies = unit.most
-    others = others * copies  # so that a smallest eigenvalue can rise by as many
-    rest = np.tile(V if method.name == "sufficient_statistics" else np.zeros_like(V), (max(others, 0), 1))
+    others = 0 if method.name == "pnsgd" else OTHERS * copies  # so that a smallest eigenvalue can rise by ``copies``
+    rest = np.tile(V if method.name == "sufficient_statistics" else np.zeros_like(V), (others, 1))
     rows, labels, start = _canary(method, model.loss, adjacency)
     if method.table:
         rows, start = [np.ones_like(U)] * len(rows), None
@@ -125,13 +127,6 @@ def worst_case(
     )
 
 
-def default_loss(method: Method) -> str:
-    """The squared loss where a gradient is clipped; else one whose slope reaches its bound."""
-    if method.name not in ONE_SHOT and "squared" in method.losses:
-        return "squared"
-    return "huber_hinge" if "huber_hinge" in method.losses else method.losses[0]
-
-
 def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Array], list[float], Array | None]:
     """Rows and labels of the canary and, for replace_one, its counterpart before it; and the public start."""
     alone = adjacency == "add_remove"
@@ -149,7 +144,7 @@ def _canary(method: Method, loss: Loss, adjacency: Adjacency) -> tuple[list[Arra
 
 
 def _public_rows(method: Method, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Public rows that say nothing; public_subspace gets two that span the canary's direction, whatever theta is."""
+    """Public rows of zeros; public_subspace gets two that span the canary's direction, whatever theta is."""
     if method.name == "public_subspace":
         return np.stack([U, U]), np.array([1, -1] if dtype.kind == "f" else [0, 1], dtype)
     return np.zeros((2, 2), np.float32), np.zeros(2, dtype)

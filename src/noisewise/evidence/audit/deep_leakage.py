@@ -30,8 +30,8 @@ def matched(
         if label == "optimise":
             free.append(torch.zeros(model.outputs, dtype=torch.float64, requires_grad=True))
         score = _descend(model, at, seen, clip, free, label_guess, steps)
-        guessed = float(free[1].detach().argmax()) if label == "optimise" else label_guess
         if best is None or score < best[0]:
+            guessed = float(free[1].detach().argmax()) if label == "optimise" else label_guess
             best = (score, free[0].detach(), guessed)
         if score < 1e-9:
             break
@@ -43,8 +43,8 @@ def _descend(
     model: Model, theta: Tensor, released: Tensor, clip: float, free: list[Tensor], label_guess: float, steps: int
 ) -> float:
     unit = float(released.square().sum().clamp(min=1e-30))
-    how: dict[str, Any] = {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-12, "tolerance_change": 1e-16}
-    optimizer = torch.optim.LBFGS(free, max_iter=steps, history_size=50, **how)
+    tolerances: Any = {"tolerance_grad": 1e-12, "tolerance_change": 1e-16}
+    optimizer = torch.optim.LBFGS(free, max_iter=steps, history_size=50, line_search_fn="strong_wolfe", **tolerances)
 
     def distance() -> Tensor:
         soft = torch.softmax(free[1], dim=0) if len(free) > 1 else None
@@ -66,7 +66,7 @@ def _clipped_gradient(
 ) -> Tensor:
     """The gradient of a dummy record as the curator would clip it, with a graph back to the record."""
     at = theta.detach().requires_grad_(True)
-    scores = _scores(model, at, row[None])
+    scores = scores_of(model, at, row[None])
     if soft is not None:
         loss = -(soft * torch.log_softmax(scores[0], dim=0)).sum()
     else:
@@ -77,9 +77,9 @@ def _clipped_gradient(
     return gradient * (clip / length.clamp(min=1e-30)).clamp(max=1)
 
 
-def _scores(model: Model, theta: Tensor, row: Tensor) -> Tensor:
+def scores_of(model: Model, theta: Tensor, rows: Tensor) -> Tensor:
     """The model's scores with a graph."""
     if isinstance(model, MLP):
-        return model.scored(theta, row)
-    scores = row @ theta.view(model.outputs, model.features).T
+        return model.scored(theta, rows)
+    scores = rows @ theta.view(model.outputs, model.features).T
     return scores if model.outputs > 1 else scores[:, 0]

@@ -1,4 +1,4 @@
-"""From errors that were counted to a lower bound on epsilon, at a stated confidence.
+"""From counted errors to a lower bound on epsilon at a stated confidence, and the confirmation of an alarm.
 
 A test guesses from what was released which of two neighbouring data sets was used. In n runs on each it errs FP times
 (it says "with" when the record was not there) and FN times (the other way round). Three bounds follow.
@@ -21,6 +21,23 @@ has to count.
 FN is a sum of 2n independent coin flips of mean error e; its lower tail is no heavier than that of 2n flips of
 probability e each (Hoeffding 1956, Theorem 4, up to one below the mean, which is all that a level a <= 1/2 looks at). So
 e <= e_hi, the Clopper-Pearson bound of FP + FN out of 2n at level a, and mu >= -2 Phi^-1(e_hi).
+
+*confirmation*. An alarm is confirmed on fresh runs before it is called a violation. The first stage
+(:mod:`noisewise.evidence.audit.lower_bound`) alarms when its bound, at ``confidence``, exceeds the claim. Then its test, that
+is score, threshold and kind of interval, is applied to runs of other seeds. They are evaluated after 1, 2, 4 and 8 times as
+many trials as the first stage measured, each time at a level of LEVEL / 4; the first look whose bound exceeds the claim
+confirms. A strong violation is confirmed by the first look; one that the first stage finds half of the time lies about 1.6
+standard errors beyond the claim there, but 4.7 at the last look, which asks for 3.7.
+
+*Guarantee*. Let the claim be true and fix everything that the first stage saw. The test is then fixed and the fresh runs
+are independent of it, so each look's bound exceeds the true epsilon with probability at most LEVEL / 4, and any of them
+with at most LEVEL (a union bound: the looks share runs). The first stage alarms with probability at most 1 - confidence. So
+
+    P(false violation) = P(alarm) P(confirmed | alarm) <= (1 - confidence) LEVEL,
+
+2.5e-5 at 95 %. Over m audits, dependent or not, it is at most m times that: for up to 40 private methods at most 0.1 % at
+95 %, and 1 % at every confidence that is accepted (at least 50 %). LEVEL alone would not do: 40 LEVEL is 2 %. The runs
+count as independent because each has a seed of its own, from SHA-256, and a cryptographic stream grown from it.
 """
 
 from __future__ import annotations
@@ -35,18 +52,20 @@ from scipy.special import betaincinv, ndtri
 
 from ...trusted import validate
 from ...trusted.accountants.gdp import epsilon_of
-from .finished_run import SCORES
+from .witness import SCORES
 
 if TYPE_CHECKING:
     from .lower_bound import Audit
 
-
 Floats = npt.NDArray[np.float64]
+Fresh = Callable[[int, int], Floats]
 KINDS = ("exact", "gdp", "pooled")
+LEVEL = 5e-4
+LOOKS = (1, 2, 4, 8)
 
 
 def upper_bound(errors: Any, trials: int, level: float) -> Floats:
-    """Clopper-Pearson: the largest rate under which so few errors have probability ``level``.
+    """Clopper-Pearson: the largest rate at which this many errors or fewer have probability ``level``.
 
     The ``1 - level`` quantile of Beta(errors + 1, trials - errors); 1 when all trials erred.
 
@@ -60,7 +79,7 @@ def upper_bound(errors: Any, trials: int, level: float) -> Floats:
 
 
 def exact_epsilon(false_positives: Any, false_negatives: Any, trials: int, delta: float, confidence: float) -> Floats:
-    """The exact bound of the module's text, at least 0; arrays of counts are taken one by one.
+    """The exact bound, at least 0; elementwise for arrays of counts.
 
     >>> float(exact_epsilon(0, 0, 1000, 1e-5, 0.95).round(2))  # errors never made
     5.6
@@ -74,7 +93,6 @@ def exact_epsilon(false_positives: Any, false_negatives: Any, trials: int, delta
 
 
 def gdp_mu(false_positives: Any, false_negatives: Any, trials: int, confidence: float) -> Floats:
-    """The gdp bound on mu, at least 0."""
     fpr, fnr = _rates(false_positives, false_negatives, trials, confidence)
     mu: Floats = np.maximum(-ndtri(fpr) - ndtri(fnr), 0.0)
     return mu
@@ -124,33 +142,9 @@ def _rates(false_positives: Any, false_negatives: Any, trials: int, confidence: 
     return upper_bound(false_positives, trials, level), upper_bound(false_negatives, trials, level)
 
 
-# An alarm is confirmed on fresh runs before it is called a violation.
-#
-# The first stage (:mod:`noisewise.evidence.audit.lower_bound`) alarms when its bound, at ``confidence``, exceeds the claim. Then the
-# test it used, that is score, threshold and kind of interval, meets runs of other seeds. They are looked at after 1, 2, 4
-# and 8 times as many trials as the first stage measured, each time at a level of LEVEL / 4; the first look whose bound
-# exceeds the claim confirms. A strong violation is confirmed by the first look; one that the first stage finds half of the
-# time lies about 1.6 standard errors beyond the claim there, but 4.7 at the last look, which asks for 3.7.
-#
-# *Guarantee*. Let the claim be true and fix everything that the first stage saw. The test is then fixed and the fresh runs
-# are independent of it, so each look's bound exceeds the true epsilon with probability at most LEVEL / 4, and any of them
-# with at most LEVEL (a union bound: the looks share runs). The first stage alarms with probability at most 1 - confidence. So
-#
-# P(false violation) = P(alarm) P(confirmed | alarm) <= (1 - confidence) LEVEL,
-#
-# 2.5e-5 at 95 %. Over m audits, dependent or not, it is at most m times that: for up to 40 private methods at most 0.1 % at
-# 95 %, and 1 % at every confidence that is accepted (at least 50 %). LEVEL alone would not do: 40 LEVEL is 2 %. The runs
-# count as independent because each has a seed of its own, from SHA-256, and a cryptographic stream grown from it.
-
-
-Fresh = Callable[[int, int], Floats]
-LEVEL = 5e-4
-LOOKS = (1, 2, 4, 8)
-
-
 @dataclass(frozen=True)
 class Confirmation:
-    """What fresh runs say of an alarm. ``lower_bound`` holds at ``confidence`` over all looks together."""
+    """The result of fresh runs after an alarm. ``lower_bound`` holds at ``confidence`` over all looks together."""
 
     confirmed: bool
     lower_bound: float
@@ -181,7 +175,7 @@ def confirm(audit: Audit, fresh: Fresh) -> Audit:
 
 
 def scores_named(scores: Floats, score: str) -> Floats:
-    """(2 worlds, runs): the score of this name; one with a minus in front speaks for the record where it is small."""
+    """(2 worlds, runs): the score of this name; one with a leading minus is small where the record was there."""
     name = score.removeprefix("- ")
     values: Floats = scores[:, :, SCORES.index(name)]
     return values if name == score else -values

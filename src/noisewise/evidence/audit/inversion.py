@@ -1,9 +1,8 @@
-"""Model inversion: which input does the model believe to be the purest example of a class?
+"""Model inversion: the input that a model finds most typical of a class.
 
-Projected gradient ascent on log p(class | x) over inputs within the declared bounds (Fredrikson et al. 2015). What
-comes out is an average of the class, as far as the model has one. That is a fact about many records, which privacy does
-not hide, unless the class is one person: then the average *is* the record. :func:`with_a_class_of_one` plants such a
-class.
+Projected gradient ascent on log p(class | x) over inputs within the declared bounds (Fredrikson et al. 2015). The result
+is an average of the class, as far as the model has learnt one. That is a fact about many records, which privacy does not
+hide, unless the class is one person: then the average *is* the record. :func:`with_a_class_of_one` plants such a class.
 
 Fredrikson, Jha & Ristenpart 2015, Model Inversion Attacks that Exploit Confidence Information.
 """
@@ -12,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...statements.network import Network
 from ...tables.fit.fitted import Fitted
 from ...tables.preprocess import Scaling
 from ...trusted import validate
+from ..bought_quality import scored_by
 from .leakage import correlation
 
 if TYPE_CHECKING:
@@ -53,20 +51,17 @@ class Inversion:
         return float(np.median(known)) if known else None
 
     def of(self, label: Any) -> Inverted:
-        """The input of one class."""
-        for one in self.inputs:
-            if one.label == label:
-                return one
-        raise ValueError(f"label is {label!r}; pass one of {', '.join(str(one.label) for one in self.inputs)}")
+        inputs = {one.label: one for one in self.inputs}
+        if label not in inputs:
+            raise ValueError(f"label is {label!r}; pass one of {', '.join(map(str, inputs))}")
+        return inputs[label]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "similarity": self.similarity,
-            "classes": [
-                {"label": _plain(one.label), "probability": one.probability, "similarity": one.similarity}
-                for one in self.inputs
-            ],
-        }
+        classes = []
+        for one in self.inputs:
+            label = one.label.item() if hasattr(one.label, "item") else one.label
+            classes.append({"label": label, "probability": one.probability, "similarity": one.similarity})
+        return {"similarity": self.similarity, "classes": classes}
 
 
 def inversion(
@@ -82,11 +77,11 @@ def inversion(
 ) -> Inversion:
     """Invert a fitted linear or MLP ``PrivateClassifier``, class by class.
 
-    ``labels``: the classes to look for, by default all. ``compare``: rows (X, y) whose class means are compared with
-    what is found. ``l2`` weighs the mean square of the scaled input against the log-probability, so that what the
-    model does not care about stays blank; the ascent starts from the blank (all lower bounds). In units of the
-    declared range, a step is about ``learning_rate``. ``shape``: rows are pictures of that height and width; then
-    neighbouring pixels that differ cost ``smooth`` times the square of the difference (Fredrikson et al. denoise, too).
+    ``labels``: the classes to invert, by default all. ``compare``: rows (X, y) whose class means are compared with the
+    inputs found. ``l2`` weighs the mean square of the scaled input against the log-probability, so that columns the
+    model ignores stay blank; the ascent starts from the blank (all lower bounds). In units of the declared range, a
+    step is about ``learning_rate``. ``shape``: rows are pictures of that height and width; then neighbouring pixels that
+    differ cost ``smooth`` times the square of the difference (Fredrikson et al. denoise, too).
     """
     validate.whole(steps=steps)
     validate.positive(learning_rate=learning_rate)
@@ -99,22 +94,30 @@ def inversion(
     if missing := [label for label in wanted if label not in known]:
         raise ValueError(f"labels has {missing[0]!r}; pass classes of the model: {', '.join(map(str, known))}")
     means = {} if compare is None else class_means(*compare)
-    rough = _roughness(fitted.scaling.features - 1, shape, smooth)
+    features = fitted.scaling.features - 1
+    if shape is not None and shape[0] * shape[1] != features:
+        raise ValueError(f"shape is {shape!r} but rows have {features} columns; pass (height, width) of the pictures")
+
+    def penalty(shares: Tensor) -> Tensor:
+        cost = l2 * shares.square().sum()
+        if shape is None:
+            return cost
+        picture = shares.view(-1, *shape)
+        return cost + smooth * (picture.diff(dim=1).square().sum() + picture.diff(dim=2).square().sum())
+
     codes = [known.index(label) for label in wanted]
-    shares, chances = _ascend(fitted, codes, steps, learning_rate, lambda x: l2 * x.square().sum() + rough(x))
+    shares, chances = _ascend(fitted, codes, steps, learning_rate, penalty)
     low, high = fitted.scaling.low, fitted.scaling.high
     rows = low + shares * (high - low)
     found = []
     for label, row, chance in zip(wanted, rows, chances, strict=True):
-        like = None
-        if label in means:
-            like = correlation((row - low) / (high - low), (means[label] - low) / (high - low))
-        found.append(Inverted(label, tuple(row.tolist()), float(chance), like))
+        scaled = [(one - low) / (high - low) for one in (row, means.get(label, row))]
+        similarity = correlation(*scaled) if label in means else None
+        found.append(Inverted(label, tuple(row.tolist()), float(chance), similarity))
     return Inversion(tuple(found))
 
 
 def class_means(X: Any, y: Any) -> dict[Any, Floats]:
-    """The mean row of each class."""
     rows, labels = np.asarray(X, dtype=float), np.asarray(y)
     return {label: rows[labels == label].mean(axis=0) for label in np.unique(labels)}
 
@@ -132,36 +135,20 @@ def with_a_class_of_one(X: Any, y: Any, row: Any, label: Any, *, copies: int = 1
     return np.concatenate([rows, own]), np.concatenate([labels, np.full(copies, label)])
 
 
-Penalty = Callable[[Any], Any]
-
-
-def _roughness(features: int, shape: tuple[int, int] | None, smooth: float) -> Penalty:
-    """``smooth`` times the squared differences of neighbouring pixels; nothing for rows that are not pictures."""
-    if shape is None:
-        return lambda shares: shares.new_zeros(())
-    if shape[0] * shape[1] != features:
-        raise ValueError(f"shape is {shape!r} but rows have {features} columns; pass (height, width) of the pictures")
-
-    def rough(shares: Tensor) -> Tensor:
-        picture = shares.view(-1, *shape)
-        down, right = picture.diff(dim=1), picture.diff(dim=2)
-        return smooth * (down.square().sum() + right.square().sum())
-
-    return rough
-
-
 def _ascend(
-    fitted: Fitted, codes: list[int], steps: int, learning_rate: float, penalty: Penalty
+    fitted: Fitted, codes: list[int], steps: int, learning_rate: float, penalty: Callable[[Any], Any]
 ) -> tuple[Floats, Floats]:
     """Inputs between the bounds (0: low, 1: high) that make each class likely, by Adam with projection; all at once."""
     from ...trusted.torch_extra import torch
+    from .deep_leakage import scores_of
 
+    model = scored_by(fitted)
     theta, scaling, places = torch.from_numpy(fitted.theta).double(), fitted.scaling, torch.tensor(codes)[:, None]
     shares = torch.zeros(len(codes), scaling.features - 1, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([shares], lr=learning_rate)
 
     def log_chances() -> Tensor:
-        scores = _scores(fitted.network, theta, scaled_inputs(scaling, shares))
+        scores = scores_of(model, theta, scaled_inputs(scaling, shares))
         if scores.ndim == 1:  # one output for two classes: the score is the log-odds of the second
             scores = torch.stack([torch.zeros_like(scores), scores], dim=1)
         return torch.log_softmax(scores, dim=1).gather(1, places)[:, 0]
@@ -176,18 +163,6 @@ def _ascend(
         return shares.numpy().copy(), log_chances().exp().numpy()
 
 
-def _scores(network: Network, theta: Tensor, rows: Tensor) -> Tensor:
-    """:meth:`Network.scores` with a graph."""
-    if network.linear:
-        scores = rows @ theta.view(network.outputs, network.features).T
-    else:
-        at, scores = 0, rows
-        for number, (into, out) in enumerate(pairwise(network.sizes)):
-            weights, bias = theta[at : at + out * into].view(out, into), theta[at + out * into :][:out]
-            scores, at = (scores.tanh() if number else scores) @ weights.T + bias, at + out * (into + 1)
-    return scores[:, 0] if network.outputs == 1 else scores
-
-
 def scaled_inputs(scaling: Scaling, shares: Tensor) -> Tensor:
     """Inputs given as shares of the declared range, scaled as :class:`Scaling` does, with a graph."""
     from ...trusted.torch_extra import torch
@@ -197,7 +172,3 @@ def scaled_inputs(scaling: Scaling, shares: Tensor) -> Tensor:
     if scaling.unit_rows:
         return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows / scaling.features**0.5
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if hasattr(label, "item") else label

@@ -1,7 +1,7 @@
-"""Gradient leakage: rebuild a record from the gradient that the curator would release for it alone.
+"""Gradient leakage: reconstruct a record from the gradient that the curator would release for it alone.
 
-The attacker knows the model, its parameters, the clip norm and everything about every other record, so one record's
-clipped and noised gradient is what is left between them and that record. Two attacks:
+The attacker knows the model, its parameters, the clip norm and everything about every other record, so only one record's
+clipped and noised gradient protects that record. Two attacks:
 
 - ``closed``: a dense layer's gradient for one record is (output gradient) (input)^T, a matrix of rank one. Its leading
   singular vector is the record, up to a factor that the intercept fixes: exact without noise, whatever the clip.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,6 @@ class Recovered:
 
     @property
     def error(self) -> float:
-        """Mean squared error."""
         return float(np.mean(np.square(np.subtract(self.guess, self.truth))))
 
     @property
@@ -70,32 +69,24 @@ class Leakage:
     blind: Floats
 
     def at(self, noise_multiplier: float) -> tuple[Recovered, ...]:
-        """The records at one noise level."""
         return tuple(one for one in self.recovered if one.noise_multiplier == noise_multiplier)
 
     def rows(self) -> list[dict[str, Any]]:
         """Medians over the records, one row for each noise level, and a last one for the blind guess."""
         levels = list(dict.fromkeys(one.noise_multiplier for one in self.recovered))
-        rows = [_row(level, self.at(level)) for level in levels]
-        ignored = [
-            Recovered(one.record, math.inf, one.truth, tuple(self.blind), one.label, math.nan)
-            for one in self.at(levels[0])
-        ]
-        return [*rows, {**_row(None, ignored), "labels": None}]
+        ignored = [replace(one, guess=tuple(self.blind), label_guess=math.nan) for one in self.at(levels[0])]
+        return [*(_row(level, self.at(level)) for level in levels), {**_row(None, ignored), "labels": None}]
 
     def to_dict(self) -> dict[str, Any]:
         return {"attack": self.attack, "clip": self.clip, "rows": self.rows()}
 
 
 def _row(level: float | None, recovered: Sequence[Recovered]) -> dict[str, Any]:
-    return {
-        "noise_multiplier": level,
-        "records": len(recovered),
-        "error": float(np.median([one.error for one in recovered])),
-        "psnr": float(np.median([one.psnr for one in recovered])),
-        "similarity": float(np.median([one.similarity for one in recovered])),
-        "labels": float(np.mean([one.label == one.label_guess for one in recovered])),
+    medians = {
+        name: float(np.median([getattr(one, name) for one in recovered])) for name in ("error", "psnr", "similarity")
     }
+    labels = float(np.mean([one.label == one.label_guess for one in recovered]))
+    return {"noise_multiplier": level, "records": len(recovered), **medians, "labels": labels}
 
 
 def correlation(first: Any, second: Any) -> float:
@@ -128,10 +119,10 @@ def leakage(
 ) -> Leakage:
     """Attack each row of X (as the model sees it: scaled, the intercept last) through its released gradient.
 
-    ``intercept``: the last column is a positive constant of the record, by which the attacker divides; what is
-    compared are the other columns over it, clamped to [0, 1]. Without, rows are compared as they are.
+    ``intercept``: the last column is a positive constant of the record; the other columns are divided by it, clamped to
+    [0, 1] and compared. Without it, rows are compared as they are.
     ``label``: "infer" reads it off the gradient, "optimise" finds it with the record (softmax only).
-    ``blind``: the guess of somebody who has not seen the gradient, e.g. an average of public rows; default 0.5 all over.
+    ``blind``: the guess of an attacker without the gradient, e.g. an average of public rows; by default 0.5 everywhere.
     """
     validate.one_of(ATTACKS, attack=attack)
     validate.one_of(("infer", "optimise"), label=label)
@@ -142,16 +133,15 @@ def leakage(
     theta, rows = array(theta), np.asarray(array(X), np.float64)
     labels = np.asarray(array(y), np.int64 if model.loss.task == "classes" else np.float32)
     recovered: list[Recovered] = []
-    for number in range(len(rows)):
-        truth = _shown(rows[number], intercept)
+    for number, (row, own) in enumerate(zip(rows, labels, strict=True)):
+        truth = _shown(row, intercept)
         for level in noise_multipliers:
-            record, now = (rows[number], labels[number]), seed + len(recovered)
-            released = released_gradient(model, theta, *record, clip=clip, noise_multiplier=level, seed=now)
-            guess, label_guess = invert_gradient(
-                model, theta, released, attack=attack, clip=clip, label=label, steps=steps, seed=now
+            now = seed + len(recovered)
+            released = released_gradient(model, theta, row, own, clip=clip, noise_multiplier=level, seed=now)
+            guess, label_guess = _inverted(
+                model, theta, released, attack, clip=clip, label=label, steps=steps, seed=now
             )
-            shown = _shown(guess, intercept)
-            recovered.append(Recovered(number, float(level), truth, shown, float(labels[number]), label_guess))
+            recovered.append(Recovered(number, float(level), truth, _shown(guess, intercept), float(own), label_guess))
             if progress is not None:
                 progress(len(recovered), len(rows) * len(noise_multipliers))
     nothing = np.full(len(recovered[0].truth), 0.5) if blind is None else np.asarray(blind, dtype=float)
@@ -161,35 +151,23 @@ def leakage(
 def released_gradient(
     model: Model, theta: Any, row: Any, label: Any, *, clip: float, noise_multiplier: float, seed: int
 ) -> Floats:
-    """What the curator would answer for a batch that holds this record alone: its own clip, sum and noise.
+    """The curator's answer for a batch of this record alone: its own clip, sum and noise.
 
-    On a public curator, because no meter sells an answer with so little noise; the sum and the noise are the same code.
+    The curator is public, because no meter sells an answer with so little noise; sum and noise are the same code.
     """
     curator = PublicCurator(row[None], label[None], model=model, seed=seed)
     answer = curator.gradient(array(theta), clip=clip, noise_multiplier=noise_multiplier)
     return answer.value.astype(np.float64)
 
 
-def invert_gradient(
-    model: Model,
-    theta: Any,
-    released: Floats,
-    *,
-    attack: str = "deep",
-    clip: float = 1.0,
-    label: str = "infer",
-    steps: int = 200,
-    seed: int = 0,
-) -> tuple[Floats, float]:
-    """The row and the label behind a released gradient, as far as the attack can tell."""
+def _inverted(model: Model, theta: Any, released: Floats, attack: str, **how: Any) -> tuple[Floats, float]:
+    """The row and the label behind a released gradient, as the attack guesses them."""
     label_guess = inferred_label(model, released)
     if attack == "closed":
         return closed_form(model, released), label_guess
     from .deep_leakage import matched
 
-    return matched(
-        model, array(theta), released, clip=clip, label=label, label_guess=label_guess, steps=steps, seed=seed
-    )
+    return matched(model, theta, released, label_guess=label_guess, **how)
 
 
 def inferred_label(model: Model, released: Floats) -> float:
@@ -210,17 +188,16 @@ def closed_form(model: Model, released: Floats) -> Floats:
     A perceptron's bias has the gradient b, its weights b x^T: the leading right singular vector of [b x^T, b] is
     (x, 1) up to a factor. A linear model's is x up to a factor; it is returned with its last entry positive.
     """
-    if not model.linear:
+    if model.linear:
+        matrix = released.reshape(model.outputs, model.features)
+    else:
         into, out = model.shape[:2]
         weights, bias = released[: into * out].reshape(out, into), released[into * out : into * out + out]
-        leading = _leading(np.concatenate([weights, bias[:, None]], 1))
-        return leading[:-1] / (1.0 if abs(leading[-1]) < 1e-12 else leading[-1])
-    leading = _leading(released.reshape(model.outputs, model.features))
-    return leading * (1.0 if leading[-1] >= 0 else -1.0)
-
-
-def _leading(matrix: Floats) -> Floats:
-    return np.asarray(np.linalg.svd(matrix, full_matrices=False)[2][0])
+        matrix = np.concatenate([weights, bias[:, None]], 1)
+    leading: Floats = np.linalg.svd(matrix, full_matrices=False)[2][0]
+    if model.linear:
+        return leading * (1.0 if leading[-1] >= 0 else -1.0)
+    return leading[:-1] / (1.0 if abs(leading[-1]) < 1e-12 else leading[-1])
 
 
 def _shown(row: Floats, intercept: bool) -> tuple[float, ...]:

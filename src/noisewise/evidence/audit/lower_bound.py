@@ -1,11 +1,10 @@
-"""How much privacy a method is seen to lose: a lower bound on epsilon from many trainings on neighbouring data sets.
+"""A lower bound on the epsilon of a method, from many trainings on neighbouring data sets.
 
-Half of the runs use the data set without the canary, half the one with it. Every run is scored by what it released. On
-the first half of the runs of each world a score, a threshold and a kind of interval are chosen, those that would give the
-largest bound; on the second half, which had no part in the choice, the errors of that test are counted and turned into
-the bound (:mod:`noisewise.evidence.audit.error_bounds`). So the confidence is what it says, however many scores and thresholds were
-tried. A bound above the claim is an alarm; it is called a violation when fresh runs confirm it
-(:mod:`noisewise.evidence.audit.error_bounds`).
+Half of the runs use the data set without the canary, half the one with it. Every run is scored by what it released. The
+first half of the runs of each world chooses the score, the threshold and the kind of interval with the largest bound. On the
+second half, which had no part in the choice, the errors of that test are counted and turned into the bound
+(:mod:`noisewise.evidence.audit.error_bounds`). So the stated confidence holds, however many scores and thresholds were tried.
+A bound above the claim is an alarm; it is called a violation when fresh runs confirm it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -31,25 +30,25 @@ from ...trusted.events import Adjacency, Gaussian
 from ...trusted.facts import facts_of
 from .canaries import Neighbours, worst_case
 from .error_bounds import KINDS, LOOKS, Confirmation, confirm, epsilon_at, epsilon_bound, scores_named, strength
-from .finished_run import SCORES, Overheard, Witness, laid_out
+from .witness import SCORES, Overheard, Witness, laid_out
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]
 RUNS_PER_TASK = 50
-THRESHOLDS = 199
-STRICTER = 1e-3
-ALIKE = 0.25
+MAX_THRESHOLDS = 199
+PLAIN_SCORE_LEVEL = 1e-3  # times the level of the likelihood ratio
+MAX_ERROR_DIFFERENCE = 0.25  # of the trials, between both kinds of errors for a pooled bound
 CANDIDATES = ("exact", "pooled")  # "gdp" asks more of the counts than "pooled" does; letting it compete costs power
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an audit found. ``lower_bound`` holds with probability ``confidence`` over the audit's own randomness.
+    """The result of an audit. ``lower_bound`` holds with probability ``confidence`` over the audit's own randomness.
 
-    ``interval``, ``score`` and ``threshold`` were chosen on the first half of the runs. ``bounds`` has what each kind of
-    interval gives at that threshold, each at ``confidence`` by itself; the verdict is that of ``interval``. ``gaussian``: whether the claim is one of Gaussian
-    DP, which the kinds "gdp" and "pooled" rest on. ``scores``: of the measured runs, without and with the canary.
-    ``confirmation``: what fresh runs, which ``runs`` does not count, said of an alarm; None without one.
+    ``interval``, ``score`` and ``threshold`` were chosen on the first half of the runs. ``bounds`` has the bound of each kind
+    of interval at that threshold, each at ``confidence`` by itself; the verdict is that of ``interval``. ``gaussian``: whether
+    the claim is one of Gaussian DP, on which the kinds "gdp" and "pooled" rely. ``scores``: of the measured runs, without and
+    with the canary. ``confirmation``: the result of fresh runs after an alarm, which ``runs`` does not count.
     """
 
     method: str
@@ -77,7 +76,6 @@ class Audit:
 
     @property
     def violation(self) -> bool:
-        """Whether fresh runs confirmed the alarm."""
         return self.confirmation is not None and self.confirmation.confirmed
 
     @property
@@ -87,7 +85,6 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """One line in words."""
         at, fresh = f"at {100 * self.confidence:g} %", self.confirmation
         if not self.alarm:
             return f"no violation found: lower bound {self.lower_bound:.2g} {at}, claimed {self.claimed:.3g}"
@@ -95,7 +92,7 @@ class Audit:
         if fresh is None:
             return f"first alarm, not tried on fresh runs: {first}"
         again = f"{fresh.runs:,} fresh runs give {fresh.lower_bound:.3g} at {100 * fresh.confidence:g} %"
-        if fresh.confirmed:
+        if self.violation:
             return f"VIOLATION: {first}; confirmed, {again}"
         return f"no violation found: a first alarm was not confirmed ({first}; {again})"
 
@@ -132,8 +129,8 @@ def epsilon_lower_bound(
 
     The runs are simulations. ``neighbours`` replaces the worst case of :func:`noisewise.evidence.audit.canaries.worst_case`;
     ``progress(done, total)`` is called as runs are finished. An alarm is tried on at most four times as many fresh runs,
-    which raise ``total``; without an alarm there are none. ``rows_per_unit``: the promise is to a person with so many
-    rows, all of which the canary has.
+    which raise ``total``; without an alarm there are none. ``rows_per_unit``: the promise is to a person with that many
+    rows, and the canary has all of them.
 
     >>> audit = epsilon_lower_bound("sufficient_statistics", epsilon=0.5, delta=0.25, runs=80)
     >>> audit.violation, audit.claimed, audit.runs
@@ -167,9 +164,9 @@ def epsilon_lower_bound(
 def judged(
     first: Floats, second: Floats, *, budget: Budget, method: str, gaussian: bool, confidence: float = 0.95
 ) -> Audit:
-    """The audit from scores of shape (2 worlds, runs, kinds of score): chosen on ``first``, measured on ``second``.
+    """The audit, without confirmation, from scores of shape (2 worlds, runs, kinds of score).
 
-    An alarm of it is not confirmed yet.
+    The test is chosen on ``first`` and measured on ``second``.
     """
     delta = budget.delta
     number, sign, threshold, kind = best_test(first, delta, confidence, CANDIDATES if gaussian else ("exact",))
@@ -201,22 +198,21 @@ def judged(
 def best_test(scores: Floats, delta: float, confidence: float, kinds: tuple[str, ...]) -> tuple[int, float, float, str]:
     """The score, its sign, the threshold and the kind of bound that do best on these runs.
 
-    The plain scores are judged at a far stricter level than the likelihood ratio, so that they win by being right, as they
-    are when a claim is false, and not by luck.
+    The plain scores are judged at a far stricter level than the likelihood ratio, so that they do not win by luck.
     """
     trials, best, choice = scores.shape[1], (-1.0, 0), (0, 1.0, 0.0, "exact")
     for number in range(scores.shape[2]):
-        level = 1 - (1 - confidence) * (STRICTER if number else 1)
+        level = 1 - (1 - confidence) * (PLAIN_SCORE_LEVEL if number else 1)
         for sign in (1.0, -1.0) if number else (1.0,):  # a likelihood ratio knows its direction
             without, with_it = np.sort(sign * scores[0, :, number]), np.sort(sign * scores[1, :, number])
             both = np.unique(np.concatenate([without, with_it]))
-            at = both[np.unique(np.linspace(0, len(both) - 1, THRESHOLDS).astype(int))]
+            at = both[np.unique(np.linspace(0, len(both) - 1, MAX_THRESHOLDS).astype(int))]
             fp = trials - np.searchsorted(without, at, side="right")
             fn = np.searchsorted(with_it, at, side="right")
             for kind in kinds:
                 values = strength(kind, fp, fn, trials, delta, level)
                 if kind == "pooled":  # at its best where both errors are alike; elsewhere it is ahead by luck
-                    values = np.where(np.abs(fp - fn) <= trials * ALIKE, values, 0.0)
+                    values = np.where(np.abs(fp - fn) <= trials * MAX_ERROR_DIFFERENCE, values, 0.0)
                 top = int(np.argmax(values)) if values.max() > 0 else int(np.argmin(fp + fn))
                 value = float(values[top]) if kind == "exact" else epsilon_at(float(values[top]), delta)
                 rank = (value, -int(fp[top] + fn[top]) if number == 0 else -2 * trials)  # among equals: fewest errors
@@ -240,43 +236,39 @@ class _Plan:
 
 
 class _Prepared:
-    """One process's share: what does not depend on the records is worked out once, not before every run."""
+    """A plan as one process runs it: whatever does not depend on the records is computed once, not before every run."""
 
     def __init__(self, plan: _Plan) -> None:
         self.plan, worlds = plan, plan.worlds
         self.public = None if worlds.public is None else PublicCurator(*worlds.public, model=worlds.model, seed=0)
         facts = facts_of(worlds.model, plan.budget, size=worlds.size, row_bound=worlds.row_bound, unit=worlds.unit)
         self.terms, self.records = plan.method.terms(facts), laid_out(worlds)
-        self.meter = open_meter(plan.budget, self.terms)  # says what is claimed; each run gets its own
+        self.meter = open_meter(plan.budget, self.terms)  # states the claim; each run gets its own
         self.state = None
         if (
             worlds.size is not None and not plan.method.elsewhere
         ):  # else the first state depends on the size that was bought
             start = worlds.model.start() if worlds.start is None else worlds.start
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a handful of records is outside every learned protector's range
+                warnings.simplefilter("ignore")  # so few records are outside every learned protector's range
                 self.state = plan.method.init(start, facts, self.public)
 
     def scores(self, first: int, end: int, jobs: int, progress: Progress | None, last: int | None = None) -> Floats:
         """(2 worlds, runs, kinds of score) of the runs numbered ``first`` to below ``end``, out of ``last`` to come."""
         chunks = [(w, i, min(i + RUNS_PER_TASK, end)) for i in range(first, end, RUNS_PER_TASK) for w in (0, 1)]
         result, done = np.empty((2, end - first, len(SCORES))), 2 * first
-        for (world, start, stop), rows in zip(chunks, self._work(chunks, jobs), strict=True):
+        work: Iterable[Floats] = (self.chunk(*chunk) for chunk in chunks)
+        if jobs != 1:
+            from joblib import Parallel, delayed  # only several processes need it
+
+            tasks = (delayed(_in_process)(self.plan, *chunk) for chunk in chunks)
+            work = Parallel(n_jobs=jobs, return_as="generator")(tasks)
+        for (world, start, stop), rows in zip(chunks, work, strict=True):
             result[world, start - first : stop - first] = rows
             done += stop - start
             if progress is not None:
                 progress(done, 2 * (last or end))
         return np.nan_to_num(result)
-
-    def _work(self, chunks: list[tuple[int, int, int]], jobs: int) -> Iterator[Floats]:
-        if jobs == 1:
-            yield from (self.chunk(*chunk) for chunk in chunks)
-            return
-        from joblib import Parallel, delayed  # one process does without
-
-        yield from Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_in_process)(self.plan, *chunk) for chunk in chunks
-        )
 
     def chunk(self, world: int, start: int, stop: int) -> Floats:
         with warnings.catch_warnings():
@@ -307,20 +299,15 @@ def claims_gaussian_dp(meter: AdditiveMeter | PlanMeter) -> bool:
     return meter.name == "gdp" and not meter.describe().get("one_shot_delta")
 
 
+_KEPT: list[tuple[str, _Prepared]] = []  # the last plan of this process, which is not prepared a second time
+
+
 def _in_process(plan: _Plan, world: int, start: int, stop: int) -> Floats:
     os.environ["OMP_NUM_THREADS"] = "1"
-    return _prepared(plan).chunk(world, start, stop)
-
-
-_KEPT: list[tuple[str, _Prepared]] = []
-
-
-def _prepared(plan: _Plan) -> _Prepared:
-    """The prepared plan of this process; a plan that comes a second time is not prepared again."""
     name = repr((plan.method, plan.budget, plan.seed, plan.worlds.X, plan.worlds.y, plan.worlds.size, plan.worlds.unit))
     if not _KEPT or _KEPT[0][0] != name:
         _KEPT[:] = [(name, _Prepared(plan))]
-    return _KEPT[0][1]
+    return _KEPT[0][1].chunk(world, start, stop)
 
 
 def _seed(seed: int, world: int, run: int) -> int:
@@ -328,15 +315,15 @@ def _seed(seed: int, world: int, run: int) -> int:
 
 
 def power_against_half_noise(
-    epsilon: float, delta: float, *, runs: int, confidence: float = 0.95, trials: int = 100, seed: int = 0
+    epsilon: float, delta: float, *, runs: int, confidence: float = 0.95, trials: int = 100
 ) -> float:
-    """How often an audit of a Gaussian DP claim with so many runs finds and confirms half the noise; by simulation.
+    """The share of audits of a Gaussian DP claim that find and confirm half the claimed noise, by simulation.
 
     >>> power_against_half_noise(0.5, 0.25, runs=400, trials=20) > 0.9
     True
     """
     budget, mu, half = Budget(epsilon, delta), mu_of(epsilon, delta), max(runs // 4, 1)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     caught = 0
 
     def scores(start: int, stop: int) -> Floats:

@@ -7,14 +7,14 @@ Three attacks, from the crudest to the strongest known:
 - ``lira`` (Carlini et al. 2022): for each record, the likelihood ratio of the model's logit-scaled confidence under
   shadow models trained with and without that record; ``lira_offline`` uses only those trained without it.
 
-An attack reads the records themselves. Its outcome is not covered by any budget: it belongs to whoever holds them.
+An attack reads the records themselves. No budget covers its outcome, which must stay with the holder of the records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,9 @@ MIN_SHADOWS_PER_SIDE = 16  # with and without a record: then its own spread is t
 
 @dataclass(frozen=True)
 class Membership:
-    """What an attack got. ``advantage`` and the points carry confidence intervals; ``allowed`` is the promise's curve.
+    """The result of an attack. ``advantage`` and the points carry confidence intervals; ``allowed`` is the promise's curve.
 
-    The intervals treat candidates as independent of each other; they share a model, so that is nearly, not quite, so.
+    The intervals treat candidates as independent, which is an approximation: they share a model.
     """
 
     attack: str
@@ -58,7 +58,6 @@ class Membership:
 
     @property
     def verdict(self) -> str:
-        """The outcome in words."""
         got = self.advantage
         gained = f"advantage {got.value:.3f} ({got.low:.3f} to {got.high:.3f} at {self.confidence:.0%})"
         if self.allowed is None:
@@ -69,7 +68,6 @@ class Membership:
         return f"no violation found: {gained}, allowed {self.allowed.advantage:.3f}"
 
     def to_dict(self, *, curve: bool = True) -> dict[str, Any]:
-        """Plain data, with or without the whole curve."""
         document: dict[str, Any] = {
             "attack": self.attack,
             "auc": self.auc,
@@ -87,7 +85,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Shadows:
-    """Models of the auditor's own: who was in each (models, candidates), and what each said about every candidate."""
+    """Models that the auditor trained: their members (models, candidates), and their signals about every candidate."""
 
     inside: Bools
     signals: Floats
@@ -101,27 +99,16 @@ def judge(
     *,
     allowed: Allowed | None = None,
     confidence: float = 0.95,
-    rates: Sequence[float] = RATES,
     seed: int = 0,
 ) -> Membership:
     """The outcome of any attack from its scores (higher: more likely a member)."""
     if min(len(members), len(non_members)) < 2:
         raise ValueError("members and non_members need at least two rows each; pass more candidates")
     curve = roc(members, non_members)
-    points = tuple(
-        point(members, non_members, at, allowed=allowed, confidence=confidence, tests=len(rates)) for at in rates
-    )
-    return Membership(
-        attack=attack,
-        curve=curve,
-        auc=curve.auc,
-        advantage=membership_advantage(members, non_members, confidence=confidence, seed=seed),
-        points=points,
-        members=len(members),
-        non_members=len(non_members),
-        confidence=confidence,
-        allowed=allowed,
-    )
+    how: dict[str, Any] = {"allowed": allowed, "confidence": confidence}
+    points = tuple(point(members, non_members, at, tests=len(RATES), **how) for at in RATES)
+    advantage = membership_advantage(members, non_members, confidence=confidence, seed=seed)
+    return Membership(attack, curve, curve.auc, advantage, points, len(members), len(non_members), **how)
 
 
 def membership(
@@ -209,7 +196,8 @@ def membership_game(
         fixed = getattr(train, "adjacency", None) == "replace_one"
         inside = rng.permutation(total) < total // 2 if fixed else rng.random(total) < 0.5
         model = fit(_rows(X, inside), _rows(y, inside), int(rng.integers(2**31)))
-        allowed = allowed_by(getattr(model, "statement_", None)) if allowed is None else allowed
+        if allowed is None:
+            allowed = allowed_by(getattr(model, "statement_", None))
         masks.append(inside)
         for attack in attacks:
             scores[attack].append(candidate_scores(attack, model, X, y, trained))
@@ -227,8 +215,7 @@ def trainer(train: Any, classes: Any = None) -> Train:
     if not hasattr(train, "fit"):
         if not callable(train):
             raise ValueError(f"train is {train!r}; pass an unfitted estimator or a function (X, y, seed) -> estimator")
-        function: Train = train
-        return function
+        return cast(Train, train)
     from sklearn.base import clone  # a function that trains needs no scikit-learn
 
     def fit(X: Any, y: Any, seed: int) -> Any:
@@ -258,7 +245,7 @@ def train_shadows(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Shadows:
-    """``count`` models on random halves of the candidates; the second of each pair has what the first lacks."""
+    """``count`` models on random halves of the candidates; the models of each pair have complementary halves."""
     if count < 2 or count % 2:
         raise ValueError(f"shadows is {count!r}; pass an even number of shadow models, at least 2")
     fit, rng = trainer(train, classes_of(train, y)), np.random.default_rng(seed)
@@ -289,7 +276,7 @@ def candidate_scores(attack: str, model: Any, X: Any, y: Any, shadows: Shadows |
 
 
 def likelihood_ratio(signal: Floats, shadows: Shadows, *, online: bool) -> Floats:
-    """log N(s; with) - log N(s; without), or without the first term how far s lies above the models without.
+    """log N(s; with) - log N(s; without); offline, how far s lies above the models without the record.
 
     The spread is each record's own when there are enough shadow models, and otherwise the same for all records.
     """
@@ -314,9 +301,10 @@ def _fit(signals: Floats, chosen: Bools) -> tuple[Floats, Floats]:
 
 
 def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes: bool) -> Floats:
-    """Log-odds of membership from a logistic regression on what the shadow models said, one for each class."""
+    """Log-odds of membership from a logistic regression on the shadow models' signals, one for each class."""
     from sklearn.linear_model import LogisticRegression  # this attack alone needs it
-    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
     groups = y if classes else np.zeros(len(y))
     scores = np.zeros(len(y))
@@ -326,18 +314,15 @@ def _learned_scores(seen: Floats, y: NDArray[Any], shadows: Shadows, *, classes:
         labels = shadows.inside[:, rows].ravel()
         if labels.all() or not labels.any():
             continue
-        scaling, powers = StandardScaler().fit(examples), PolynomialFeatures(2, include_bias=False)
-
-        def prepared(values: Floats, scaling: Any = scaling, powers: Any = powers) -> Floats:
-            return np.asarray(powers.fit_transform(np.clip(scaling.transform(values), -5, 5)))
-
-        attack = LogisticRegression(max_iter=1000).fit(prepared(examples), labels)
-        scores[rows] = attack.decision_function(prepared(seen[rows]))
+        clip = FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5})
+        powers = PolynomialFeatures(2, include_bias=False)
+        attack = make_pipeline(StandardScaler(), clip, powers, LogisticRegression(max_iter=1000)).fit(examples, labels)
+        scores[rows] = attack.decision_function(seen[rows])
     return scores
 
 
 def signals_of(model: Any, X: Any, y: Any) -> Floats:
-    """What a model says about each row: its logit-scaled confidence in the label first, then the shape of its answer.
+    """A model's signals about each row: first its logit-scaled confidence in the label, then the shape of its answer.
 
     log(p_y / (1 - p_y)) for probabilities; the margin for scores without them; minus the absolute error for a
     regression, whose square is the loss.
@@ -372,8 +357,8 @@ def _is_fitted(model: Any) -> bool:
         check_is_fitted(model)
     except NotFittedError:
         return False
-    except TypeError:  # not an estimator of scikit-learn's kind: it has a predict, so take it as it is
-        return True
+    except TypeError:  # not an estimator of scikit-learn; it has a predict, so it counts as fitted
+        pass
     return True
 
 

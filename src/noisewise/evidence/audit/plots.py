@@ -1,4 +1,4 @@
-"""Pictures of audits and attacks: scores, ROC curves beside what a promise allows, what was recovered beside the truth."""
+"""Pictures of audits and attacks: scores, ROC curves with the limit of a promise, recovered records beside the truth."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ STYLES: dict[str, tuple[str, Any, str]] = {
     "lira_offline": (PURPLE, "--", "LiRA, offline"),
 }
 MIN_SHOWN_RATE = 1e-3
+MAX_DRAWINGS = 8  # in a row
 
 
 def plot_roc(models: Mapping[str, Mapping[str, Membership]], path: Path, *, title: str = "") -> None:
@@ -58,7 +59,7 @@ def _forbidden(axes: Any, grid: Any, promise: Allowed, label: str) -> None:
 
 
 def plot_audit(audit: Audit, path: Path) -> None:
-    """Scores in both worlds with the threshold, and their ROC; of the runs that had no part in choosing the threshold."""
+    """Scores in both worlds with the threshold, and their ROC, of the runs that had no part in choosing the threshold."""
     figure, (scores, curve) = panels(10.4, 4.8, 1, 2)
     _histograms(audit, scores)
     _curve(audit, curve)
@@ -175,12 +176,10 @@ def plot_inversion(
     save_figure(figure, path)
 
 
-def plot_gan(
-    redrawing: Redrawing, real: Sequence[Any], shape: tuple[int, int], path: Path, *, most: int = 8, title: str = ""
-) -> None:
+def plot_gan(redrawing: Redrawing, real: Sequence[Any], shape: tuple[int, int], path: Path, *, title: str = "") -> None:
     """First row: real pictures of the victim's class; then a drawing of each repeat, setting by setting.
 
-    The last row is the reference of the first setting: what is drawn where the model never saw the class.
+    The last row is the reference of the first setting: drawings from a model that never saw the class.
     """
     promise = f",\nepsilon {redrawing.budget.epsilon:g}"
     settings = redrawing.settings
@@ -188,7 +187,7 @@ def plot_gan(
     drawn = [redrawing.of(setting) for setting in settings]
     texts = ["", *(_in_figures(runs, redrawing.of(runs[0].setting, there=False)) for runs in drawn)]
     never = redrawing.of(settings[0], there=False)
-    columns = min(len(never), most, len(real))
+    columns = min(len(never), MAX_DRAWINGS, len(real))
     figure, axes = _grid(len(drawn) + 2, columns, size=0.9, left=1.35, top=0.72, bottom=0.1, right=1.75)
     pictures = [real, *([run.picture for run in runs] for runs in (*drawn, never))]
     for row, (name, text) in enumerate(zip([*names, f"class never there,\n{names[1]}"], [*texts, ""], strict=True)):

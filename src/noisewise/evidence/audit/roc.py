@@ -1,4 +1,4 @@
-"""How well members are told from non-members, and how well a promise allows it at most.
+"""How well an attack tells members from non-members, and the most that a promise allows.
 
 A membership attack gives every candidate a score, higher for "was in the training data". Its ROC curve is judged
 against the trade-off that (epsilon, delta)-DP, or mu-GDP, imposes on every attack there can be.
@@ -67,7 +67,7 @@ class Allowed:
 
 
 def allowed_by(statement: Any) -> Allowed | None:
-    """What the promise of a statement, or of its data, allows; None without a promise. A run priced by GDP has the GDP curve too.
+    """What the promise of a statement, or of its data, allows; None without a promise. A GDP price adds the GDP curve.
 
     A simulation is held to what its private twin would promise.
     """
@@ -151,8 +151,8 @@ def point(
 
     The true FPR of that threshold is distributed as Beta(k+1, n-k) (ties make it smaller), whose quantile is the upper
     end of the Clopper-Pearson interval of k: choosing the threshold by the non-members costs nothing. ``violates``
-    when the least plausible TPR is above what is allowed at the largest plausible FPR, ``tests`` such questions
-    being right together with probability ``confidence``.
+    when the lower end of the TPR is above the limit at the upper end of the FPR; ``tests`` such comparisons hold together
+    with probability ``confidence``.
     """
     k = min(math.floor(at * len(non_members) + 1e-9), len(non_members) - 1)
     threshold = np.sort(non_members)[::-1][k]
@@ -175,7 +175,8 @@ def membership_advantage(members: Floats, non_members: Floats, *, confidence: fl
     The interval joins two Clopper-Pearson intervals, each missed half as often.
     """
     rng = np.random.default_rng(seed)
-    (chosen_in, held_in), (chosen_out, held_out) = (_halves(part, rng) for part in (members, non_members))
+    chosen_in, held_in = np.split(rng.permutation(members), [len(members) // 2])
+    chosen_out, held_out = np.split(rng.permutation(non_members), [len(non_members) // 2])
     cuts = np.unique(np.concatenate([chosen_in, chosen_out]))
     gain = np.searchsorted(np.sort(chosen_out), cuts) / len(chosen_out)
     gain = gain - np.searchsorted(np.sort(chosen_in), cuts) / len(chosen_in)
@@ -184,8 +185,3 @@ def membership_advantage(members: Floats, non_members: Floats, *, confidence: fl
     tpr = Rate.of(int((held_in >= cut).sum()), len(held_in), strict)
     fpr = Rate.of(int((held_out >= cut).sum()), len(held_out), strict)
     return Rate(tpr.value - fpr.value, tpr.low - fpr.high, tpr.high - fpr.low)
-
-
-def _halves(scores: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    mixed = rng.permutation(scores)
-    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]

@@ -14,34 +14,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Nodes and constants of an ONNX graph, and a few operations of several nodes. The package ``onnx`` is optional.
-
-
 Array = NDArray[Any]
 OPSETS = {"": 17, "ai.onnx.ml": 3}
-BOOL, DOUBLE, INT64, STRING = 9, 11, 7, 8  # as ONNX numbers its types
-IR = 8  # of the same time: what reads these opsets reads it
+BOOL, DOUBLE, INT64, STRING = 9, 11, 7, 8  # the numbers of types in ONNX
+IR_VERSION = 8  # every reader of these opsets supports it
+ROWS = "rows"
+KINDS = {"U": (str, STRING), "b": (np.bool_, BOOL), "i": (np.int64, INT64)}
+BETWEEN = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus"}
+Way = tuple[str, str | None]  # rows of a table, and the weight of each; None: 1
 
 
 class Graph:
-    """A graph that grows node by node; every value is the name of one."""
+    """A graph that grows node by node; every value is the name of a node or a constant."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
 
     def constant(self, values: Any, kind: type = np.float64) -> str:
-        """The name of some numbers, or of texts; the same ones are there once."""
+        """The name of numbers or texts, which are stored once."""
+        from onnx import helper, numpy_helper
+
         array: Array = np.asarray(values, dtype=object if kind is str else kind)
         content = tuple(array.ravel().tolist()) if kind is str else array.tobytes()
         identity = (kind, array.shape, content)
         if identity not in self._constants:
             name = f"noisewise/constant-{len(self._constants)}"
-            self._constants[identity] = _tensor(name, array)
+            if kind is str:
+                made = helper.make_tensor(name, STRING, array.shape, [str(text).encode() for text in array.ravel()])
+            else:
+                made = numpy_helper.from_array(array, name)
+            self._constants[identity] = made
         return str(self._constants[identity].name)
 
     def do(self, kind: str, *inputs: str, domain: str = "", called: str | None = None, **attributes: Any) -> str:
-        """The name of what an operation gives."""
+        """The name of an operation's result."""
         from onnx import helper
 
         name = called or f"noisewise/{len(self._nodes)}"
@@ -49,19 +56,18 @@ class Graph:
         return name
 
     def whole(self, value: str) -> str:
-        """As a whole number: what is behind the point is cut off."""
+        """As a whole number, rounded towards 0."""
         return self.do("Cast", value, to=INT64)
 
     def double(self, value: str) -> str:
-        """As a number of double precision."""
         return self.do("Cast", value, to=DOUBLE)
 
     def flat(self, value: str) -> str:
-        """One number for each row, of a column of them."""
+        """From a column to one number for each row."""
         return self.do("Squeeze", value, self.constant([1], np.int64))
 
     def tall(self, value: str) -> str:
-        """A column, of one number for each row."""
+        """From one number for each row to a column."""
         return self.do("Unsqueeze", value, self.constant([1], np.int64))
 
     def across(self, value: str) -> str:
@@ -69,7 +75,6 @@ class Graph:
         return self.do("ReduceSum", value, self.constant([1], np.int64), keepdims=1)
 
     def total(self, values: list[str]) -> str:
-        """The sum of several."""
         return values[0] if len(values) == 1 else self.do("Sum", *values)
 
     def model(self, inputs: list[Any], outputs: list[Any], facts: dict[str, str]) -> bytes:
@@ -79,32 +84,16 @@ class Graph:
 
         graph = helper.make_graph(self._nodes, "noisewise", inputs, outputs, list(self._constants.values()))
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        made = helper.make_model(graph, opset_imports=opsets, producer_name="noisewise", ir_version=IR)
+        made = helper.make_model(graph, opset_imports=opsets, producer_name="noisewise", ir_version=IR_VERSION)
         helper.set_model_props(made, facts)
         onnx.checker.check_model(made)
         return bytes(made.SerializeToString())
 
 
 def value(name: str, kind: Any, *shape: Any) -> Any:
-    """An input or output."""
     from onnx import helper
 
     return helper.make_tensor_value_info(name, kind, list(shape))
-
-
-def _tensor(name: str, values: Array) -> Any:
-    from onnx import helper, numpy_helper
-
-    if values.dtype != object:
-        return numpy_helper.from_array(values, name)
-    texts: Any = [str(text).encode() for text in values]
-    return helper.make_tensor(name, STRING, values.shape, texts)
-
-
-ROWS = "rows"
-KINDS = {"U": (str, STRING), "b": (np.bool_, BOOL), "i": (np.int64, INT64)}
-BETWEEN = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus"}
-Way = tuple[str, str | None]  # rows of a table, and the share of each; None: all of it
 
 
 def as_onnx(model: Mapping[str, Any]) -> bytes:
@@ -142,7 +131,6 @@ class _Writer:
         return name
 
     def scores(self) -> str:
-        """[rows, outputs]."""
         graph, model = self.graph, self.model
         plain = [term for term in model["terms"] if _straight(term)]
         parts = [self._together(plain)] if plain else []
@@ -160,7 +148,7 @@ class _Writer:
         return graph.total([scores, *strange])
 
     def _together(self, terms: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-        """Numbers whose effect is one straight line from bound to bound, all at once: sums, and squares of their entries."""
+        """All numbers whose effect is one straight line from bound to bound: sums, and squares of their entries."""
         graph = self.graph
         low, high = (np.array([[term["axes"][0]["points"][end] for term in terms]]) for end in (0, 1))
         tables = np.array([term["table"] for term in terms])  # [columns, 3, sums]
@@ -186,24 +174,21 @@ class _Writer:
         return graph.total(sums), squares
 
     def _part(self, term: Mapping[str, Any]) -> tuple[str, str]:
-        """Any other term: rows of its table, times their shares."""
+        """Any other term: rows of its table, times their weights."""
         graph, table, width = self.graph, np.array(term["table"], dtype=float), len(self.model["bias"])
         ways: list[Way] = [("", None)]
         for axis, length in zip(term["axes"], table.shape, strict=False):
             ways = [self._joined(way, side, length) for way in ways for side in self._places(axis, length - 1)]
         rows = graph.constant(table.reshape(-1, table.shape[-1]))
         found = [rows if not at else graph.do("Gather", rows, at) for at, _ in ways]
-        shares = [share for _, share in ways]
-        parts = [
-            part if share is None else graph.do("Mul", part, graph.tall(share))
-            for part, share in zip(found, shares, strict=True)
-        ]
+        parts = []
+        for part, (_, share) in zip(found, ways, strict=True):
+            parts.append(part if share is None else graph.do("Mul", part, graph.tall(share)))
         whole = graph.total(parts)
         if not self.model["unit_length"]:
             return whole, ""
-        cut = (graph.constant([at], np.int64) for at in (0, width, 1, width, width + 1))
-        start, end, along, last, beyond = cut
-        entry = graph.do("Slice", whole, last, beyond, along)
+        start, end, along, beyond = (graph.constant([at], np.int64) for at in (0, width, 1, width + 1))
+        entry = graph.do("Slice", whole, end, beyond, along)
         return graph.do("Slice", whole, start, end, along), graph.do("Mul", entry, entry)
 
     def _joined(self, way: Way, side: Way, length: int) -> Way:
@@ -251,7 +236,6 @@ class _Writer:
         return self.graph.do("Min", self.graph.do("Max", x, self.graph.constant(low)), self.graph.constant(high))
 
     def _numbers(self, columns: Sequence[int]) -> str:
-        """Columns of numbers side by side."""
         graph = self.graph
         if not self.named:
             every = list(columns) == list(range(len(self.columns)))
@@ -260,7 +244,7 @@ class _Writer:
         return names[0] if len(names) == 1 else graph.do("Concat", *names, axis=1)
 
     def _code(self, place: int) -> str:
-        """Where a category is among those declared; then comes what is missing, and what is unknown."""
+        """The position of a category among those declared; then come a missing and an unknown value."""
         if place not in self._codes:
             about, graph = self.columns[place], self.graph
             keys, last = list(about["categories"]), len(about["categories"])
@@ -274,13 +258,13 @@ class _Writer:
         return self._codes[place]
 
     def _strange(self, place: int) -> str:
-        """NaN where a category is none of those declared, else 0."""
+        """NaN where a category is not declared, else 0."""
         none = [0.0] * (len(self.columns[place]["categories"]) + 1)
         return self.graph.tall(self.graph.do("Gather", self.graph.constant([*none, math.nan]), self._code(place)))
 
 
 def _straight(term: Mapping[str, Any]) -> bool:
-    """Whether it is of one number, and a straight line from bound to bound."""
+    """Whether the term is of one number, and a straight line from bound to bound."""
     return len(term["axes"]) == 1 and len(term["axes"][0].get("points", ())) == 2
 
 

@@ -1,6 +1,11 @@
-"""What a run has fitted as plain data: tables to sum, layers, and what the scores mean. Every export is made of it.
+"""A fitted model as plain data: tables to sum, layers, and the meaning of the scores. Every export is made of it.
 
 docs/export.md says how to read it; the two programs there, and the three formats, are tested against ``predict``.
+
+The first step of a model is a sum of rows of tables: the preparation of a row and everything up to the first nonlinearity. A
+term has no axis, one or two, each a column. A number is located among the rows of the table by points and places, linearly
+between them; a category has the place of its value. The last row along an axis is for missing values. The declared bounds,
+scales, categories and fillers of missing values thereby become plain numbers.
 """
 
 from __future__ import annotations
@@ -21,26 +26,21 @@ from ...tables.schema import Column
 from ...tables.values import MISSING_WORDS, key
 from ...trusted.features.features import Codes, Features, Floats, Hats, Product, positions
 
-# A model's first step as sums of table rows: the preparation of a row and all that follows it up to the first bend.
-#
-# A term has no axis, one or two, each a column. A number is placed among the rows of the table by points and places, linear
-# between them; a category has the place of its value. The last row along an axis is for what is missing. A part of what is
-# declared here (bounds, scales, categories, what stands for a missing value) is thereby plain numbers.
-
-
 TABLE_DIGITS = 10  # of the numbers in a table: single precision has 8
+FORMAT = "noisewise-export/1"
+LOSSES = ("logistic", "softmax")  # whose probabilities an export computes
+BETWEEN = ("tanh", "relu", "sigmoid", "softplus")
 
 
 @dataclass(frozen=True, eq=False)
 class TableAxis:
-    """Where the cells of a column lie along a table; ``points`` of a number, none of a category."""
+    """How the cells of a column are located along a table; ``points`` for a number, none for a category."""
 
     column: int
     places: Floats
     points: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         if self.points is None:
             return {"column": self.column, "places": [int(place) for place in self.places]}
         return {"column": self.column, "points": self.points.tolist(), "places": self.places.tolist()}
@@ -54,24 +54,21 @@ class Term:
     table: Floats
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {"axes": [axis.to_dict() for axis in self.axes], "table": rounded(self.table)}
 
 
 def rounded(numbers: Floats) -> Any:
-    """Lists of the numbers, with as many digits as matter."""
+    """The numbers as lists, rounded to ``TABLE_DIGITS``."""
     digits = np.array([float(f"{number:.{TABLE_DIGITS}g}") for number in np.ravel(numbers)])
     return digits.reshape(np.shape(numbers)).tolist()
 
 
-def scaled_terms(
-    columns: Sequence[Column | None], scaling: Scaling, weights: Floats
-) -> tuple[list[Term], Floats | None]:
-    """Sums of the scaled entries of a row times weights, a row of them for each sum, the intercept last.
+def scaled_terms(columns: Sequence[Column | None], scaling: Scaling, weights: Floats) -> tuple[list[Term], Floats]:
+    """Sums of the scaled entries of a row times weights, and the constant that the intercept adds to each.
 
-    Where rows are divided by their own length, each table row ends with the entry itself, whose square counts towards that
-    length; elsewhere the division is in the tables, and what the intercept adds is returned. None for a column: a number
-    of an array.
+    ``weights`` has a row for each sum, the intercept last; a column that is None is a number of an array. Where rows are
+    divided by their own length, each table row ends with the entry itself, whose square counts towards that length, and the
+    intercept is a term; elsewhere the division is in the tables.
     """
     divided, at, terms = 1.0 if scaling.unit_rows else float(np.sqrt(scaling.features)), 0, []
     for place, column in enumerate(columns):
@@ -83,7 +80,7 @@ def scaled_terms(
         at += width
     if not scaling.unit_rows:
         return terms, weights[:, -1] / divided
-    return [*terms, Term((), _with_length(weights[:, -1], np.array(1.0), True))], None
+    return [*terms, Term((), _with_length(weights[:, -1], np.array(1.0), True))], np.zeros(len(weights))
 
 
 def _number(
@@ -102,7 +99,7 @@ def _number(
 def _category(
     place: int, column: Column | None, scaling: Scaling, here: slice, weights: Floats
 ) -> tuple[TableAxis, Floats, Floats]:
-    """A category, whose entry is 1 where it is the record's: the same for it."""
+    """The same for a category, whose entry is 1 where it is the record's."""
     width, absent = weights.shape[1], _fill(column)
     last = np.zeros(len(weights)) if absent is None else weights[:, absent]
     entries = np.append(np.ones(width), 0.0 if absent is None else 1.0)
@@ -114,14 +111,14 @@ def _with_length(table: Floats, own: Floats, wanted: bool) -> Floats:
 
 
 def _fill(column: Column | None) -> int | None:
-    """The category that stands for a missing one, by position."""
+    """The position of the category that replaces a missing one."""
     if column is None or column.missing is None:
         return None
     return [key(value) for value in column.categories].index(key(column.missing))
 
 
 def feature_terms(columns: Sequence[Column | None], made: Features, weights: Floats) -> tuple[list[Term], Floats]:
-    """Effects of columns and of pairs, a row of weights for each sum, and what the intercept adds.
+    """Effects of columns and of pairs, a row of weights for each sum, and the constant that the intercept adds.
 
     A column's fine and coarse hats become one table, over all values between which its effect is a straight line.
     """
@@ -163,7 +160,7 @@ def _axis(side: Hats | Codes) -> TableAxis:
 
 
 def _rows(side: Hats | Codes, column: Column | None) -> Floats:
-    """The coordinates of each row of a side's table: one each, and what stands for a missing value last."""
+    """The coordinates of each row of a side's table; the last row is for a missing value."""
     return np.concatenate([np.eye(side.width)[:-1], _missing(side, column)[None]])
 
 
@@ -184,11 +181,6 @@ def _hats(side: Hats, values: Floats) -> Floats:
     return np.concatenate([known, np.zeros((len(values), 1))], axis=1)
 
 
-FORMAT = "noisewise-export/1"
-KNOWN = {1: "logistic", 2: "softmax"}
-BETWEEN = ("tanh", "relu", "sigmoid", "softplus")
-
-
 def plain_model(fitted: Fitted) -> dict[str, Any]:
     """The model as docs/export.md describes it, with its statement; a model that it cannot describe is refused."""
     _check(fitted)
@@ -197,8 +189,7 @@ def plain_model(fitted: Fitted) -> dict[str, Any]:
     if fitted.made is not None:
         terms, bias = feature_terms(columns, fitted.made, first * fitted.made.gains)
     else:
-        terms, constant = scaled_terms(columns, fitted.scaling, first)
-        bias = np.zeros(len(first)) if constant is None else constant
+        terms, bias = scaled_terms(columns, fitted.scaling, first)
     if layers:
         bias = bias + layers[0][1]
     return {
@@ -219,9 +210,9 @@ def plain_model(fitted: Fitted) -> dict[str, Any]:
 
 
 def _check(fitted: Fitted) -> None:
-    """Refuse what has an arithmetic of its own."""
+    """Refuse a model with arithmetic that the format does not describe."""
     loss = fitted.network.loss_name
-    if fitted.likely and loss not in KNOWN.values():
+    if fitted.likely and loss not in LOSSES:
         raise ValueError(
             f"the loss {loss!r} comes from another package and has probabilities of its own; train with the logistic or "
             "softmax loss to export a model with probabilities"
@@ -234,9 +225,9 @@ def _check(fitted: Fitted) -> None:
             "model reads plain numbers; predict with `noisewise predict`, or write the number into the files, declare it "
             "without a unit, and train anew"
         )
-    odd = [column for column in _columns(fitted) if column is not None and column.kind not in ("number", "category")]
-    if odd:
-        raise ValueError(f"column {odd[0].name!r} is neither number nor category, and cannot be exported")
+    for column in _columns(fitted):
+        if column is not None and column.kind not in ("number", "category"):
+            raise ValueError(f"column {column.name!r} is neither number nor category, and cannot be exported")
 
 
 def _columns(fitted: Fitted) -> tuple[Column | None, ...]:
@@ -251,7 +242,7 @@ def _names(fitted: Fitted) -> tuple[str, ...]:
 
 
 def _about(name: str, column: Column | None) -> dict[str, Any]:
-    """A number: its name. A category: also the text of each value, and what to do about another."""
+    """The name of a column; for a category also the text of each value, and what to do about an unknown one."""
     if column is None or column.kind == "number":
         return {"name": str(name)}
     return {"name": name, "categories": [key(value) for value in column.categories], "unknown": column.unknown}
@@ -276,7 +267,7 @@ def _weights(fitted: Fitted) -> tuple[Floats, list[tuple[Floats, Floats]]]:
 
 
 def _output(fitted: Fitted) -> dict[str, Any]:
-    """What scores mean: a number between bounds, or classes; ``cut``: from where log-odds are not the score."""
+    """The meaning of scores: a number between bounds, or classes; ``cut``: log-odds differ from the score beyond it."""
     if not isinstance(fitted.labels, Classes):
         return {"low": fitted.labels.low, "high": fitted.labels.high}
     cut = fitted.cap if fitted.likely and fitted.cap < 1 else None

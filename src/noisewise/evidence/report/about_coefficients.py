@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..metrics import ABOUT_95
 from . import sentences as words
 from .charts import Interval, interval_chart
 from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
@@ -14,15 +15,15 @@ from .run_folder import RunFolder
 from .sentences import number
 
 MAX_SHOWN_ROWS = 20  # of one chart
-EACH, CLASSES = 5, 12  # rows for each of so many classes
-Z = 1.96  # 95 % of a normal distribution
-MUCH = 1.5  # times the width that clear effects need
+MAX_ROWS_PER_CLASS = 5
+MAX_CLASSES = 12
+MAX_WIDTH_FACTOR = 1.5  # of a chart, times the width that clear effects need
 INTERCEPT = "(intercept)"
 
 
 @dataclass(frozen=True)
 class ScoreEffect:
-    """What a column does to the score of ``output``, over its declared bounds where these are known."""
+    """The effect of a column on the score of ``output``, over its declared bounds where these are known."""
 
     name: str
     output: str | None
@@ -41,18 +42,19 @@ class ScoreEffect:
 
 def coefficients(folder: RunFolder) -> Section | None:
     """The strongest columns of each class, and a table of all coefficients."""
-    rows = [row for row in folder.run["coefficients"] or [] if math.isfinite(row["value"])]
+    rows = _rows(folder.run)
     if not rows:
         return None
     natural = _spans(folder.run)
     found = _found(rows, natural)
     outputs = list(dict.fromkeys(row["output"] for row in rows))
-    lead = join(
-        tag("p", _what(folder, outputs, natural is not None)),
-        tag("p", _advice(found)),
-        *_pictures(found, outputs, natural),
-    )
+    about, advice = tag("p", _what(folder, outputs, natural is not None)), tag("p", _advice(found))
+    lead = join(about, advice, *_pictures(found, outputs, natural))
     return section("found", "What it found", lead, _all(rows, outputs), cards={"each": "Each column"})
+
+
+def _rows(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in run["coefficients"] or [] if math.isfinite(row["value"])]
 
 
 def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, float]] | None) -> list[ScoreEffect]:
@@ -62,8 +64,8 @@ def _found(rows: Sequence[Mapping[str, Any]], natural: Mapping[str, tuple[str, f
 
 
 def clearest(run: Mapping[str, Any]) -> list[str]:
-    """Columns with a clear effect, the largest first; none where noise is not known or classes are several."""
-    rows = [row for row in run["coefficients"] or [] if math.isfinite(row["value"])]
+    """Columns with a clear effect, the largest first; none where the noise is not known or there are several classes."""
+    rows = _rows(run)
     natural = _spans(run) if rows else None
     if natural is None or len({row["output"] for row in rows}) > 1:
         return []
@@ -72,14 +74,14 @@ def clearest(run: Mapping[str, Any]) -> list[str]:
 
 
 def _spans(run: Mapping[str, Any]) -> dict[str, tuple[str, float]] | None:
-    """Each column with its bounds in words, and what its coefficient is multiplied by from one to the other.
+    """Each column with its bounds in words, and the factor by which its coefficient is multiplied from one to the other.
 
-    None where a coefficient is of something else than a column with bounds.
+    None where a coefficient does not belong to a column with bounds.
     """
     saved = run["preprocessing"]
     low, high, target = saved.get("low"), saved.get("high"), saved.get("target_bounds")
     names = [name for name in run["features"] if name != INTERCEPT]
-    ends = [low, high, *([target] if target is not None else [])]
+    ends = [low, high] if target is None else [low, high, target]
     if not all(isinstance(end, list) and all(isinstance(value, int | float) for value in end) for end in ends):
         return None
     if not len(names) == len(low) == len(high) or {row["feature"] for row in run["coefficients"]} - {*names, INTERCEPT}:
@@ -93,7 +95,7 @@ def _spans(run: Mapping[str, Any]) -> dict[str, tuple[str, float]] | None:
 
 
 def _bounded(name: str, low: float, high: float) -> str:
-    """A column with its bounds; one from 0 to 1 speaks for itself."""
+    """A column with its bounds, unless they are 0 and 1."""
     if (low, high) == (0, 1):
         return name
     return f"{name}, {' to '.join(number(int(end) if end == int(end) else end) for end in (low, high))}"
@@ -102,7 +104,7 @@ def _bounded(name: str, low: float, high: float) -> str:
 def _effect(row: Mapping[str, Any], natural: Mapping[str, tuple[str, float]] | None) -> ScoreEffect:
     name, span = (row["feature"], 1.0) if natural is None else natural[row["feature"]]
     error = _error(row)
-    return ScoreEffect(name, row["output"], span * row["value"], None if error is None else Z * span * error)
+    return ScoreEffect(name, row["output"], span * row["value"], None if error is None else ABOUT_95 * span * error)
 
 
 def _what(folder: RunFolder, outputs: Sequence[str | None], natural: bool) -> Markup:
@@ -115,9 +117,8 @@ def _what(folder: RunFolder, outputs: Sequence[str | None], natural: bool) -> Ma
     of = join("the score of each class of ", name_of(target))
     if len(outputs) == 1:
         of = join("the score for ", name_of(f"{target} = {outputs[0]}"))
-    rest = ""
-    if folder.run["preprocessing"].get("unit_rows"):
-        rest = " Rows are scaled to length one, so these compare columns with each other; they are no log-odds."
+    scaled = " Rows are scaled to length one, so these compare columns with each other; they are no log-odds."
+    rest = scaled if folder.run["preprocessing"].get("unit_rows") else ""
     return join("By how much ", of, " changes when one column goes from the lower to the upper bound that was declared and "
                 f"the others stay as they are.{rest}")  # fmt: skip
 
@@ -136,54 +137,55 @@ def _advice(found: Sequence[ScoreEffect]) -> str:
 def _pictures(
     found: Sequence[ScoreEffect], outputs: Sequence[str | None], natural: Mapping[str, Any] | None
 ) -> list[Markup | None]:
-    """One chart, or one for each class."""
     label = "coefficient of the scaled feature" if natural is None else "change from the lower to the upper bound"
     if len(outputs) == 1:
         shown = f"{MAX_SHOWN_ROWS} of {len(found):,}" if len(found) > MAX_SHOWN_ROWS else "Each column"
         title = f"{shown}, the clear ones first"
         return [charts(_picture("coefficients", title, found[:MAX_SHOWN_ROWS], label, "each"))]
     cards = [
-        _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:EACH], label)
-        for k, output in enumerate(outputs[:CLASSES])
+        _picture(f"coefficients-{k}", join("For ", name_of(words.shorten(output, 40))), own[:MAX_ROWS_PER_CLASS], label)
+        for k, output in enumerate(outputs[:MAX_CLASSES])
         if (own := [one for one in found if one.output == output])
     ]
-    first = f", of the first {CLASSES}" if len(outputs) > CLASSES else ""
-    told = tag("p", f"The {EACH} strongest columns of each class{first}.")
-    return [told, charts(*cards, kind="pictures")]
+    first = f", of the first {MAX_CLASSES}" if len(outputs) > MAX_CLASSES else ""
+    caption = tag("p", f"The {MAX_ROWS_PER_CLASS} strongest columns of each class{first}.")
+    return [caption, charts(*cards, kind="pictures")]
 
 
 def _picture(key: str, title: Any, found: Sequence[ScoreEffect], label: str, card: str | None = None) -> Markup | None:
     rows = [one.row() for one in found]
-    told = "; ".join(f"{row.name}: {row.text}{' (spans zero)' if row.faint else ''}" for row in rows)
-    limits = _limits(found)
-    chart = interval_chart(
-        key, rows, title="What each column does", description=told, x_label=label, zero=True, limits=limits
-    )
+    text = "; ".join(f"{row.name}: {row.text}{' (spans zero)' if row.faint else ''}" for row in rows)
+    limits, what = _limits(found), "What each column does"
+    chart = interval_chart(key, rows, title=what, description=text, x_label=label, zero=True, limits=limits)
     caption = None if limits is None else "Bars that may be noise are cut where they leave the picture."
     return figure(title, chart, caption, key=card)
 
 
 def _limits(found: Sequence[ScoreEffect]) -> tuple[float, float] | None:
-    """What the clear ones need, where the others would take much more."""
-    ends = [
-        [end for one in group for end in (one.value - (one.reach or 0.0), one.value + (one.reach or 0.0), 0.0)]
-        for group in ([one for one in found if not one.unclear], found)
-    ]
-    if not ends[0]:
+    """Limits that show the clear effects, where the others would need much more room."""
+    clear = [one for one in found if not one.unclear]
+    if not clear:
         return None
-    (low, high), (least, most) = ((min(some), max(some)) for some in ends)
+    low, high = _ends(clear)
+    least, most = _ends(found)
     room = 0.15 * (high - low)
-    return (low - room, high + room) if most - least > MUCH * (high - low) else None
+    return (low - room, high + room) if most - least > MAX_WIDTH_FACTOR * (high - low) else None
+
+
+def _ends(group: Sequence[ScoreEffect]) -> tuple[float, float]:
+    lows, highs = ([one.value + sign * (one.reach or 0.0) for one in group] for sign in (-1, 1))
+    return min(0.0, *lows), max(0.0, *highs)
 
 
 def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> SectionPart:
     several = len(outputs) > 1
     lines = []
     for row in rows:
-        ends = _ends(row)
-        between = " to ".join(number(end, 3) for end in ends) or "-"
-        spans = "not known" if not ends else "yes" if ends[0] <= 0 <= ends[1] else "no"
-        cells = [name_of(row["feature"]), number(row["value"]), number(_error(row)), between, spans]
+        between, spans = "-", "not known"
+        if (error := _error(row)) is not None:
+            low, high = row["value"] - ABOUT_95 * error, row["value"] + ABOUT_95 * error
+            between, spans = f"{number(low, 3)} to {number(high, 3)}", "yes" if low <= 0 <= high else "no"
+        cells = [name_of(row["feature"]), number(row["value"]), number(error), between, spans]
         lines.append([name_of(row["output"]), *cells] if several else cells)
     heads = ["scaled feature", "coefficient", "standard error", "95 % range", "spans zero"]
     if several:
@@ -196,8 +198,3 @@ def _all(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str | None]) -> Se
 def _error(row: Mapping[str, Any]) -> float | None:
     error = row["standard_error"]
     return float(error) if error is not None and 0 < error < math.inf else None
-
-
-def _ends(row: Mapping[str, Any]) -> tuple[float, ...]:
-    error = _error(row)
-    return () if error is None else (row["value"] - Z * error, row["value"] + Z * error)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...tables.fit.effects import Effect, Effects, Pair
 from ...tables.fit.fitted import Fitted
+from ..metrics import ABOUT_95
 from . import sentences as words
 from .about_coefficients import coefficients
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, Section, SectionPart, charts, figure, join, name_of, section, table, tag
+from .markup import Markup, Section, SectionPart, charts, figure, join, joined, name_of, section, table, tag
 from .run_folder import RunFolder
 from .sentences import number
 
 MAX_OPEN_PICTURES = 12  # the others are folded
 MAX_SHOWN_CATEGORIES = 6  # of a column that has many: the clearest
 MAX_SHOWN_PAIRS = 6
-Z = 1.96  # 95 % of a normal distribution
 MIN_DRAWN_MISSING_SHARE = 0.02  # of the records; a column with fewer missing values is drawn without them
 MAX_BAND_FACTOR = 2.5  # times the usual one; wider ones are cut
 MAX_LABEL_LETTERS = 40  # of a label above a chart
@@ -29,22 +28,18 @@ MAX_FLAT_EFFECT = 1e-9
 
 
 def found(folder: RunFolder) -> Section:
-    """What the model found: effects of columns, or of coefficients; some models show nothing of it."""
+    """What the model found: effects of columns, or coefficients, or why there is nothing to draw."""
     if folder.fitted is not None and folder.effects is not None:
         return _effects(folder.fitted, folder.effects)
-    return coefficients(folder) or section("found", "What it found", tag("p", _hidden(folder)))
-
-
-def _hidden(folder: RunFolder) -> str:
-    """Why there is nothing to draw."""
     kind = folder.run["model"]["kind"]
-    if kind == "Linear":
-        return "The coefficients of this model are not in its folder."
     what = "a perceptron" if kind == "MLP" else f"a model of this kind ({kind})"
-    return (
+    why = (
         f"The parameters of {what} do not say by themselves what each column does. The model that a table gets by default "
         "does: train without naming a model to see effects."
     )
+    if kind == "Linear":
+        why = "The coefficients of this model are not in its folder."
+    return coefficients(folder) or section("found", "What it found", tag("p", why))
 
 
 def _effects(fitted: Fitted, found: Effects) -> Section:
@@ -54,43 +49,33 @@ def _effects(fitted: Fitted, found: Effects) -> Section:
     still = [column.feature for column in ranked if column not in moving]
     pictures = [_picture(key, column, found, fitted) for key, column in enumerate(moving)]
     drawn = [picture for picture in pictures if picture is not None]
-    more = drawn[MAX_OPEN_PICTURES:]
+    first, more = (charts(*some, kind="pictures") for some in (drawn[:MAX_OPEN_PICTURES], drawn[MAX_OPEN_PICTURES:]))
     lead = join(
         *_words(fitted),
-        tag("p", "The model makes no difference by ", *_names(still), ".") if still else None,
+        tag("p", "The model makes no difference by ", _names(still), ".") if still else None,
         charts(_overview(moving), _pairs(found.pairs, fitted)),
     )
-    each = rest = None
-    if drawn:
-        each = SectionPart(
-            "columns", "Each column, the strongest first", join(charts(*drawn[:MAX_OPEN_PICTURES], kind="pictures"))
-        )
-    if more:
-        shown = join(charts(*more, kind="pictures"))
-        rest = SectionPart("weaker", f"{len(more):,} weaker columns", shown, folded=True, printed=False)
+    title = f"{len(drawn) - MAX_OPEN_PICTURES:,} weaker columns"
+    each = SectionPart("columns", "Each column, the strongest first", first) if first else None
+    rest = SectionPart("weaker", title, more, folded=True, printed=False) if more else None
     return section("found", "What it found", lead, each, rest, cards=CARDS)
 
 
-def _names(names: Sequence[str]) -> list[Any]:
-    listed = [
-        join(", " if place else "", name_of(words.shorten(name, MAX_LABEL_LETTERS)))
-        for place, name in enumerate(names[:MAX_OPEN_PICTURES])
-    ]
-    return [*listed, f" and {len(names) - MAX_OPEN_PICTURES:,} more" if len(names) > MAX_OPEN_PICTURES else None]
+def _names(names: Sequence[str]) -> Markup:
+    first = joined(words.shorten(name, MAX_LABEL_LETTERS) for name in names[:MAX_OPEN_PICTURES])
+    return join(first, f" and {len(names) - MAX_OPEN_PICTURES:,} more" if len(names) > MAX_OPEN_PICTURES else None)
 
 
 def _overview(ranked: Sequence[Effect]) -> Markup | None:
-    """How strong each column is, in one picture."""
     first = ranked[:MAX_OPEN_PICTURES]
     rows = [Interval(one.feature, one.strength, text=number(one.strength, 2), solid=True) for one in first]
     chart = interval_chart("strength", rows, title=CARDS["strong"], x_label="typical effect", zero=True)
     some = f"The {MAX_OPEN_PICTURES} strongest of {len(ranked):,}. " if len(ranked) > MAX_OPEN_PICTURES else ""
-    told = f"{some}Typical effect: its standard deviation over the records."
-    return figure(CARDS["strong"], chart, told, key="strong")
+    caption = f"{some}Typical effect: its standard deviation over the records."
+    return figure(CARDS["strong"], chart, caption, key="strong")
 
 
 def _words(fitted: Fitted) -> list[Markup]:
-    """What is drawn, and how it is to be read."""
     what = "the prediction" if fitted.classes is None else "the score"
     averages = "the released frequencies" if fitted.shares is not None else "its knots"
     how = f"How {what} changes with one column while the others stay as they are; 0 is the mean over {averages}. "
@@ -118,18 +103,16 @@ def _unit(fitted: Fitted) -> Markup:
 def _picture(key: int, column: Effect, found: Effects, fitted: Fitted) -> Markup | None:
     """A line with its band, or categories with their bars, of the output that the column moves most."""
     k = int(np.argmax(column.effect.std(axis=1)))
-    of = None if found.outputs is None else found.outputs[k]
-    heading = name_of(words.shorten(column.feature, MAX_LABEL_LETTERS))
+    label = f"change of {fitted.target}"
+    if fitted.outputs is not None:
+        of = None if found.outputs is None else found.outputs[k]
+        label = f"change of the score for {of or fitted.outputs[0]}"
     draw = _line if column.number else _bars
-    chart, caption = draw(f"effect-{key}", column, k, _label(fitted, of))
-    text = " ".join((*caption, *_missing(column, k)))
-    return figure(heading, chart, text or None)
-
-
-def _label(fitted: Fitted, of: str | None) -> str:
-    if fitted.outputs is None:
-        return words.shorten(f"change of {fitted.target}", MAX_LABEL_LETTERS)
-    return words.shorten(f"change of the score for {of or fitted.outputs[0]}", MAX_LABEL_LETTERS)
+    chart, caption = draw(f"effect-{key}", column, k, words.shorten(label, MAX_LABEL_LETTERS))
+    if column.missing >= MIN_DRAWN_MISSING_SHARE:
+        reach = 0.0 if column.std is None else ABOUT_95 * float(column.std[k, -1])
+        caption.append(f"Missing ({words.percent(column.missing)}): {_plus_minus(column.effect[k, -1], reach)}.")
+    return figure(name_of(words.shorten(column.feature, MAX_LABEL_LETTERS)), chart, " ".join(caption) or None)
 
 
 def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
@@ -141,7 +124,7 @@ def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
     if course.ends[1] - course.ends[0] < 0.9 * (declared[1] - declared[0]):
         scale = " to ".join(number(int(end) if end.is_integer() else end) for end in declared)
         caption.append(f"Drawn where nearly all records are; its scale goes from {scale}.")
-    reach = np.zeros(len(values)) if course.std is None else Z * course.std[k]
+    reach = np.zeros(len(values)) if course.std is None else ABOUT_95 * course.std[k]
     room = np.minimum(reach, MAX_BAND_FACTOR * float(np.median(reach)))
     ends = float((effect - room).min()), float((effect + room).max())
     line = Series(
@@ -150,24 +133,19 @@ def _line(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
         band=list(zip((effect - reach).tolist(), (effect + reach).tolist(), strict=True)),
     )
     places = np.linspace(0, len(values) - 1, min(len(values), 9)).round().astype(int)
-    told = (f"{number(float(values[i]), 3)}: {_plus_minus(effect[i], reach[i])}" for i in places)
+    text = "; ".join(f"{number(float(values[i]), 3)}: {_plus_minus(effect[i], reach[i])}" for i in places)
+    wide = course.ends[1] - course.ends[0] > 1e-9 * max(map(abs, course.ends))
     chart = line_chart(
-        key,
-        [line],
-        title=f"Effect of {column.feature}",
-        description="; ".join(told),
-        x_label="",
-        y_label=label,
-        x_limits=course.ends if course.ends[1] - course.ends[0] > 1e-9 * max(map(abs, course.ends)) else None,
-        y_limits=ends if ends[1] > ends[0] else None,
-    )
+        key, [line], title=f"Effect of {column.feature}", description=text, x_label="", y_label=label,
+        x_limits=course.ends if wide else None, y_limits=ends if ends[1] > ends[0] else None,
+    )  # fmt: skip
     return chart, caption
 
 
 def _bars(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, list[str]]:
-    """Categories, the highest first; of many the clearest."""
+    """Categories, the highest first; only the clearest where there are many."""
     several = len(column.values) - 1
-    reach = None if column.std is None else Z * column.std[k]
+    reach = None if column.std is None else ABOUT_95 * column.std[k]
     clear = np.abs(column.effect[k, :-1]) / (1.0 if reach is None else np.maximum(reach[:-1], 1e-300))
     best = np.argsort(-clear, kind="stable")[:MAX_SHOWN_CATEGORIES]
     rows = []
@@ -176,17 +154,9 @@ def _bars(key: str, column: Effect, k: int, label: str) -> tuple[Markup | None, 
         ends = None if reach is None else (value - half, value + half)
         faint = half >= abs(value)
         rows.append(Interval(str(column.values[i]), value, ends, text=_plus_minus(value, half), faint=faint))
-    told = "; ".join(f"{row.name}: {row.text}{' (reaches zero)' if row.faint else ''}" for row in rows)
-    chart = interval_chart(key, rows, title=f"Effect of {column.feature}", description=told, x_label=label, zero=True)
+    text = "; ".join(f"{row.name}: {row.text}{' (reaches zero)' if row.faint else ''}" for row in rows)
+    chart = interval_chart(key, rows, title=f"Effect of {column.feature}", description=text, x_label=label, zero=True)
     return chart, [f"The {len(rows)} clearest of {several:,} categories."] if several > len(rows) else []
-
-
-def _missing(column: Effect, k: int) -> list[str]:
-    """What a missing value does, where there are some."""
-    if column.missing < MIN_DRAWN_MISSING_SHARE:
-        return []
-    reach = 0.0 if column.std is None else Z * float(column.std[k, -1])
-    return [f"Missing ({words.percent(column.missing)}): {_plus_minus(float(column.effect[k, -1]), reach)}."]
 
 
 def _plus_minus(value: float, half: float) -> str:

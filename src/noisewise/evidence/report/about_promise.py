@@ -1,4 +1,4 @@
-"""What is promised: one limit on what anyone can find out about a record, what it covers, and attacks on it."""
+"""What is promised: a limit on what anyone can find out about a record, its coverage, and attacks on it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ LOW_CHART_PIXELS = 116  # height beside a few rows
 
 def promised(folder: RunFolder) -> Section:
     """The promise in plain words, and what it means for a person."""
-    title = "What is promised"
-    if folder.promise is None:
-        nothing = "Nothing. The records were used without protection: the model may reveal any of them."
-        return section("promise", title, tag("p", nothing), _audits(folder))
-    return section("promise", title, _limit(folder, folder.promise), _covered(folder, folder.promise), _audits(folder))
+    nothing = tag("p", "Nothing. The records were used without protection: the model may reveal any of them.")
+    lead, covered = nothing, None
+    if folder.promise is not None:
+        lead, covered = _limit(folder, folder.promise), _covered(folder, folder.promise)
+    return section("promise", "What is promised", lead, covered, _audits(folder))
+
+
+def _paid(folder: RunFolder, name: str) -> list[float]:
+    """The epsilon or delta of each evaluation on private rows."""
+    return [row[name] or 0.0 for row in folder.evaluations if row["rows"] == "private"]
 
 
 def counting(folder: RunFolder) -> tuple[float, float] | None:
     """The (epsilon, delta) that counts: of the model and all private evaluations, by basic composition."""
     if folder.promise is None:
         return None
-    paid = [row for row in folder.evaluations if row["rows"] == "private"]
-    epsilon, delta = (
-        math.fsum([folder.promise[name], *(row[name] or 0.0 for row in paid)]) for name in ("epsilon", "delta")
-    )
+    epsilon, delta = (math.fsum([folder.promise[name], *_paid(folder, name)]) for name in ("epsilon", "delta"))
     return epsilon, delta
 
 
 def sums(folder: RunFolder) -> str | None:
-    """What the limit is the sum of, where private evaluations were bought."""
-    paid = [row for row in folder.evaluations if row["rows"] == "private"]
+    """The parts that the limit is the sum of, where private evaluations were bought."""
+    paid = _paid(folder, "epsilon")
     if not paid or folder.promise is None:
         return None
-    spent = math.fsum(row["epsilon"] for row in paid)
     what = "one private evaluation" if len(paid) == 1 else f"{len(paid):,} private evaluations"
-    return f"{words.budget(folder.promise['epsilon'])} for training and {words.budget(spent)} for {what}"
+    return f"{words.budget(folder.promise['epsilon'])} for training and {words.budget(math.fsum(paid))} for {what}"
 
 
 def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
@@ -60,9 +61,12 @@ def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
     )
     right = tag("strong", words.limited(words.guess(epsilon, delta)))
     change = "being there or not" if adding else "having another value"
+    counted = "which the statement of this run promises and anyone can recompute."
+    if (added := sums(folder)) is not None:
+        counted = f"{added}, for a person whose record was used in all of them (evaluations are releases too)."
     limit = (
         f"This is the limit that counts: that of epsilon = {words.budget(epsilon)} and delta = {words.budget(delta)}, "
-        f"{_counted(folder)} Odds change by a factor of at most e^epsilon = {words.factor(epsilon)}, up or down; delta "
+        f"{counted} Odds change by a factor of at most e^epsilon = {words.factor(epsilon)}, up or down; delta "
         f"({words.chance(delta)}) is the allowance on top, the share by which this may be missed. The unit is {promise['unit']}; "
         f"neighbouring data sets differ in one {who} {change} ({promise['adjacency']})."
     )
@@ -74,16 +78,7 @@ def _limit(folder: RunFolder, promise: Mapping[str, Any]) -> Markup:
     )
 
 
-def _counted(folder: RunFolder) -> str:
-    """Which numbers were added up, if there are several."""
-    added = sums(folder)
-    if added is None:
-        return "which the statement of this run promises and anyone can recompute."
-    return f"{added}, for a person whose record was used in all of them (evaluations are releases too)."
-
-
 def _beliefs(epsilon: float) -> Markup | None:
-    """What an attacker believed, and the most that it can become."""
     after = {prior: words.belief(prior, epsilon) for prior in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9)}
     rows = [
         Interval(f"{percent(prior)} before", most, (prior, most), text=words.limited(most))
@@ -135,7 +130,7 @@ def _covered(folder: RunFolder, promise: Mapping[str, Any]) -> SectionPart:
 
 
 def refutes(audit: Mapping[str, Any]) -> bool:
-    """Whether an audit found more than was promised; a bound above the claim that fresh runs did not confirm is none."""
+    """Whether an audit contradicts the promise; a bound above the claim that fresh runs did not confirm does not."""
     bound, claimed = audit["lower_bound"], audit["claimed"]
     above = bound is not None and claimed is not None and bound > claimed
     unconfirmed = audit.get("outcome") == "alarm not confirmed"
@@ -143,18 +138,17 @@ def refutes(audit: Mapping[str, Any]) -> bool:
 
 
 def _audits(folder: RunFolder) -> SectionPart | None:
-    """Attacks that tried to find out more than was promised."""
     if not folder.audits:
         return None
     lines = []
     for row in folder.audits:
         small = [tag("div", text, class_="soft small") for text in (words.when(row["when"]), row.get("unit")) if text]
         bound, claimed, runs = (number(row[name]) for name in ("lower_bound", "claimed", "runs"))
-        sure = "-" if row["confidence"] is None else percent(row["confidence"])
-        lines.append((join(row["kind"].replace("_", " "), *small), bound, claimed, sure, runs, row["verdict"]))
-    told = (
+        confidence = "-" if row["confidence"] is None else percent(row["confidence"])
+        lines.append((join(row["kind"].replace("_", " "), *small), bound, claimed, confidence, runs, row["verdict"]))
+    about = (
         "An audit attacks the training itself and measures how much leaks. It can refute a promise, never prove one: "
         "a lower bound above the claim is a broken promise once fresh runs confirm it, one below is consistent with it."
     )
     heads = ("audit", "at least", "claimed", "confidence", "runs", "verdict")
-    return SectionPart("audits", "Audits", join(tag("p", told), latest_first(heads, lines, (1, 2, 3, 4), "audits")))
+    return SectionPart("audits", "Audits", join(tag("p", about), latest_first(heads, lines, (1, 2, 3, 4), "audits")))

@@ -1,15 +1,18 @@
-"""How good the model is: the figures of its evaluations against one answer for all, and which of them are trusted."""
+"""How good the model is: figures of its evaluations, one answer for all, and other methods at the same budget.
+
+The other methods were simulated on public data, by ``noisewise compare``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ..metrics import SHARES, WORDS
+from ..metrics import ABOUT_95, SHARES, WORDS
 from . import sentences as words
-from .about_methods import comparison, measured
 from .charts import SHARES_ALONG, Interval, Series, interval_chart, line_chart
 from .markup import Markup, Section, SectionPart, charts, figure, join, latest_first, name_of, section, table, tag
 from .run_folder import RunFolder
@@ -46,7 +49,7 @@ UNKNOWN = (
 
 @dataclass(frozen=True)
 class Headline:
-    """The quality of a model in a few words: ``value`` of ``name``, and what one answer for all has."""
+    """The quality of a model in short: ``value`` of ``name``, and the same figure of one answer for all."""
 
     value: str
     name: str
@@ -59,20 +62,19 @@ def quality(folder: RunFolder) -> Section:
     if not folder.evaluations:
         return section("quality", title, tag("p", *UNKNOWN), comparison(folder))
     row = latest(folder)
-    place = next(place for place, one in enumerate(folder.evaluations) if one is row)
+    free = all(one["rows"] == "public" for one in folder.evaluations)
     lead = join(
         _lead(row),
         tag("p", tag("strong", row["verdict"]), class_="note") if row.get("verdict") else None,
-        _figures(place, row, keyed=True),
-        _paid(folder),
+        _figures(folder, row, keyed=True),
+        tag("p", "Measured on public rows: no budget was spent on it.", class_="soft") if free else None,
     )
     return section("quality", title, lead, _evaluations(folder, row), comparison(folder), cards=CARDS)
 
 
 def latest(folder: RunFolder) -> Mapping[str, Any]:
-    """The evaluation that the title speaks of: the latest, one with all figures if there is any."""
-    rows = [row for row in folder.evaluations if row.get("metrics") is not None] or folder.evaluations
-    return rows[-1]
+    """The evaluation that the title shows: the latest with all figures, or else the latest."""
+    return ([row for row in folder.evaluations if row.get("metrics") is not None] or folder.evaluations)[-1]
 
 
 def headline(folder: RunFolder) -> Headline | None:
@@ -89,9 +91,9 @@ def headline(folder: RunFolder) -> Headline | None:
 
 
 def baseline(row: Mapping[str, Any], name: str) -> float | None:
-    """What the best single answer for all rows scores, from released figures; None where that is not known.
+    """The score of the best single answer for all rows, from released figures; None where that is not known.
 
-    Of the log loss it is the entropy of the labels' shares, of the root mean squared error that of the mean, which is
+    For the log loss it is the entropy of the labels' shares, for the root mean squared error that of the mean, which is
     RMSE / sqrt(1 - R^2).
     """
     sums = _labels(row)
@@ -110,13 +112,11 @@ def baseline(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _labels(row: Mapping[str, Any]) -> list[float]:
-    """How many rows have each label."""
     confusion = row.get("confusion")
     return [] if confusion is None else [math.fsum(counts) for counts in confusion["counts"]]
 
 
 def _lead(row: Mapping[str, Any]) -> Markup:
-    """The answer in a sentence or two."""
     where = join("On ", name_of(row["file"]), f" ({row['rows']} rows) ")
     for name, sentence in (("accuracy", _right), ("rmse", _off)):
         if _value(row, name) is not None:
@@ -127,29 +127,28 @@ def _lead(row: Mapping[str, Any]) -> Markup:
 
 def _right(row: Mapping[str, Any]) -> list[Any]:
     accuracy, base = row["metrics"]["accuracy"], baseline(row, "accuracy")
-    told: list[Any] = ["the model is right for ", tag("strong", _shown("accuracy", accuracy["value"])), " of the rows"]
-    told.append(f"{_range('accuracy', accuracy['interval'])}. ")
+    share, interval = _shown("accuracy", accuracy["value"]), _range("accuracy", accuracy["interval"])
+    parts = ["the model is right for ", tag("strong", share), f" of the rows{interval}. "]
     if base is not None:
         sums = _labels(row)
         which = [" (", name_of(row["confusion"]["classes"][sums.index(max(sums))]), ")"] if sums else []
-        told += ["Always giving the most frequent answer", *which, f" is right for {_shown('accuracy', base)}."]
-    return told
+        parts += ["Always giving the most frequent answer", *which, f" is right for {_shown('accuracy', base)}."]
+    return parts
 
 
 def _off(row: Mapping[str, Any]) -> list[Any]:
     error, base, explained = row["metrics"]["rmse"], baseline(row, "rmse"), _value(row, "r2")
-    told: list[Any] = ["its predictions are off by ", tag("strong", number(error["value"], 3)), " (root mean square"]
-    told.append(f"{_range('rmse', error['interval']).replace(' (', '; ')}. " if error["interval"] else "). ")
+    interval = _range("rmse", error["interval"]).replace(" (", "; ") if error["interval"] else ")"
+    off = tag("strong", number(error["value"], 3))
+    parts = ["its predictions are off by ", off, f" (root mean square{interval}. "]
     if base is not None and explained is not None:
-        told.append(f"The mean for all is off by {number(base, 3)}, ")
-        told.append(f"so the model explains {percent(max(explained, 0.0))} of the variance.")
-    return told
+        share = percent(max(explained, 0.0))
+        parts.append(f"The mean for all is off by {number(base, 3)}, so the model explains {share} of the variance.")
+    return parts
 
 
 def _range(name: str, interval: Sequence[float] | None) -> str:
-    if interval is None:
-        return ""
-    return f" (95\u00a0%: {_between(name, interval)})"
+    return "" if interval is None else f" (95\u00a0%: {_between(name, interval)})"
 
 
 def _between(name: str, interval: Sequence[float]) -> str:
@@ -158,10 +157,11 @@ def _between(name: str, interval: Sequence[float]) -> str:
     return f"{low.removesuffix(unit) if high.endswith(unit) else low} to {high}"
 
 
-def _figures(place: int, row: Mapping[str, Any], *, keyed: bool = False) -> Markup | None:
+def _figures(folder: RunFolder, row: Mapping[str, Any], *, keyed: bool = False) -> Markup | None:
     """Cards: all figures, how far off a regression is, calibration, labels against predictions; links go to keyed ones."""
     if row.get("metrics") is None:
         return None
+    place = next(place for place, one in enumerate(folder.evaluations) if one is row)
     many = len((row.get("confusion") or {"classes": ()})["classes"]) > MAX_CARD_CLASSES
     made = (
         ("figures", _table(row)),
@@ -173,21 +173,23 @@ def _figures(place: int, row: Mapping[str, Any], *, keyed: bool = False) -> Mark
     return charts(*cards, kind="figures many" if many else "figures")
 
 
-Card = tuple[Any, Markup | None, Any]  # heading, chart or table, words below it
+Card = tuple[Any, Markup | None, Any]  # heading, chart or table, caption
 
 
 def _table(row: Mapping[str, Any]) -> Card:
-    names = _asked(row)
-    lines = [
-        (
-            join(WORDS[name], tag("div", EXPLAINED[name], class_="soft small") if name in EXPLAINED else None),
-            join(_shown(name, _value(row, name)), _small(name, row["metrics"][name]["interval"])),
-            _shown(name, baseline(row, name)),
-        )
-        for name in names
-        if _value(row, name) is not None
-    ]
-    missing = [WORDS[name] for name in names if _value(row, name) is None]
+    regression = any(_value(row, name) is not None for name in NUMBERS)
+    names = [name for name in WORDS if name in row["metrics"] and name != "baseline_accuracy"]
+    lines, missing = [], []
+    for name in names:
+        value = _value(row, name)
+        if (name in NUMBERS) == regression and value is not None:
+            about = tag("div", EXPLAINED[name], class_="soft small") if name in EXPLAINED else None
+            interval = row["metrics"][name]["interval"]
+            between = None if interval is None else tag("div", _between(name, interval), class_="soft small")
+            this, constant = join(_shown(name, value), between), _shown(name, baseline(row, name))
+            lines.append((join(WORDS[name], about), this, constant))
+        elif (name in NUMBERS) == regression:
+            missing.append(WORDS[name])
     heads = ("figure", "this model", "one answer")
     caption = "Small: 95\u00a0% range for endlessly many such rows."
     if missing:
@@ -209,24 +211,13 @@ def _errors(place: int, row: Mapping[str, Any]) -> Card | None:
     return "How far off it is", chart, "Lower is better; the mean is the best single answer for all."
 
 
-def _small(name: str, interval: Sequence[float] | None) -> Markup | None:
-    return None if interval is None else tag("div", _between(name, interval), class_="soft small")
-
-
-def _asked(row: Mapping[str, Any]) -> list[str]:
-    """The figures that such a model can have."""
-    regression = any(_value(row, name) is not None for name in NUMBERS)
-    known = [name for name in WORDS if name in row["metrics"] and name != "baseline_accuracy"]
-    return [name for name in known if (name in NUMBERS) == regression]
-
-
 def _value(row: Mapping[str, Any], name: str) -> float | None:
     value: float | None = (row.get("metrics") or {}).get(name, {}).get("value")
     return None if value is None or math.isnan(value) else value
 
 
 def _shown(name: str, value: float | None) -> str:
-    """Shares as percentages, what is about 1 with as many decimals as its range has, all else as numbers."""
+    """A share as a percentage, a figure of the order of 1 with three decimals, an error as a number."""
     if value is None:
         return "-"
     if name in SHARES and 0 <= value <= 1:
@@ -253,21 +244,19 @@ def _calibration(
     )
     classes = [] if confusion is None else confusion["classes"]
     which = name_of(classes[1]) if len(classes) == 2 else "the most likely class"
-    told = " turned out so. A curve of private rows has noise on every point."
-    return "Calibration", chart, join("Of rows with such a probability of ", which, ", this share", told)
+    rest = ", this share turned out so. A curve of private rows has noise on every point."
+    return "Calibration", chart, join("Of rows with such a probability of ", which, rest)
 
 
 def _confusion(confusion: Mapping[str, Any] | None) -> Card | None:
     if confusion is None or len(confusion["classes"]) > MAX_TABLE_CLASSES:
         return None
-    classes, counts = confusion["classes"], confusion["counts"]
+    names = [name_of(words.shorten(name, 24)) for name in confusion["classes"]]
     corner = tag("th", tag("span", "label", class_="small"), scope="col")
-    head = tag(
-        "tr", corner, *(tag("th", name_of(words.shorten(name, 24)), scope="col", class_="number") for name in classes)
-    )
+    head = tag("tr", corner, *(tag("th", name, scope="col", class_="number") for name in names))
     rows = [
-        tag("tr", tag("th", name_of(words.shorten(name, 24)), scope="row"), *_shaded(row))
-        for name, row in zip(classes, counts, strict=True)
+        tag("tr", tag("th", name, scope="row"), *_shaded(row))
+        for name, row in zip(names, confusion["counts"], strict=True)
     ]
     shown = tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="heat"), class_="scroll")
     caption = "A row for each label, a column for each prediction; the darker, the more of the rows with that label."
@@ -294,12 +283,11 @@ def _evaluations(folder: RunFolder, shown: Mapping[str, Any]) -> SectionPart | N
     earlier = [(i, row) for i, row in enumerate(rows) if row.get("metrics") is not None and row is not shown]
     older = []
     for place, row in earlier[: -MAX_EARLIER_EVALUATIONS - 1 : -1]:
-        said = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
-        older.append(tag("details", said, _figures(place, row), class_="unprinted"))
+        summary = tag("summary", "Figures of ", name_of(row["file"]), f", {row['rows']} rows, evaluation {place + 1}")
+        older.append(tag("details", summary, _figures(folder, row), class_="unprinted"))
     heads = ("rows", "value", "95 % range", "price", "when")
-    return SectionPart(
-        "evaluations", "All evaluations", join(latest_first(heads, lines, (1, 2), "evaluations"), *older)
-    )
+    every = latest_first(heads, lines, (1, 2), "evaluations")
+    return SectionPart("evaluations", "All evaluations", join(every, *older))
 
 
 def _cost(row: Mapping[str, Any]) -> str:
@@ -308,8 +296,67 @@ def _cost(row: Mapping[str, Any]) -> str:
     return f"private, for epsilon {words.budget(row['epsilon'])}{delta}{unit}"
 
 
-def _paid(folder: RunFolder) -> Markup | None:
-    """What was measured on public rows alone was free; a price is part of the promise."""
-    if any(row["rows"] == "private" for row in folder.evaluations):
+def comparison(folder: RunFolder) -> SectionPart | None:
+    """A row for each method, the best first, and one for a single answer for all."""
+    document = folder.comparison
+    if document is None:
         return None
-    return tag("p", "Measured on public rows: no budget was spent on it.", class_="soft")
+    metric, lower = document["metric"], any(word in document["metric"].lower() for word in ("error", "loss"))
+    done = [row for row in document["rows"] if row["mean"] is not None and math.isfinite(row["mean"])]
+    done.sort(key=lambda row: row["mean"] if lower else -row["mean"])
+    own = folder.statement["method"]["name"]
+    shown = [_row(row, own, metric) for row in done]
+    constant = document.get("constant")
+    if isinstance(constant, int | float) and not isinstance(constant, bool) and math.isfinite(constant):
+        text = measured(metric, constant)
+        shown.append(Interval("one answer for all", float(constant), None, text=text, faint=True))
+    label, title = f"{metric} ({'lower' if lower else 'higher'} is better)", f"{metric} of each method"
+    chart = interval_chart("comparison", shown, title=title, x_label=label, show=partial(measured, metric))
+    size = "" if document["size"] is None else f", {number(document['size'])} private records"
+    refused = [(name_of(row["method"]), row["refused"]) for row in document["rows"] if row["refused"]]
+    note = document["note"] if isinstance(document.get("note"), str) else "No private record was used for it."
+    text = (
+        f"Simulated on public data, {number(document['repeats'])} runs of each method at epsilon "
+        f"{number(document['epsilon'])}, delta {number(document['delta'])}, {document['adjacency']}{size}. {note}"
+    )
+    title = f"{metric[:1].upper()}{metric[1:]} of each method, best first"
+    caption = "Bars are 95 % ranges of the mean over runs; hollow ones have no privacy or no model."
+    without = table(("did not run", "because"), refused) if refused else None
+    body = join(tag("p", text), charts(figure(title, chart, caption)), without, _others(done, metric))
+    return SectionPart("methods", "Compared with other methods", body)
+
+
+def _row(row: Mapping[str, Any], own: str, metric: str) -> Interval:
+    error = row["standard_error"]
+    known = error is not None and 0 < error < math.inf
+    about = (
+        ", this run's method" if row["method"] == own else "",
+        ", with public rows" if row["public"] else "",
+        ", no privacy" if row.get("private", row["method"] != "nonprivate") is False else "",
+    )
+    mean = row["mean"]
+    ends = (mean - ABOUT_95 * error, mean + ABOUT_95 * error) if known else None
+    return Interval(row["method"] + "".join(about), mean, ends, text=measured(metric, mean), faint=bool(about[2]))
+
+
+def measured(metric: str, value: float) -> str:
+    """A rate as a percentage, any other value as a number."""
+    rate = any(word in metric.lower() for word in ("accuracy", "precision", "recall")) and 0 <= value <= 1
+    return percent(value) if rate else number(value)
+
+
+def _others(rows: Sequence[Mapping[str, Any]], metric: str) -> Markup | None:
+    having = [row for row in rows if row.get("metrics")]
+    names = [name for name in WORDS if name != metric and any(name in row["metrics"] for row in having)]
+    if not names:
+        return None
+    lines = [(name_of(row["method"]), *(_other(row, name) for name in names)) for row in having]
+    inside = table(("method", *(WORDS[name] for name in names)), lines, numeric=range(1, len(names) + 1), wide=True)
+    return tag("details", tag("summary", "Other figures of each method, means"), inside, class_="unprinted")
+
+
+def _other(row: Mapping[str, Any], name: str) -> str:
+    value = row["metrics"].get(name, {}).get("value")
+    if value is None or math.isnan(value):
+        return "-"
+    return percent(value) if name in SHARES and 0 <= value <= 1 else number(value, 3)

@@ -1,10 +1,11 @@
-"""How it was done: the settings that were used, what was asked of the records and at which noise, and the statement."""
+"""How it was done: the settings, the questions about the records with their noise, and the statement."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -14,21 +15,43 @@ from ...statements.statement import text as statement_text
 from ...tables.fit.why_auto import choice_of_run, why
 from . import sentences as words
 from .charts import Point, Series, finite, line_chart
-from .markup import Markup, Section, SectionPart, charts, figure, join, listed, name_of, section, table, tag
+from .markup import (
+    Markup,
+    Section,
+    SectionPart,
+    charts,
+    escape,
+    figure,
+    join,
+    joined,
+    listed,
+    name_of,
+    section,
+    table,
+    tag,
+)
 from .run_folder import RunFolder
 from .sentences import number, percent
 
-# Noise, clip and the noised gradient at each step: a sentence where they hardly change, a chart where they do.
-
-
 OWN_COORDINATES = ("public_subspace", "adaptive_clip")  # noise that is not the same on every parameter
-LEVELS = 3  # values one after another that a sentence can tell
+MAX_LEVELS = 3  # different values in a row that a sentence lists
+MAX_LISTED_COLUMNS = 128  # of a table
+MAX_LISTED_CATEGORIES = 8  # of a column
+ELSEWHERE = (  # settings that other lines of the page state
+    *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
+    *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
+)
+MIN_BENT_SHARE = 0.12  # of the budget: spending that departs less from an even one is not drawn
+
+
+def _gradients(folder: RunFolder) -> list[Mapping[str, Any]]:
+    return [row for row in folder.trace if row["question"] == Gradient.name]
 
 
 def noise_and_clip(folder: RunFolder) -> SectionPart | None:
-    """Noise and clip of every gradient, and the norm of the noised gradient."""
-    rows = [row for row in folder.trace if row["question"] == Gradient.name]
-    told: list[str] = []
+    """Noise, clip and norm of every noised gradient: a sentence where they hardly change, a chart where they do."""
+    rows = _gradients(folder)
+    sentences: list[str] = []
     cards: list[Markup | None] = []
     for key, title, field, what in (
         ("noise", "Noise on each coordinate", "noise_std", "standard deviation of the noise on the mean gradient"),
@@ -36,33 +59,31 @@ def noise_and_clip(folder: RunFolder) -> SectionPart | None:
     ):
         points = finite((i, row[field]) for i, row in enumerate(rows, 1))
         if (text := _levels(points)) is not None:
-            told.append(f"{title}: {text} ({what}).")
+            sentences.append(f"{title}: {text} ({what}).")
         elif points:
             cards.append(_over_steps(key, title, points, what))
     cards.append(_gradient_norm(folder))
-    if not told and not any(cards):
+    if not sentences and not any(cards):
         return None
-    body = join(*(tag("p", one) for one in told), charts(*cards))
+    body = join(*(tag("p", one) for one in sentences), charts(*cards))
     return SectionPart("noise", "Noise, clip and gradients at each step", body, folded=True)
 
 
 def _levels(points: Sequence[Point]) -> str | None:
-    """A curve that keeps to a few values, as a sentence; None for another.
+    """A curve of a few values, as a sentence; None for another.
 
     >>> _levels([(1, 0.5), (2, 0.5)]), _levels([(1, 2.0), (2, 1.0), (3, 1.0)]), _levels([(i, float(i)) for i in range(9)])
     ('0.5 at each of 2 steps', '2 at step 1, 1 at steps 2 to 3', None)
     """
-    runs = [
-        (value, [step for step, _ in group]) for value, group in groupby(points, key=lambda point: f"{point[1]:.6g}")
-    ]
+    groups = groupby(points, key=lambda point: f"{point[1]:.6g}")
+    runs = [(number(float(value)), [step for step, _ in group]) for value, group in groups]
     if len(runs) == 1:
-        return f"{number(float(runs[0][0]))} at each of {len(points):,} steps"
-    if not points or len(runs) > LEVELS:
+        return f"{runs[0][0]} at each of {len(points):,} steps"
+    if not points or len(runs) > MAX_LEVELS:
         return None
-    return ", ".join(
-        f"{number(float(value))} at step{f' {steps[0]:,.0f}' if len(steps) == 1 else f's {steps[0]:,.0f} to {steps[-1]:,.0f}'}"
-        for value, steps in runs
-    )
+    several = "{} at steps {:,.0f} to {:,.0f}".format
+    one = "{} at step {:,.0f}".format
+    return ", ".join((several if len(at) > 1 else one)(value, at[0], at[-1]) for value, at in runs)
 
 
 def _over_steps(key: str, title: str, points: Sequence[Point], what: str) -> Markup | None:
@@ -79,7 +100,7 @@ def _over_steps(key: str, title: str, points: Sequence[Point], what: str) -> Mar
 
 def _gradient_norm(folder: RunFolder) -> Markup | None:
     """The norm of each released gradient beside what noise alone would give."""
-    rows = [row for row in folder.trace if row["question"] == Gradient.name]
+    rows = _gradients(folder)
     norm = finite((i, row["norm"]) for i, row in enumerate(rows, 1))
     if not norm:
         return None
@@ -105,24 +126,14 @@ def _gradient_norm(folder: RunFolder) -> Markup | None:
     return figure(title, chart, text)
 
 
-MAX_LISTED_COLUMNS = 128  # of a table
-MAX_LISTED_CATEGORIES = 8  # of a column
-ELSEWHERE = (  # settings that the page tells in other words
-    *("method", "model", "loss", "epsilon", "delta", "adjacency", "classes"),
-    *("steps", "max_grad_norm", "chosen_by", "size_is_public"),
-)
-STRAIGHT = 0.12  # of the budget: spending that departs less from an even one is not drawn
-
-
 def done(folder: RunFolder) -> Section:
-    """All of it folded: for those who want to check it or do it again."""
-    lead = tag(
-        "p",
-        "Everyone can check the promise without the data: ",
-        tag("code", "noisewise verify statement.json"),
-        f" recomputes its price. When this page was made: {'yes' if folder.verdict.holds else 'no'}, {folder.verdict.reason}.",
-    )
-    choice = choice_of_run(folder.run, folder.statement, folder.trace)
+    """All of it folded: for readers who want to check or repeat it."""
+    command, answer = tag("code", "noisewise verify statement.json"), "yes" if folder.verdict.holds else "no"
+    result = f" recomputes its price. When this page was made: {answer}, {folder.verdict.reason}."
+    lead = tag("p", "Everyone can check the promise without the data: ", command, result)
+    chosen = None
+    if (choice := choice_of_run(folder.run, folder.statement, folder.trace)) is not None:
+        chosen = SectionPart("chosen", "How the model was chosen", tag("p", why(choice)), folded=True)
     in_words = tag("pre", statement_text(folder.statement))
     as_json = tag("pre", json.dumps(folder.statement, indent=1, ensure_ascii=False))
     return section(
@@ -130,9 +141,7 @@ def done(folder: RunFolder) -> Section:
         "How it was done",
         lead,
         SectionPart("settings", "Settings that were used", _settings(folder), folded=True),
-        None
-        if choice is None
-        else SectionPart("chosen", "How the model was chosen", tag("p", why(choice)), folded=True),
+        chosen,
         _columns(folder),
         _prepared(folder),
         _spent(folder),
@@ -143,14 +152,14 @@ def done(folder: RunFolder) -> Section:
 
 
 def _settings(folder: RunFolder) -> Markup:
-    """What was used, each thing once; what the statement takes for granted beside it."""
+    """The settings, each once, beside the assumptions of the statement."""
     run, statement, model = folder.run, folder.statement, folder.run["model"]
     kind = words.MODELS.get(model["kind"], model["kind"])
     facts = [
-        ("data", join(*_together(run["data"])) if run.get("data") else None),
+        ("data", joined(run["data"]) if run.get("data") else None),
         ("records", _size(folder)),
         ("target", name_of(run["target"])),
-        ("classes", None if run["classes"] is None else join(*_together(run["classes"]))),
+        ("classes", None if run["classes"] is None else joined(run["classes"])),
         ("columns", _features(folder)),
         ("model", f"{kind}, {model['parameters']:,} parameters, {model['loss']} loss"),
         ("method", statement["method"]["name"]),
@@ -165,23 +174,18 @@ def _settings(folder: RunFolder) -> Markup:
     taken = (statement["accounting"] or {}).get("assumptions", [])
     mu = words.gaussian_mu(statement)
     price = [] if mu is None else [f"every answer was priced in Gaussian DP, mu = {number(mu, 3)} in all"]
-    beside = tag(
-        "div",
-        listed("Taken for granted by the price", [*taken, *price]) if taken or price else None,
-        listed("Settings were", [statement["hyper_parameters"]]),
-        class_="columns",
-    )
+    granted = listed("Taken for granted by the price", [*taken, *price]) if taken or price else None
+    beside = tag("div", granted, listed("Settings were", [statement["hyper_parameters"]]), class_="columns")
     pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in lines)
     return join(tag("dl", *pairs, class_="facts"), beside)
 
 
 def records(folder: RunFolder) -> str | None:
-    """The number of records as far as it is known."""
+    """The number of records, where it is known."""
     size = folder.run.get("size")
     if not isinstance(size, int | float) or not math.isfinite(size):
         return None
-    bought = folder.statement["size"] == "bought"
-    return f"about {round(size):,}" if bought else f"{round(size):,}"
+    return f"{'about ' * (folder.statement['size'] == 'bought')}{round(size):,}"
 
 
 def _size(folder: RunFolder) -> str | None:
@@ -190,23 +194,20 @@ def _size(folder: RunFolder) -> str | None:
 
 
 def _features(folder: RunFolder) -> str | None:
-    named = len(folder.run["features"])
-    if not named:
-        return None
-    if folder.fitted is None:
-        return f"{named:,} after encoding, the intercept included"
-    return f"{named:,}, in {folder.fitted.network.features:,} coordinates, the intercept included"
+    named, fitted = len(folder.run["features"]), folder.fitted
+    coordinates = " after encoding" if fitted is None else f", in {fitted.network.features:,} coordinates"
+    return f"{named:,}{coordinates}, the intercept included" if named else None
 
 
 def _steps(folder: RunFolder) -> str | None:
     steps = folder.run.get("steps")
     if not isinstance(steps, int):
-        steps = sum(row["question"] == Gradient.name for row in folder.trace) or None
+        steps = len(_gradients(folder)) or None
     return None if steps is None else f"{steps:,}"
 
 
 def _clip(folder: RunFolder) -> str | None:
-    values = [row["clip"] for row in folder.trace if row["question"] == Gradient.name and row["clip"] is not None]
+    values = [row["clip"] for row in _gradients(folder) if row["clip"] is not None]
     if not values:
         return None
     low, high = min(values), max(values)
@@ -214,7 +215,7 @@ def _clip(folder: RunFolder) -> str | None:
 
 
 def _batches(folder: RunFolder) -> str | None:
-    events = [row["event"] for row in folder.trace if row["question"] == Gradient.name]
+    events = [row["event"] for row in _gradients(folder)]
     if not events:
         return None
     rates = [event.get("rate") for event in events]
@@ -226,19 +227,11 @@ def _batches(folder: RunFolder) -> str | None:
 
 
 def _asked(folder: RunFolder) -> list[tuple[str, str]]:
-    """Settings that were given, without those that stand elsewhere; one left open has no line of its own."""
+    """Settings that were given and that no other line of the page states."""
     given = {**folder.statement["method"]["settings"], **folder.run["settings"]}
+    shown = {name: value for name, value in given.items() if name not in ELSEWHERE and value is not None}
     names = {"random_state": "seed"}
-    return [
-        (names.get(name, str(name).replace("_", " ")), _plain(value))
-        for name, value in given.items()
-        if name not in ELSEWHERE and value is not None
-    ]
-
-
-def _together(values: Sequence[Any]) -> Iterable[Any]:
-    for place, value in enumerate(values):
-        yield name_of(value) if place == 0 else join(", ", name_of(value))
+    return [(names.get(name, str(name).replace("_", " ")), _plain(value)) for name, value in shown.items()]
 
 
 def _plain(value: Any) -> str:
@@ -250,7 +243,6 @@ def _plain(value: Any) -> str:
 
 
 def _columns(folder: RunFolder) -> SectionPart | None:
-    """Columns as they were declared."""
     prepared = folder.run["preprocessing"]
     schema = prepared.get("schema")
     if schema is not None:
@@ -261,48 +253,41 @@ def _columns(folder: RunFolder) -> SectionPart | None:
         lines = [(name_of(name), "number", f"{number(low)} to {number(high)}") for name, low, high in ends]
     else:
         return None
-    more = (
-        f"{len(lines) - MAX_LISTED_COLUMNS:,} more are in run.json of the folder."
-        if len(lines) > MAX_LISTED_COLUMNS
-        else None
-    )
-    rest = None if more is None else tag("p", more, class_="soft")
+    more = f"{len(lines) - MAX_LISTED_COLUMNS:,} more are in run.json of the folder."
+    rest = tag("p", more, class_="soft") if len(lines) > MAX_LISTED_COLUMNS else None
     body = join(table(("column", "kind", "declared"), lines[:MAX_LISTED_COLUMNS]), rest)
     return SectionPart("declared", "Columns as they were declared", body, folded=True, printed=False)
 
 
 def _declared(column: Mapping[str, Any]) -> Any:
-    told: list[Any] = []
+    parts: list[Markup] = []
     if column.get("low") is not None and column.get("high") is not None:
-        told.append(f"{number(column['low'])} to {number(column['high'])}")
+        parts.append(escape(f"{number(column['low'])} to {number(column['high'])}"))
     categories = column.get("categories") or []
     if categories:
-        rest = (
-            f" and {len(categories) - MAX_LISTED_CATEGORIES:,} more"
-            if len(categories) > MAX_LISTED_CATEGORIES
-            else None
-        )
-        told.append(join(*_together(categories[:MAX_LISTED_CATEGORIES]), rest))
-    told += [
-        f"{key} {_plain(value)}"
+        more = len(categories) - MAX_LISTED_CATEGORIES
+        rest = f" and {more:,} more" if more > 0 else None
+        parts.append(join(joined(categories[:MAX_LISTED_CATEGORIES]), rest))
+    parts += [
+        escape(f"{key} {_plain(value)}")
         for key, value in column.items()
         if key not in ("name", "kind", "low", "high", "categories") and value is not None
     ]
-    return join(*(join("; " if place else "", part) for place, part in enumerate(told))) or "-"
+    return joined(parts, "; ") or "-"
 
 
 def _prepared(folder: RunFolder) -> SectionPart | None:
-    """What turned declared columns into rows, and what each part of it cost; older statements do not say."""
+    """The steps that turned declared columns into rows, and the cost of each; older statements do not state them."""
     parts = folder.statement.get("prepared")
     if not parts:
         return None
     before = folder.statement["preparation"]
     lines = [(part["part"], part["words"], _cost(part, before)) for part in parts]
-    told = (
+    about = (
         "Before and while training, these made rows of the columns. Each was free, because it follows from what is "
         "declared, public or already released, or was paid for by questions that the promise covers."
     )
-    body = join(tag("p", told), table(("part", "what", "cost"), lines, wide=True))
+    body = join(tag("p", about), table(("part", "what", "cost"), lines, wide=True))
     return SectionPart("prepared", "What was prepared", body, folded=True, printed=False)
 
 
@@ -313,23 +298,23 @@ def _cost(part: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
 
 
 def _spent(folder: RunFolder) -> SectionPart | None:
-    """What was asked for which share of the budget, and its course if that is not even."""
+    """The questions and their shares of the budget, and a chart of the spending if it was not even."""
     rows = folder.trace
     if not rows:
         return None
     points = [(0.0, 0.0), *((float(i), row["spent"]) for i, row in enumerate(rows, 1))]
     bent = max(abs(share - i / len(rows)) for i, share in points)
     half = next((i for i, share in points if share >= 0.5), None)
-    text = f"{len(rows):,} questions; {_share(points[1][1])} of the budget was spent after the first"
-    text += f", half of it after {int(half):,}" if half is not None else ""
-    text += f", {_share(points[-1][1])} at the end."
+    middle = "" if half is None else f", half of it after {int(half):,}"
+    first, last = (percent(1.0 if spent > 1 - 1e-6 else spent) for spent in (points[1][1], points[-1][1]))  # rounding
+    text = f"{len(rows):,} questions; {first} of the budget was spent after the first{middle}, {last} at the end."
     how = ""
     if (folder.statement["meter"] or {}).get("meter") == "plan":
         how = " The plan was fixed and priced before the first question, and all of it stays charged."
     elif folder.statement["accounting"]:
         how = f" Priced by {folder.statement['accounting']['type']}."
     chart = None
-    if bent > STRAIGHT:
+    if bent > MIN_BENT_SHARE:
         chart = line_chart(
             "budget", [Series("spent", points, "area")], title="Budget spent over questions", description=text,
             x_label="questions answered", y_label="share of the budget spent", x_limits=(0.0, float(len(rows))),
@@ -343,13 +328,7 @@ def _spent(folder: RunFolder) -> SectionPart | None:
     return SectionPart("spent", "How the budget was spent", body, folded=True)
 
 
-def _share(spent: float) -> str:
-    """A share of the budget: what rounding left over is nothing."""
-    return percent(1.0 if spent > 1 - 1e-6 else spent)
-
-
 def _questions(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """What was asked, how often, and for which share of the budget."""
     groups: dict[str, list[Any]] = {}
     before = 0.0
     for row in rows:
@@ -359,14 +338,9 @@ def _questions(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
         before = row["spent"]
     lines = []
     for name, (count, share, event) in groups.items():
-        how = tag("div", _protected(event, count), class_="soft small")
+        text = ""
+        with suppress(KeyError, TypeError, AttributeError):  # of an event that is not as noisewise writes it
+            text = ("" if count == 1 else "first: ") + words.mechanism(event)
+        how = tag("div", text, class_="soft small")
         lines.append((join(words.question_text(name), how), f"{count:,}", percent(share)))
     return figure("What was asked", table(("question", "times", "share"), lines, numeric=(1, 2)))
-
-
-def _protected(event: Mapping[str, Any], count: int) -> str:
-    try:
-        text = words.mechanism(event)
-    except (KeyError, TypeError, AttributeError):
-        return ""
-    return text if count == 1 else f"first: {text}"

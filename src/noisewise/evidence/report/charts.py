@@ -1,8 +1,8 @@
-"""Charts of inline SVG and words: no script, no font, no network; colours and sizes come from the page's style sheet.
+"""Charts of inline SVG and text: no script, no font, no network; colours and sizes come from the page's style sheet.
 
-Places across are percentages, so a chart takes the width it is given while its letters keep their size. Words never
-stand on the drawing: those of axes are outside the plot, names and values of rows beside or above it. Each chart says in
-words what it shows, with its numbers.
+Horizontal coordinates are percentages, so a chart fills any width while its letters keep their size. No text overlaps the
+drawing: labels of axes are outside the plot, names and values of rows beside or above it. Each chart describes in words
+what it shows, with its numbers.
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ from typing import Any
 from . import sentences as words
 from .markup import Markup, join, tag
 
-# Axes of charts: from data to places, round numbers along them, and as many labels as have room.
-
-
 LETTER_PIXELS = 7.4  # width at the charts' font size of 12, with some reserve
 MAX_DRAWN, MIN_DRAWN = 1e300, 1e-290  # beyond, differences and logarithms are lost
-POINTS = 300
+MAX_POINTS = 300  # of one line
 MIN_PLOT_PIXELS = 176.0  # on the smallest phone; labels that have room there have room everywhere
 LABEL_GAP_PIXELS = 10.0
-OVERHANG_PIXELS = 7.0  # that a label may stand out of the plot on either side
+OVERHANG_PIXELS = 7.0  # by which a label may exceed the plot on either side
+PLOT_PIXELS = 150  # height, unless another is given
+ACROSS = 1000  # units of a curve's own picture, which is stretched to the plot's width
+ROW_PIXELS = 22
+LABEL_APART_PIXELS = 19.0  # of a vertical axis
+MAX_MARKED_POINTS = 12
+MAX_NAME_LETTERS = 60
+UNIT = (0.0, 1.0)  # limits of an axis of shares
+SHARES_ALONG: dict[str, Any] = {"x_limits": UNIT, "y_limits": UNIT, "show": words.percent, "show_x": words.percent}
 
 Point = tuple[float, float]
+Label = tuple[float, str, str]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From data to places from ``start`` to ``end``, linear or logarithmic."""
+    """Maps data to coordinates from ``start`` to ``end``, linearly or logarithmically."""
 
     low: float
     high: float
@@ -73,7 +79,6 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def finite(points: Iterable[tuple[Any, Any]]) -> list[Point]:
-    """The points that can be drawn."""
     return [(float(x), float(y) if abs(y) > MIN_DRAWN else 0.0) for x, y in points if drawable(x) and drawable(y)]
 
 
@@ -81,15 +86,15 @@ def drawable(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_DRAWN
 
 
-def thinned(points: Sequence[Point], most: int = POINTS) -> list[Point]:
-    """At most about ``most`` points with the same outline: the least and the largest of each stretch, and both ends.
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most about ``MAX_POINTS`` points with the same outline: the least and the largest of each stretch, and both ends.
 
     >>> len(thinned([(i, i % 7) for i in range(10_000)])) <= 302
     True
     """
-    if len(points) <= most:
+    if len(points) <= MAX_POINTS:
         return list(points)
-    count = most // 2
+    count = MAX_POINTS // 2
     kept = {0, len(points) - 1}
     for stretch in range(count):
         inside = range(stretch * len(points) // count, (stretch + 1) * len(points) // count)
@@ -110,14 +115,10 @@ def around(values: Sequence[float], *, from_zero: bool = False, log: bool = Fals
     return (low, high)
 
 
-Label = tuple[float, str, str]
-
-
 def labels_along(share: Axis, show: Callable[[float], str]) -> list[Label]:
-    """Labels of a horizontal axis: place as a share of the width, text, and which part of the text stands there.
+    """Labels of a horizontal axis: position as a share of the width, text, and which part of the text is at that position.
 
-    Each keeps its distance from the one before on the narrowest plot, so all of them do on a wider one. As many round
-    numbers are taken as have room; if not even two have, those of them that do.
+    Labels that do not overlap on the narrowest plot overlap on none. The axis has as many round numbers as have room.
 
     >>> labels_along(Axis(0, 100, 0, 1), str)
     [(0.0, '0.0', 'start'), (0.5, '50.0', 'middle'), (1.0, '100.0', 'end')]
@@ -146,16 +147,6 @@ def _placed(ticks: Sequence[float], share: Axis, show: Callable[[float], str]) -
             placed.append((at, text, anchor))
             free = left + width + LABEL_GAP_PIXELS
     return placed
-
-
-PLOT_PIXELS = 150  # height, unless another is given
-ACROSS = 1000  # units of a curve's own picture, which is stretched to the plot's width
-ROW_PIXELS = 22
-LABEL_APART_PIXELS = 19.0  # of a vertical axis
-MAX_MARKED_POINTS = 12
-MAX_NAME_LETTERS = 60
-UNIT = (0.0, 1.0)  # limits of an axis of shares
-SHARES_ALONG: dict[str, Any] = {"x_limits": UNIT, "y_limits": UNIT, "show": words.percent, "show_x": words.percent}
 
 
 @dataclass(frozen=True)
@@ -234,7 +225,12 @@ def line_chart(
             height=height,
             class_="curves",
         ),
-        *(_dot(share(a), y(b), one.colour) for one in drawn for a, b in _few(one)),
+        *(
+            tag("circle", cx=_p(share(a)), cy=_n(y(b)), r=3.5, class_=f"dot colour{one.colour}")
+            for one in drawn
+            if len(one.points) <= MAX_MARKED_POINTS and one.style != "dashed"
+            for a, b in one.points
+        ),
     ]
     widest = max((len(label) for _, label in labels), default=1)
     return _chart(
@@ -261,7 +257,7 @@ def interval_chart(
 ) -> Markup | None:
     """Values with their error bars, one row each, the name before its bar; None when no value can be drawn.
 
-    What leaves the ``limits`` is cut there. The ``description`` is what stands in the rows, unless another is given.
+    Bars are cut at the ``limits``. The ``description`` is the text of the rows, unless another is given.
     """
     if description is None:
         description = "; ".join(f"{row.name}: {row.text}" for row in rows)
@@ -269,11 +265,13 @@ def interval_chart(
     if not rows:
         return None
     ends = [end for row in rows for end in (row.value, *(row.ends or ())) if drawable(end)]
-    low, high = around([*ends, 0.0] if zero else ends, from_zero=all(row.solid for row in rows))
-    room = 0.0 if all(row.solid for row in rows) else (high - low) * 0.03
+    solid = all(row.solid for row in rows)
+    low, high = around([*ends, 0.0] if zero else ends, from_zero=solid)
+    room = 0.0 if solid else (high - low) * 0.03
     share = Axis(*(limits or (low - room, high + room)), 0, 1)
     labels = labels_along(share, show)
-    lines = [*(_down(at, "grid") for at, _, _ in labels), _down(share(0.0), "zero") if zero else None]
+    upright = [(at, "grid") for at, _, _ in labels] + [(share(0.0), "zero")] * zero
+    lines = [tag("line", x1=_p(at), x2=_p(at), y1=0, y2=ROW_PIXELS, class_=kind) for at, kind in upright]
     return _chart(
         key,
         title,
@@ -284,15 +282,14 @@ def interval_chart(
     )
 
 
-def _interval_row(row: Interval, share: Axis, lines: Sequence[Markup | None]) -> Markup:
+def _interval_row(row: Interval, share: Axis, lines: Sequence[Markup]) -> Markup:
     middle = _n(ROW_PIXELS / 2)
-    bar = None
+    bar = dot = None
     if row.solid:
         bar = tag("line", x1=_p(share(0.0)), x2=_p(share(row.value)), y1=middle, y2=middle, class_="solid")
     elif row.ends is not None and all(map(drawable, row.ends)):
-        ends = [_p(share(min(max(end, share.low), share.high))) for end in row.ends]
-        bar = tag("line", x1=ends[0], x2=ends[1], y1=middle, y2=middle, class_="bar")
-    dot = None
+        low, high = (_p(share(min(max(end, share.low), share.high))) for end in row.ends)
+        bar = tag("line", x1=low, x2=high, y1=middle, y2=middle, class_="bar")
     if not row.solid and share.low <= row.value <= share.high:
         dot = tag("circle", cx=_p(share(row.value)), cy=middle, r=5, class_="dot")
     return tag(
@@ -317,17 +314,13 @@ def _chart(key: str, title: str, description: str, *parts: Markup | None) -> Mar
 
 
 def _key(one: Series) -> Markup:
-    """What a line is: a piece of it, and its name."""
+    """A line of the legend: a piece of the line, and its name."""
     piece = tag("line", x1=0, x2=22, y1=4, y2=4, class_=f"{one.style} colour{one.colour}")
     return tag("span", tag("svg", piece, width=22, height=8, class_="key"), one.name)
 
 
 def _across(y: float, kind: str) -> Markup:
     return tag("line", x1=0, x2="100%", y1=_n(y), y2=_n(y), class_=kind)
-
-
-def _down(at: float, kind: str) -> Markup:
-    return tag("line", x1=_p(at), x2=_p(at), y1=0, y2=ROW_PIXELS, class_=kind)
 
 
 def _up(y: Axis, show: Callable[[float], str]) -> list[tuple[float, str]]:
@@ -339,50 +332,39 @@ def _up(y: Axis, show: Callable[[float], str]) -> list[tuple[float, str]]:
     return kept
 
 
-def _along(labels: Iterable[tuple[float, str, str]], y: int) -> Iterable[Markup]:
+def _along(labels: Iterable[Label], y: int) -> Iterable[Markup]:
     return (tag("text", text, x=_p(at), y=y, class_=f"tick {anchor}") for at, text, anchor in labels)
 
 
 def _line(one: Series, x: Axis, y: Axis) -> Markup:
     places = [(x(a), y(b)) for a, b in one.points]
-    path = "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in places)
-    area = None
+    outline: list[Point] = []
     if one.style == "area" and len(places) > 1:
-        closed = f"{path}L{_n(places[-1][0])} {_n(y.start)}L{_n(places[0][0])} {_n(y.start)}Z"
-        area = tag("path", d=closed, class_=f"fill colour{one.colour}")
+        outline = [*places, (places[-1][0], y.start), (places[0][0], y.start)]
     elif one.band:
-        area = tag("path", d=_around_line(one, x, y), class_=f"fill colour{one.colour}")
-    line = tag("path", d=path, class_=f"{one.style} colour{one.colour}") if len(places) > 1 else None
+        low, high = (
+            [(at, y(min(max(ends[k], y.low), y.high))) for (at, _), ends in zip(places, one.band, strict=True)]
+            for k in (0, 1)
+        )
+        outline = [*low, *reversed(high)]
+    area = tag("path", d=f"{_path(outline)}Z", class_=f"fill colour{one.colour}") if outline else None
+    line = tag("path", d=_path(places), class_=f"{one.style} colour{one.colour}") if len(places) > 1 else None
     return join(area, line)
 
 
-def _few(one: Series) -> Sequence[Point]:
-    """The points of a line that are drawn as dots: those of a short one."""
-    return one.points if len(one.points) <= MAX_MARKED_POINTS and one.style != "dashed" else ()
-
-
-def _dot(at: float, y: float, colour: int) -> Markup:
-    return tag("circle", cx=_p(at), cy=_n(y), r=3.5, class_=f"dot colour{colour}")
-
-
 def _banded(one: Series) -> bool:
-    """Whether all of a line and its band can be drawn."""
     return bool(one.band) and all(drawable(value) for point in (*one.points, *one.band) for value in point)
 
 
-def _around_line(one: Series, x: Axis, y: Axis) -> str:
-    ends = [
-        [(x(a), y(min(max(b[end], y.low), y.high))) for (a, _), b in zip(one.points, one.band, strict=True)]
-        for end in (0, 1)
-    ]
-    return "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in (*ends[0], *reversed(ends[1]))) + "Z"
+def _path(places: Iterable[Point]) -> str:
+    return "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in places)
 
 
 def _n(value: float) -> str:
-    """A coordinate: one decimal is finer than a screen."""
+    """A coordinate with one decimal, which is finer than a screen."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def _p(share: float) -> str:
-    """A place across the plot."""
+    """A horizontal coordinate, as a percentage."""
     return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"

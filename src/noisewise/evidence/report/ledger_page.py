@@ -1,4 +1,4 @@
-"""The page of a ledger: how each account stands, its runs, and what they took of what was granted, run by run."""
+"""The page of a ledger: the balance of each account, its runs, and the share of the grant that each run took."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from ...accounts.ledger.lines import AccountLine
 from ...accounts.store import Amount
 from . import sentences as words
 from .charts import Interval, Series, interval_chart, line_chart
-from .markup import Markup, charts, document, figure, join, name_of, table, tag
+from .markup import Markup, charts, document, figure, join, name_of, table, tag, tile
 
 ShownAccount = tuple[AccountState, Sequence[AccountLine]]
-NAMES = {"spent": "spent", "reserved": "reserved", "left": "left"}
 CURRENCIES = {"gdp": "Gaussian DP", "zcdp": "zero-concentrated DP", "rdp": "Rényi DP"}
 
 
 def ledger_page(accounts: Iterable[ShownAccount]) -> str:
-    """One HTML document about these accounts. Where the ledger lies is not said: the page may go to others."""
+    """One HTML document about these accounts. It does not name the ledger's location: the page may go to others."""
     shown = list(accounts)
     now = words.when(datetime.now(UTC).isoformat(timespec="seconds"))
     title = f"Account of {shown[0][0].name}" if len(shown) == 1 else f"{len(shown)} accounts"
@@ -45,39 +44,41 @@ def _account(account: ShownAccount, several: bool) -> Markup:
 def _tiles(state: AccountState) -> Markup:
     left, fits = _share(state, state.left), ("nothing", "no further run")
     if (most := state.fits) is not None:
-        at_most = join("at most, at δ = ", words.budget(float(most.delta)), ", for one run")
-        fits = join("ε = ", rounded_down(float(most.epsilon))), at_most
-    granted = (words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta)))
+        at_most = f"at most, at δ = {words.budget(float(most.delta))}, for one run"
+        fits = f"ε = {rounded_down(float(most.epsilon))}", at_most
+    epsilon, delta = _granted(state)
     not_settled = sum(entry.state == "reserved" for entry in state.entries)
-    tiles = [
-        ("Granted", join("ε = ", granted[0]), join("δ = ", granted[1], f", {state.budget.adjacency}")),
-        ("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
-        ("Fits", *fits),
-        ("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
-    ]
-    drawn = (tag("div", tag("i", a), tag("b", b), tag("span", c), class_="tile") for a, b, c in tiles)
-    return tag("div", *drawn, class_="tiles")
+    return tag(
+        "div",
+        tile("Granted", f"ε = {epsilon}", f"δ = {delta}, {state.budget.adjacency}"),
+        tile("Left", words.percent(left), f"of what was granted, counted in {CURRENCIES[state.currency]}"),
+        tile("Fits", *fits),
+        tile("Runs", str(len(state.entries)), f"{not_settled} of them not settled"),
+        class_="tiles",
+    )
 
 
-def _promise(state: AccountState) -> Markup:
-    whom = "a record" if state.unit == "record" else "a person with all rows"
-    return join(
-        "All that these runs release together, whatever they are and in whatever order, is (",
-        words.budget(float(state.budget.epsilon)), ", ", words.budget(float(state.budget.delta)),
-        f")-differentially private for {whom}. A run is charged what it reserved until it is settled, and then what it spent.",
-    )  # fmt: skip
+def _granted(state: AccountState) -> tuple[str, str]:
+    return words.budget(float(state.budget.epsilon)), words.budget(float(state.budget.delta))
+
+
+def _promise(state: AccountState) -> str:
+    whom, (epsilon, delta) = "a record" if state.unit == "record" else "a person with all rows", _granted(state)
+    return (
+        f"All that these runs release together, whatever they are and in whatever order, is ({epsilon}, {delta})"
+        f"-differentially private for {whom}. A run is charged what it reserved until it is settled, and then what it spent."
+    )
 
 
 def _standing(state: AccountState) -> Markup | None:
-    parts = [(name, _share(state, getattr(state, name))) for name in NAMES]
+    parts = {name: _share(state, getattr(state, name)) for name in ("spent", "reserved", "left")}
     rows = [
-        Interval(NAMES[name], share, text=words.percent(share), solid=True, faint=name == "left")
-        for name, share in parts
+        Interval(name, share, text=words.percent(share), solid=True, faint=name == "left")
+        for name, share in parts.items()
     ]
-    told = ", ".join(f"{name} {words.percent(share)}" for name, share in parts)
     chart = interval_chart(
-        f"standing-{_key(state)}", rows, title="What was granted", description=told, x_label="share of what was granted",
-        limits=(0.0, 1.0), show=words.percent,
+        f"standing-{_key(state)}", rows, title="What was granted", x_label="share of what was granted",
+        description=", ".join(f"{row.name} {row.text}" for row in rows), limits=(0.0, 1.0), show=words.percent,
     )  # fmt: skip
     caption = f"In {CURRENCIES[state.currency]}"
     if state.order is not None:
@@ -91,16 +92,16 @@ def _standing(state: AccountState) -> Markup | None:
 def _course(state: AccountState, lines: Sequence[AccountLine]) -> Markup | None:
     if not lines:
         return None
-    taken = [0.0, *accumulate(line.share for line in lines)]
-    series = [Series("of the budget", [(float(i), share) for i, share in enumerate(taken)], "area", 1)]
+    taken, deltas = (
+        [(float(i), share) for i, share in enumerate([0.0, *accumulate(getattr(line, field) for line in lines)])]
+        for field in ("share", "delta_share")
+    )
+    series = [Series("of the budget", taken, "area", 1)]
     if any(line.delta_share for line in lines):
-        deltas = [0.0, *accumulate(line.delta_share for line in lines)]
-        series.append(
-            Series("of the part of delta", [(float(i), share) for i, share in enumerate(deltas)], "dashed", 2)
-        )
+        series.append(Series("of the part of delta", deltas, "dashed", 2))
     chart = line_chart(
         f"course-{_key(state)}", series, title="Taken by runs", x_label="runs", y_label="taken, in all",
-        description=f"After {len(lines)} runs {words.percent(taken[-1])} of what was granted is taken.",
+        description=f"After {len(lines)} runs {words.percent(taken[-1][1])} of what was granted is taken.",
         y_limits=(0.0, 1.0), show=words.percent, show_x=lambda value: f"{value:g}",
     )  # fmt: skip
     return figure("Taken by runs, one after the other", chart, "Runs that asked nothing take nothing.")

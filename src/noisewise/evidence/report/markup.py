@@ -1,6 +1,6 @@
 """HTML and SVG that is escaped by default: only what ``tag`` made is markup, everything else is text.
 
-Names of columns and categories come from strangers' files: they are text, whatever they look like.
+Names of columns and categories come from untrusted files: they are text, whatever they look like.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 VOID = {"meta", "br"}
 MAX_PAPER_PICTURES = 9  # the style sheet leaves out the others
 MAX_OPEN_ROWS = 6  # of a table that grows with time
+TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"}  # would reorder the text beside them
+# Even if something slipped through the escaping, a browser would neither run nor fetch it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 class Markup(str):
@@ -23,21 +26,17 @@ class Markup(str):
     __slots__ = ()
 
 
-TURNS = {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"}  # would reorder what stands beside them
-
-
 def clean(value: Any) -> str:
-    """Text for people: control characters, half characters and marks that turn the direction become visible.
+    """Text for people: control characters, half characters and marks that change the direction become visible.
 
     >>> clean("pay\\u202egpj.exe\\x00")
     'pay\ufffdgpj.exe\ufffd'
     """
-    return "".join(
-        "\ufffd"
-        if letter in TURNS or (unicodedata.category(letter) in ("Cc", "Cs") and letter not in "\n\t")
-        else letter
-        for letter in str(value)
-    )
+
+    def hidden(letter: str) -> bool:
+        return letter in TURNS or (unicodedata.category(letter) in ("Cc", "Cs") and letter not in "\n\t")
+
+    return "".join("\ufffd" if hidden(letter) else letter for letter in str(value))
 
 
 def escape(value: Any) -> Markup:
@@ -70,6 +69,15 @@ def name_of(value: Any) -> Markup:
     return tag("bdi", value)
 
 
+def joined(values: Iterable[Any], between: str = ", ") -> Markup:
+    """Names in a running text, one after another; markup stays as it is."""
+    return Markup(between.join(value if isinstance(value, Markup) else name_of(value) for value in values))
+
+
+def tile(about: str, big: Any, small: Any) -> Markup:
+    return tag("div", tag("i", about), tag("b", big), tag("span", small), class_="tile")
+
+
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], numeric: Sequence[int] = (), wide: bool = False
 ) -> Markup:
@@ -88,7 +96,7 @@ def table(
 
 
 def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int], what: str) -> Markup:
-    """A table of what came one after another, the latest first; all but the last few are folded."""
+    """A table of rows in order of time, the latest first; all but the last few are folded."""
     recent, earlier = rows[: -MAX_OPEN_ROWS - 1 : -1], rows[: max(len(rows) - MAX_OPEN_ROWS, 0)][::-1]
     summary = tag("summary", f"{len(earlier):,} earlier {what}")
     older = tag("details", summary, table(heads, earlier, numeric, wide=True), class_="unprinted")
@@ -96,7 +104,7 @@ def latest_first(heads: Sequence[str], rows: Sequence[Sequence[Any]], numeric: S
 
 
 def figure(title: Any, chart: Markup | None, caption: Any = None, key: str | None = None) -> Markup | None:
-    """A card: a heading, a chart or a table, and words below it; links go to one that has a key."""
+    """A card: a heading, a chart or a table, and a caption; links go to a card with a key."""
     if chart is None:
         return None
     below = None if caption is None else tag("figcaption", caption)
@@ -104,7 +112,7 @@ def figure(title: Any, chart: Markup | None, caption: Any = None, key: str | Non
 
 
 def charts(*figures: Markup | None, kind: str | None = None) -> Markup | None:
-    """Cards side by side, two or more in a row; one that would stay alone is wider.
+    """Cards side by side, two or more in a row; a single one is wider.
 
     ``kind``: "pictures" are alike and stand three in a row, "figures" keep their own height.
     """
@@ -122,7 +130,7 @@ def listed(title: str, items: Iterable[Any]) -> Markup:
 
 @dataclass(frozen=True)
 class SectionPart:
-    """A part of a section under a heading of its own; a folded one opens on a click, and not all are for paper."""
+    """A part of a section under a heading of its own; a folded one opens on a click, and not all are printed."""
 
     key: str
     title: str
@@ -133,7 +141,7 @@ class SectionPart:
     def drawn(self) -> Markup:
         if not self.folded:
             return join(tag("h3", self.title, id=self.key), self.body)
-        inside = tag("div", self.body, id=self.key)  # a link to it opens what it lies in
+        inside = tag("div", self.body, id=self.key)  # a link to it opens the details around it
         return tag("details", tag("summary", self.title), inside, class_="fold" if self.printed else "fold unprinted")
 
 
@@ -145,7 +153,7 @@ class Section:
     title: str
     lead: Markup
     parts: tuple[SectionPart, ...]
-    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of what the lead shows
+    cards: tuple[tuple[str, str], ...] = ()  # keys and titles of the cards in the lead
 
     def drawn(self) -> Markup:
         return tag("section", tag("h2", self.title, id=self.key), self.lead, *(part.drawn() for part in self.parts))
@@ -154,9 +162,9 @@ class Section:
 def section(
     key: str, title: str, lead: Markup, *parts: SectionPart | None, cards: Mapping[str, str] | None = None
 ) -> Section:
-    """A section of the parts that there are, with links to those ``cards`` of its lead that there are."""
-    there = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
-    return Section(key, title, lead, tuple(part for part in parts if part is not None), there)
+    """A section of the parts that are not None, with links to those ``cards`` that its lead contains."""
+    linked = tuple((name, words) for name, words in (cards or {}).items() if f' id="{name}"' in lead)
+    return Section(key, title, lead, tuple(part for part in parts if part is not None), linked)
 
 
 def contents(sections: Sequence[Section]) -> Markup:
@@ -172,15 +180,8 @@ def contents(sections: Sequence[Section]) -> Markup:
     return tag("nav", tag("ol", *map(entry, sections)), aria_label="Contents", class_="contents")
 
 
-# The frame of every page: one HTML document that fetches nothing and runs nothing.
-
-
-# Even if something slipped through the escaping, a browser would neither run nor fetch it.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
-
 def document(title: str, *body: Markup | None) -> str:
-    """A whole page with our style sheet in it."""
+    """A whole page with the style sheet in it, which fetches nothing and runs nothing."""
     style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
     head = tag(
         "head",

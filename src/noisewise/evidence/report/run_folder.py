@@ -1,4 +1,4 @@
-"""Reading a run folder for the report: checked once, so that the page need not doubt what it draws."""
+"""Reading a run folder for the report: every field that the page shows is checked here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...statements.rules import verify_statement
-from ...statements.seal import SHAPE, Nullable, Optional, check_shape
+from ...statements.seal import FORMAT, SHAPE, Nullable, Optional, check_shape
 from ...statements.statement import Verdict
 from ...statements.verify import ROW
 from ...tables.fit.effects import Effects
@@ -37,7 +37,7 @@ COEFFICIENT = {"output": Nullable(str), "feature": str, "value": float, "standar
 EVALUATION = {
     "metric": str,
     "value": float,
-    "interval": Nullable(list),
+    "interval": Nullable([float]),
     "rows": str,
     "epsilon": Nullable(float),
     "delta": Nullable(float),
@@ -82,7 +82,7 @@ AUDIT = {
 
 @dataclass(frozen=True)
 class RunFolder:
-    """What a run folder says; parts that are not there are empty."""
+    """The contents of a run folder; parts that it lacks are empty."""
 
     path: Path
     run: Mapping[str, Any]
@@ -96,7 +96,6 @@ class RunFolder:
 
     @cached_property
     def effects(self) -> Effects | None:
-        """What such a model found, computed once."""
         return None if self.fitted is None else self.fitted.effects()
 
     @property
@@ -112,34 +111,30 @@ class RunFolder:
 def read_run(path: Path) -> RunFolder:
     """Everything the report needs from a run folder; a ValueError names the file that is not as it should be."""
     contents = checked_contents(path)
-    run = _document(path, contents, "run.json", dict)
-    _check_fields(run, RUN, path / "run.json")
-    if run.get("format") != "noisewise-run/1":
-        raise ValueError(
-            f"{path / 'run.json'} has the format {run.get('format')!r}; this version reads noisewise-run/1"
-        )
-    _check_fields(run["model"], MODEL, f"{path / 'run.json'}: model")
-    _check_rows(run["coefficients"] or [], COEFFICIENT, f"{path / 'run.json'}: coefficients")
-    statement = _document(path, contents, "statement.json", dict)
-    _check(statement, SHAPE, f"{path / 'statement.json'}: the statement")
+    run, file = _document(path, contents, "run.json", dict), path / "run.json"
+    _check_fields(run, RUN, file)
+    if run.get("format") != FORMAT:
+        raise ValueError(f"{file} has the format {run.get('format')!r}; this version reads {FORMAT}")
+    _check_fields(run["model"], MODEL, f"{file}: model")
+    _check_rows(run["coefficients"] or [], COEFFICIENT, f"{file}: coefficients")
+    statement, file = _document(path, contents, "statement.json", dict), path / "statement.json"
+    _check(statement, SHAPE, f"{file}: the statement")
     verdict = verify_statement(statement)
     if statement["promise"] is not None and verdict.epsilon is None:
-        raise ValueError(
-            f"{path / 'statement.json'} does not hold: {verdict.reason}; a report would repeat its promise"
-        )
+        raise ValueError(f"{file} does not hold: {verdict.reason}; a report would repeat its promise")
     trace = _document(path, contents, "trace.json", dict).get("rows")
     _check_rows(trace, ROW, f"{path / 'trace.json'}: rows")
-    comparison = _document(path, contents, "comparison.json", dict, missing=None)
+    comparison, file = _document(path, contents, "comparison.json", dict, missing=None), path / "comparison.json"
     if comparison is not None:
-        _check_fields(comparison, COMPARISON, path / "comparison.json")
-        _check_rows(comparison["rows"], METHOD, f"{path / 'comparison.json'}: rows")
+        _check_fields(comparison, COMPARISON, file)
+        _check_rows(comparison["rows"], METHOD, f"{file}: rows")
         for row in comparison["rows"]:
-            _check_metrics(row.get("metrics", {}), path / "comparison.json")
-    evaluations = _document(path, contents, "evaluation.json", list, missing=[])
-    _check_rows(evaluations, EVALUATION, path / "evaluation.json")
+            _check_metrics(row.get("metrics", {}), file)
+    evaluations, file = _document(path, contents, "evaluation.json", list, missing=[]), path / "evaluation.json"
+    _check_rows(evaluations, EVALUATION, file)
     for row in evaluations:
-        _check_cost(row, path / "evaluation.json")
-        _check_figures(row, path / "evaluation.json")
+        _check_cost(row, file)
+        _check_figures(row, file)
     audits = _document(path, contents, "audit.json", list, missing=[])
     _check_rows(audits, AUDIT, path / "audit.json")
     fitted = fitted_in(path, contents) if run["preprocessing"].get("features") is not None else None
@@ -147,10 +142,10 @@ def read_run(path: Path) -> RunFolder:
 
 
 def _check_cost(row: Mapping[str, Any], file: Path) -> None:
-    """An evaluation on private rows was paid for, or its number may not be shown."""
+    """Refuse an evaluation on private rows that states no price: its figure may not be shown."""
     if row["rows"] not in ("public", "private"):
         raise ValueError(f"{file}: the rows of an evaluation are {row['rows']!r}; they are 'public' or 'private'")
-    if row["interval"] is not None and not (len(row["interval"]) == 2 and all(map(_is_number, row["interval"]))):
+    if row["interval"] is not None and len(row["interval"]) != 2:
         raise ValueError(f"{file}: the interval of an evaluation is not a pair of numbers")
     epsilon, delta = row["epsilon"], row["delta"] or 0.0
     if row["rows"] == "private" and not (epsilon is not None and 0 < epsilon < math.inf and 0 <= delta < 1):
@@ -160,7 +155,7 @@ def _check_cost(row: Mapping[str, Any], file: Path) -> None:
 
 
 def _check_figures(row: Mapping[str, Any], file: Path) -> None:
-    """What an evaluation says beside its score, if it says anything, is of its kind."""
+    """Check the kinds of an evaluation's other figures, if it has any."""
     if "metrics" not in row:
         return
     _check_fields(row, FIGURES, file)
@@ -180,10 +175,6 @@ def _check_metrics(metrics: Any, file: Path) -> None:
             raise ValueError(f"{file}: the interval of {name} is not a pair of numbers")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _REQUIRED = object()
 
 
@@ -196,14 +187,13 @@ def _document(path: Path, contents: Mapping[str, bytes], name: str, kind: type, 
     except (ValueError, RecursionError):
         raise ValueError(f"{file} is not a JSON document; pass a run folder as noisewise wrote it") from None
     if not isinstance(document, kind):
-        raise ValueError(
-            f"{file} is not a JSON {'object' if kind is dict else 'array'}; pass a run folder of noisewise"
-        )
+        name = "object" if kind is dict else "array"
+        raise ValueError(f"{file} is not a JSON {name}; pass a run folder of noisewise")
     return document
 
 
 def _whole(digits: str) -> int:
-    """A whole number that a float can hold: charts and words compute with floats."""
+    """A whole number that fits into a float: charts and texts compute with floats."""
     if len(digits) > 300:
         raise ValueError("a number is beyond reason")
     return int(digits)
@@ -217,7 +207,7 @@ def _check(document: Any, shape: Any, place: Path | str) -> None:
 
 
 def _check_fields(document: Any, fields: Mapping[str, Any], place: Path | str) -> None:
-    """These fields are there, each of its kind; what else there is is not shown."""
+    """Check that these fields are there, each of its kind; other fields are not shown."""
     shown = {name: document[name] for name in fields if name in document} if isinstance(document, dict) else document
     _check(shown, fields, place)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -87,17 +87,17 @@ def at_most(share: float) -> str:
 
 
 def limited(share: float) -> str:
-    """A limit in a sentence; one that hardly limits is no "at most".
+    """A limit in a sentence; "at most" is left out of one that hardly limits.
 
     >>> limited(0.731058), limited(0.99999)
     ('at most 73.2\\xa0%', 'more than 99.9\\xa0%')
     """
-    told = at_most(share)
-    return told if told.startswith("more") else f"at most {told}"
+    text = at_most(share)
+    return text if text.startswith("more") else f"at most {text}"
 
 
 def chance(delta: float) -> str:
-    """A small probability as one in so many, rounded to more likely.
+    """A small probability as "1 in n", rounded up.
 
     >>> chance(1e-6), chance(3e-5), chance(0.2)
     ('1 in 1,000,000', '1 in 33,333', '1 in 5')
@@ -164,19 +164,15 @@ def gaussian_mu(statement: Mapping[str, Any]) -> float | None:
         return None
     if meter["meter"] == "additive" and meter["name"] == "gdp" and meter["one_shot_delta"] == 0:
         return math.sqrt(meter["cap"])
-    if meter["meter"] == "plan" and meter["accountant"] == "gdp" and not _one_shots(meter["plan"]):
-        return mu_of(promise["epsilon"], promise["delta"])
+    if meter["meter"] == "plan" and meter["accountant"] == "gdp":
+        leaves = [item["event"].get("event", item["event"]) for item in meter["plan"]]
+        if not any(leaf["kind"] == "ApproximateDP" and leaf["delta"] > 0 for leaf in leaves):
+            return mu_of(promise["epsilon"], promise["delta"])
     return None
 
 
-def _one_shots(plan: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a part of delta pays for something that is not Gaussian DP."""
-    leaves = [item["event"].get("event", item["event"]) for item in plan]
-    return any(leaf["kind"] == "ApproximateDP" and leaf["delta"] > 0 for leaf in leaves)
-
-
 def question_text(name: str) -> str:
-    """What was asked, in words: the question's own; a name without a question stays as it is."""
+    """A question in its own words; a name without a question is returned as it is."""
     return LOST_WORDS if name == LOST else KINDS[name].words if name in KINDS else name
 
 
@@ -199,7 +195,7 @@ def mechanism(event: Mapping[str, Any]) -> str:
 
 
 def when(stamp: Any) -> str:
-    """A moment as people read it; what is no ISO-8601 stays as it is.
+    """A moment as people read it; a text that is not ISO 8601 is returned as it is.
 
     >>> when("2025-03-01T12:30:59Z"), when("yesterday")
     ('1 March 2025, 12:30 UTC', 'yesterday')

@@ -123,15 +123,16 @@ def risk_rows(
     shape: dict[str, Any] = {"lipschitz": lipschitz, "records": records, "dimension": dimension}
     rows: list[dict[str, Any]] = []
     for count in steps:
-        row: dict[str, Any] = {"steps": int(count)}
-        row["plain"] = last_iterate_bound(count, diameter=diameter, second_moment=second_moment(**shape))
-        row["private"] = private_bound(count, diameter=diameter, R=R, **shape)
-        row["noise_multiplier"] = math.sqrt(count / R)
         sigma = lecture_noise(count, 1 / records, epsilon=epsilon, delta=delta, adjacency=adjacency)
         moment = second_moment(noise_multiplier=sigma, rate=1 / records, **shape)
-        row["lecture"] = last_iterate_bound(count, diameter=diameter, second_moment=moment)
-        row["lecture_noise"] = sigma
-        rows.append(row)
+        rows.append({
+            "steps": int(count),
+            "plain": last_iterate_bound(count, diameter=diameter, second_moment=second_moment(**shape)),
+            "private": private_bound(count, diameter=diameter, R=R, **shape),
+            "noise_multiplier": math.sqrt(count / R),
+            "lecture": last_iterate_bound(count, diameter=diameter, second_moment=moment),
+            "lecture_noise": sigma,
+        })  # fmt: skip
     return rows
 
 

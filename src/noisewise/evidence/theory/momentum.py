@@ -1,4 +1,4 @@
-"""The same questions for debiased momentum, Theorem 3.4 of Hong with its constants put right.
+"""Convergence bound and noise schedule of debiased momentum: Theorem 3.4 of Hong with corrected constants.
 
 v_{t+1} = beta v_t + (1 - beta) g_t, theta_{t+1} = theta_t - eta v_{t+1} / (1 - beta^t): the step is the mean of past noisy
 gradients with weights w_{s,t} = (1 - beta) beta^(s-t) / (1 - beta^s). With gamma = 1 - eta mu > beta and C_t >= G:
@@ -13,11 +13,11 @@ at most sum_t w_{s,t} M^2 eta^2 (s-t) sum_{t<=j<s} ||v^_{j+1}||^2; collecting ||
 geometric weights being stochastically smaller than geometric ones, gives the bracket
 sum_k (beta/gamma)^k (k + beta/(1-beta)).
 
-Print has -1 for -1/2 in zeta: then a noiseless step of size 1/M along the steepest direction would have to end below f*.
-Its largest rate ("especially, when eta_0 <= ...") does not make the printed zeta negative either (beta = 0.9, gamma near 1:
-zeta is about +80). With zeta <= 0 the last term may be dropped; that is what the bound here does. The printed noise term,
-2 eta D/N^2 with q_t = (beta^(2n) - gamma^n) / (beta^2 - gamma), n = T-t+1, forgets the weights (1-beta)/(1-beta^s) <= 1: true
-but loose.
+The slides print -1 for -1/2 in zeta: then a noiseless step of size 1/M along the steepest direction would have to end
+below f*. Their largest rate ("especially, when eta_0 <= ...") does not make the printed zeta negative either (beta = 0.9,
+gamma near 1: zeta is about +80). With zeta <= 0 the last term may be dropped, as the bound here does. The printed noise term,
+2 eta D/N^2 with q_t = (beta^(2n) - gamma^n) / (beta^2 - gamma), n = T-t+1, ignores the weights (1-beta)/(1-beta^s) <= 1: it
+is true but loose.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from ...trusted import validate
-from .risk import Floats, Problem, check_schedule, descent_influence, optimal_schedule, uniform_schedule
+from .risk import Floats, Problem, check_schedule, descent_influence, optimal_schedule
 
 
 def momentum_influence(steps: int, gamma: float, beta: float) -> Floats:
@@ -92,16 +92,20 @@ def momentum_bound(
     ``printed`` takes the slides' looser noise term, 2 eta D G^2 / N^2 sum of their q_t sigma_t^2.
     """
     levels = check_schedule(problem, sigma)
-    rate = _checked_rate(problem, beta, eta)
+    largest = largest_rate(problem.M, problem.mu, beta)
+    rate = largest if eta is None else eta
+    validate.positive(eta=rate)
+    if rate > largest * (1 + 1e-6):
+        raise ValueError(f"eta is {eta!r}; the momentum effect is negative only up to {largest:.6g}; pass at most that")
     gamma, steps = 1 - rate * problem.mu, len(levels)
     q = 2 * printed_influence(steps, gamma, beta) if printed else momentum_influence(steps, gamma, beta)
     noise = rate * problem.D * problem.G**2 / problem.N**2 * float(q @ levels**2)
     return float(gamma**steps) * problem.gap + noise
 
 
-def momentum_schedule(problem: Problem, steps: int, *, beta: float, eta: float | None = None) -> Floats:
-    """The schedule of Lemma 3.1 for the momentum influence."""
-    gamma = 1 - _checked_rate(problem, beta, eta) * problem.mu
+def momentum_schedule(problem: Problem, steps: int, *, beta: float) -> Floats:
+    """The schedule of Lemma 3.1 for the momentum influence, at the largest rate."""
+    gamma = 1 - largest_rate(problem.M, problem.mu, beta) * problem.mu
     return optimal_schedule(np.maximum(momentum_influence(steps, gamma, beta), 1e-300), problem.R)
 
 
@@ -116,38 +120,13 @@ def noise_figure(steps: int, gamma: float, betas: tuple[float, ...]) -> list[dic
         exact, printed = momentum_influence(steps, gamma, beta), printed_influence(steps, gamma, beta)
         uniform = float(exact.sum() / descent.sum())
         dynamic = float((np.sqrt(exact).sum() / np.sqrt(descent).sum()) ** 2)
-        for t in range(steps):
-            row = {
-                "beta": beta,
-                "step": t + 1,
-                "descent": float(descent[t]),
-                "momentum": float(exact[t]),
-                "printed": float(printed[t]),
-                "uniform": uniform,
-                "dynamic": dynamic,
-            }
-            rows.append(row)
+        for t, weights in enumerate(zip(descent.tolist(), exact.tolist(), printed.tolist(), strict=True), 1):
+            each = dict(zip(("descent", "momentum", "printed"), weights, strict=True))
+            rows.append({"beta": beta, "step": t, **each, "uniform": uniform, "dynamic": dynamic})
     return rows
-
-
-def momentum_uniform_bound(problem: Problem, steps: int, *, beta: float, eta: float | None = None) -> float:
-    """The bound with the same noise at every step."""
-    return momentum_bound(problem, uniform_schedule(steps, problem.R), beta=beta, eta=eta)
 
 
 def _check_beta(beta: float) -> None:
     validate.not_negative(beta=beta)
     if beta >= 1:
         raise ValueError(f"beta is {beta!r}; pass a number in [0, 1)")
-
-
-def _checked_rate(problem: Problem, beta: float, eta: float | None) -> float:
-    largest = largest_rate(problem.M, problem.mu, beta)
-    if eta is None:
-        return largest
-    validate.positive(eta=eta)
-    if eta > largest * (1 + 1e-6):
-        raise ValueError(
-            f"eta is {eta!r}, but the momentum effect is negative up to {largest:.6g} only; pass at most that"
-        )
-    return eta

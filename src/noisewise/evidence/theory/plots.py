@@ -1,4 +1,4 @@
-"""Pictures of the theory's rows, for print."""
+"""Plots of the tables that the theory computes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def plot_bounds(rows: TableRows, path: Path, *, title: str) -> None:
             least = min(range(len(values)), key=values.__getitem__)
             star: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "white", "zorder": 5}
             axes.plot(steps[least], values[least], color=colour, linestyle="none", **star)
-        for clipped, face in ((False, "white"), (True, colour)):
+        for clipped, face, label in ((False, "white", f"{schedule}: simulated"), (True, colour, None)):
             seen = [row for row in rows if row[f"{schedule}_clipped"] is clipped]
             heights = [min(row[f"{schedule}_simulated"], top / 1.4) for row in seen]
-            label = None if clipped else f"{schedule}: simulated"
             look = {"color": colour, "markersize": 4.5, "markerfacecolor": face, "label": label}
             axes.plot([row["steps"] for row in seen], heights, mark, **look)
     axes.plot([], [], "*", color=GREY, markersize=11, markeredgecolor="white", label="best T of the bound")
@@ -179,7 +178,7 @@ def plot_accountants(rows: TableRows, path: Path) -> None:
 
 
 def _priced(rows: TableRows) -> list[str]:
-    """The accountants that had a price at least once, in order."""
+    """The accountants that gave a price at least once, in order."""
     return list(dict.fromkeys(row["accountant"] for row in rows if row["epsilon"] is not None))
 
 

@@ -1,7 +1,7 @@
 """How far private gradient descent can be from the optimum, and the noise schedule that the bound asks for.
 
 theta_{t+1} = theta_t - (grad f(theta_t) + (C_t sigma_t / N) nu_t) / M, nu_t standard normal, t = 1..T. With
-gamma = 1 - mu/M and clip norms C_t >= G (print says <=, where clipping would take place), Theorem 3.2 of Hong is
+gamma = 1 - mu/M and clip norms C_t >= G (the slides print <=, where clipping would take place), Theorem 3.2 of Hong is
 
     E f(theta_{T+1}) - f* <= gamma^T gap + (D / (2 M N^2)) sum_t gamma^(T-t) (C_t sigma_t)^2 .
 
@@ -26,10 +26,8 @@ from ...trusted import validate
 from ...trusted.accountants.gdp import mu_of
 from ...trusted.events import ADJACENCIES
 
-# The learning problem the convergence theorems speak about, as public numbers, and a quadratic that is one.
-
-
 Floats = npt.NDArray[np.float64]
+SCHEDULES = ("uniform", "dynamic")
 
 
 def privacy_total(epsilon: float, delta: float, adjacency: str = "add_remove") -> float:
@@ -74,13 +72,8 @@ class Problem:
 
     @property
     def gamma(self) -> float:
-        """What a step of size 1/M leaves of the gap: 1 - 1/kappa."""
+        """The factor by which a step of size 1/M shrinks the gap: 1 - 1/kappa."""
         return 1 - self.mu / self.M
-
-    def with_kappa(self, kappa: float) -> Problem:
-        """The same problem with another condition number: mu changes, M stays."""
-        validate.positive(kappa=kappa)
-        return replace(self, mu=self.M / kappa)
 
 
 @dataclass(frozen=True)
@@ -110,9 +103,6 @@ def check_schedule(problem: Problem, sigma: npt.ArrayLike) -> Floats:
     if spent > problem.R * (1 + 1e-9):
         raise ValueError(f"sigma spends {spent:.6g}, more than R = {problem.R:.6g}; pass more noise or fewer steps")
     return levels
-
-
-SCHEDULES = ("uniform", "dynamic")
 
 
 def descent_influence(steps: int, gamma: float) -> Floats:
@@ -214,18 +204,16 @@ def advantage(problem: Problem, kappas: Iterable[float]) -> list[dict[str, Any]]
     """
     rows: list[dict[str, Any]] = []
     for kappa in kappas:
-        at = problem.with_kappa(float(kappa))
+        validate.positive(kappa=kappa)
+        at = replace(problem, mu=problem.M / kappa)
         steps = {name: best_steps(at, name) for name in SCHEDULES}
         bound = {name: schedule_bound(at, steps[name], name) for name in SCHEDULES}
-        row = {
-            "records": at.N,
-            "kappa": float(kappa),
-            "uniform_steps": steps["uniform"],
-            "dynamic_steps": steps["dynamic"],
-            "uniform_bound": bound["uniform"],
-            "dynamic_bound": bound["dynamic"],
+        ratios = {
             "ratio": bound["uniform"] / bound["dynamic"],
             "same_steps": schedule_bound(at, steps["dynamic"], "uniform") / bound["dynamic"],
         }
-        rows.append(row)
+        each = {f"{name}_steps": steps[name] for name in SCHEDULES} | {
+            f"{name}_bound": bound[name] for name in SCHEDULES
+        }
+        rows.append({"records": at.N, "kappa": float(kappa), **each, **ratios})
     return rows

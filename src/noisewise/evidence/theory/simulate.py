@@ -1,8 +1,8 @@
-"""Noisy descent and momentum on quadratics, to hold the bounds and influences against what happens.
+"""Simulations of noisy descent and momentum on quadratics, to compare with the bounds and influences.
 
 On f = theta^T H theta / 2 noise of standard deviation s in step t alone raises the final loss of descent by exactly
-(s^2 eta^2 / 2) sum_i h_i (1 - eta h_i)^(2(T-t)). The bound's q_t forgets it at rate gamma = 1 - eta mu a step, the flattest
-direction at gamma^2: PL is all the theorem knows.
+(s^2 eta^2 / 2) sum_i h_i (1 - eta h_i)^(2(T-t)). The bound's q_t decays by gamma = 1 - eta mu a step, the flattest direction
+by gamma^2, because the theorem assumes no more than PL.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def measured_influence(
     draws: int = 400,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """What noise in one step alone adds to the final loss, measured and bounded, for each step asked for.
+    """What noise in one step alone adds to the final loss, measured and bounded, for each of ``noisy_steps``.
 
     ``bound`` is (M D / 2) (eta s)^2 gamma^(T-t) for descent, eta D s^2 q_t for momentum; ``exact`` is the closed form for
     descent on quadratics (absent for momentum). All are divided by s^2 eta^2 D M / 2, so that descent's bound reads q_t.
@@ -114,14 +114,9 @@ def measured_influence(
         losses, _ = walk(loss, std, eta=rate, beta=beta, draws=draws, seed=seed + t)
         decay = (1 - rate * loss.curvatures) ** (2 * (steps - t))
         exact = noise_std**2 * rate**2 / 2 * float(loss.curvatures @ decay)
-        row = {
-            "step": t,
-            "influence": float(q[t - 1]),
-            "measured": float(losses.mean() - quiet) / unit,
-            "standard_error": float(losses.std(ddof=1)) / math.sqrt(draws) / unit,
-            "exact": None if beta else exact / unit,
-        }
-        rows.append(row)
+        error = float(losses.std(ddof=1)) / math.sqrt(draws) / unit
+        measured = {"measured": float(losses.mean() - quiet) / unit, "standard_error": error}
+        rows.append({"step": t, "influence": float(q[t - 1]), **measured, "exact": None if beta else exact / unit})
     return rows
 
 
@@ -132,12 +127,11 @@ def bound_rows(
     beta: float = 0.5,
     draws: int = 200,
     simulate_every: int = 1,
-    seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """The three bounds at each T, and every so often what a simulation of the same runs finds.
+    """The three bounds at each T, and at every ``simulate_every``-th T the result of a simulation.
 
-    ``momentum`` takes its own optimal schedule and the largest rate its bound allows. ``clipped`` says that a gradient
-    exceeded G in some draw, so that the bound does not speak about that simulation.
+    ``momentum`` takes its own optimal schedule and the largest rate its bound allows. ``clipped``: a gradient exceeded G in
+    some draw, so that the bound does not apply to that simulation.
     """
     rate = largest_rate(problem.M, problem.mu, beta)
     rows: list[dict[str, Any]] = []
@@ -149,15 +143,11 @@ def bound_rows(
         }
         row: dict[str, Any] = {"steps": int(count)}
         for name, sigma in sigmas.items():
-            moving = name == "momentum"
-            row[f"{name}_bound"] = (
-                momentum_bound(problem, sigma, beta=beta) if moving else descent_bound(problem, sigma)
-            )
-            row[f"{name}_simulated"], row[f"{name}_clipped"] = None, None
+            how: dict[str, Any] = {"beta": beta, "eta": rate} if name == "momentum" else {}
+            bound = momentum_bound(problem, sigma, **how) if how else descent_bound(problem, sigma)
+            row |= {f"{name}_bound": bound, f"{name}_simulated": None, f"{name}_clipped": None}
             if place % simulate_every == 0:
-                run = simulated_risk(
-                    problem, sigma, beta=beta if moving else 0.0, eta=rate if moving else None, draws=draws, seed=seed
-                )
+                run = simulated_risk(problem, sigma, draws=draws, **how)
                 row[f"{name}_simulated"], row[f"{name}_clipped"] = run.mean, run.largest_gradient > problem.G
         rows.append(row)
     return rows

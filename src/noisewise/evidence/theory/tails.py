@@ -6,7 +6,7 @@
     (rho, omega)-tCDP      the same up to t - rho = 2 rho (omega - 1), then exp((omega-1)^2 rho - (omega-1)(t - rho))
     mu-GDP (Gaussian)      Phi((mu^2/2 - t)/mu), exactly
 
-and 1 where nothing is said. The concentrated ones are Markov's inequality for e^((a-1) Z) at the best allowed order a.
+and 1 elsewhere. The bounds for zCDP and tCDP are Markov's inequality for e^((a-1) Z) at the best allowed order a.
 A slide of Hong has "P(Z > epsilon) = delta" for (epsilon, delta)-DP. That is sufficient, not necessary: the Gaussian mechanism
 at its exact (1, 1e-5) exceeds epsilon with probability 1.6e-4. From delta >= E(1 - e^(epsilon - Z))_+ follows the bound
 above.
@@ -67,14 +67,12 @@ def gaussian_tail(t: npt.ArrayLike, mu: float) -> Floats:
     return np.asarray(ndtr((mu * mu / 2 - np.asarray(t, dtype=float)) / mu))
 
 
-def tail_rows(
-    epsilon: float, delta: float, *, omega: float = 10.0, largest: float | None = None, points: int = 200
-) -> list[dict[str, Any]]:
+def tail_rows(epsilon: float, delta: float, *, omega: float = 10.0, points: int = 200) -> list[dict[str, Any]]:
     """All tails of the Gaussian mechanism that just meets (epsilon, delta), and of a pure epsilon promise."""
     validate.whole(points=points, at_least=2)
     mu = mu_of(epsilon, delta)
     rho = mu * mu / 2
-    t = np.union1d(np.linspace(0, largest if largest is not None else 2.5 * epsilon, points), [epsilon])
+    t = np.union1d(np.linspace(0, 2.5 * epsilon, points), [epsilon])
     columns = {
         "pure": pure_tail(t, epsilon),
         "approximate": approximate_tail(t, epsilon, delta),

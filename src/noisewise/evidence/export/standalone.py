@@ -1,4 +1,4 @@
-"""How an exported model predicts with numpy alone: the text of this file, with the numbers of a model, is an export.
+"""How an exported model predicts with numpy alone: an export is the text of this file with the numbers of a model.
 
 Nothing here imports noisewise. Where scikit-learn is installed, ``Model`` is one of its estimators, fitted already.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-except ImportError:  # without scikit-learn it predicts all the same
+except ImportError:  # prediction does not need scikit-learn
 
     class BaseEstimator:  # type: ignore[no-redef]
         pass
@@ -29,7 +29,6 @@ except ImportError:  # without scikit-learn it predicts all the same
 
 
 MODEL: dict[str, Any] = json.loads("{}")  # an export has its numbers here
-
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(?i:inf|infinity)")
 PLAIN = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -42,7 +41,7 @@ BETWEEN: dict[str, Any] = {
 
 
 def key(value: Any) -> str:
-    """The text by which a category is compared: no space around it, numbers in their shortest form, true and false."""
+    """The text by which a category is compared: without outer spaces, numbers in their shortest form, true and false."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, int | np.integer):
@@ -61,7 +60,7 @@ def key(value: Any) -> str:
 
 
 def is_missing(value: Any, words: frozenset[str]) -> bool:
-    """Whether a cell has no value, or a word for none."""
+    """Whether a cell is empty or holds a word for a missing value."""
     if isinstance(value, str):
         return value.strip().lower() in words
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
@@ -87,7 +86,7 @@ class Scores:
         return scores
 
     def part(self, term: Mapping[str, Any], cells: list[np.ndarray], rows: int) -> np.ndarray:
-        """What a term adds to each row: a table's row, or what lies between two or four of them."""
+        """The contribution of a term to each row: a row of its table, or an interpolation of two or four."""
         table = np.array(term["table"], dtype=float)
         ways: list[tuple[tuple[np.ndarray, ...], np.ndarray]] = [((), np.ones(rows))]
         for axis, length in zip(term["axes"], table.shape, strict=False):
@@ -110,7 +109,7 @@ class Scores:
         return np.array([seen[type(value), str(value)] for value in column], dtype=float)
 
     def number(self, value: Any, about: Mapping[str, Any]) -> float:
-        """A number, also one that a text writes; true and false are 1 and 0."""
+        """A number, or a text that holds one; true and false are 1 and 0."""
         if is_missing(value, self.words):
             return math.nan
         text = value.strip().lower() if isinstance(value, str) else ""
@@ -148,7 +147,7 @@ class Scores:
 
 
 def array(cells: Any) -> np.ndarray:
-    """Cells as an array; what numpy cannot lay out is no table."""
+    """Cells as an array; rows of different lengths are refused."""
     try:
         return np.asarray(cells)
     except ValueError:
@@ -156,7 +155,7 @@ def array(cells: Any) -> np.ndarray:
 
 
 def places(axis: Mapping[str, Any], cells: np.ndarray, last: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows of a table along an axis, and the share of each: the last for what is missing."""
+    """Rows of a table along an axis, and the weight of each; the last row is for missing values."""
     missing, at = np.isnan(cells), np.array(axis["places"], dtype=float)
     if "points" not in axis:
         known = at[np.where(missing, 0, cells).astype(int)].astype(int)
@@ -180,14 +179,14 @@ def log_odds(scores: np.ndarray, cut: float | None) -> np.ndarray:
 
 
 class Exported(BaseEstimator):
-    """What both kinds of model share: they are fitted already, and cannot be fitted again."""
+    """Common to both kinds of model: they are fitted already, and cannot be fitted again."""
 
     def __init__(self) -> None:
         self.feature_names_in_ = np.array([column["name"] for column in MODEL["columns"]], dtype=object)
         self.n_features_in_, self.statement_ = len(self.feature_names_in_), MODEL["statement"]
 
     def fit(self, X: Any = None, y: Any = None) -> Exported:
-        """Refused: what is promised is true of the model as it was trained."""
+        """Refused: the promise holds for the model as it was trained."""
         raise NotImplementedError("an exported model is not trained again; train another one with noisewise")
 
     def __sklearn_is_fitted__(self) -> bool:
