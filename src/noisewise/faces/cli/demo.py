@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ...accounts.atomic import write_atomically
 from ..progress import bar
+from .common import answer
 from .main import JsonFlag, app, print_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ DELTA = 1e-6
 TOGETHER = (sum(BUDGETS), len(BUDGETS) * DELTA)
 CENSUS_ROWS = 60_000
 FILE_ROWS, NEW_ROWS = 20_000, 5_000
+PEOPLE = {
+    "people.csv": (20_000, 1),
+    "held-out.csv": (5_000, 2),
+    "survey.csv": (2_000, 3),
+    "new.csv": (3, 4),
+}  # rows, seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Split:
     test: slice
 
     def fit(self, classifier: PrivateClassifier) -> float:
-        """Accuracy on held-out rows, which are generated here and public."""
+        """Accuracy on held-out rows, which are generated and public."""
         classifier.fit(self.data.X.iloc[self.train], self.data.y[self.train])
         return float(classifier.score(self.data.X.iloc[self.test], self.data.y[self.test]))
 
@@ -44,10 +51,8 @@ class Split:
 def splits() -> list[Split]:
     from ...tables.generated import census, digits
 
-    table, images = census(CENSUS_ROWS), digits()
-    return [
-        Split(data, slice(0, int(0.8 * len(data.y))), slice(int(0.8 * len(data.y)), None)) for data in (table, images)
-    ]
+    tables = [(data, int(0.8 * len(data.y))) for data in (census(CENSUS_ROWS), digits())]
+    return [Split(data, slice(0, end), slice(end, None)) for data, end in tables]
 
 
 @app.command()
@@ -102,22 +107,17 @@ def demo(
     console = Console()
     console.print(_table(rows))
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
-    console.print(
-        f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(
+    words = (
+        f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.\n"
         f"Written to {out}: statement.json, statement.txt, accuracy.png, census.csv, new.csv, schema.toml.\n"
         f"Check the promise yourself: noisewise verify {out}/statement.json\n"
-        f"Train from a file: noisewise train {out}/census.csv --schema {out}/schema.toml --epsilon 1 --delta 1e-6",
-        highlight=False,
-        soft_wrap=True,
+        f"Train from a file: noisewise train {out}/census.csv --schema {out}/schema.toml --epsilon 1 --delta 1e-6"
     )
+    console.print(words, highlight=False, soft_wrap=True)
 
 
 def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) -> None:
-    """The generated census as files to try the other commands on: private rows, new rows, and their schema."""
+    """The generated census as files for other commands: private rows, new rows, and their schema."""
     from ...tables.generated import census
     from ...tables.schema import Column, Schema
 
@@ -130,12 +130,8 @@ def write_census(out: Path, *, private: int = FILE_ROWS, new: int = NEW_ROWS) ->
     write_atomically(out / "schema.toml", schema.to_toml().encode())
 
 
-# rows, seed
-PEOPLE = {"people.csv": (20_000, 1), "held-out.csv": (5_000, 2), "survey.csv": (2_000, 3), "new.csv": (3, 4)}
-
-
 def _write_people(folder: Path, json_output: bool) -> None:
-    """The files that docs/guide-analyst.md begins with; a file that is there already is kept and refused."""
+    """The files that docs/guide-analyst.md begins with; an existing file is refused."""
     from ...tables.generated import people
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,10 +139,8 @@ def _write_people(folder: Path, json_output: bool) -> None:
         raise ValueError(f"{folder / there[0]} exists already; pass another folder as --files, or remove it first")
     for name, (rows, seed) in PEOPLE.items():
         write_atomically(folder / name, people(rows, seed=seed).to_csv(index=False).encode())
-    if json_output:
-        print_json({"written": [str(folder / name) for name in PEOPLE]})
-    else:
-        typer.echo(f"Written to {folder}: {', '.join(PEOPLE)}")
+    document = {"written": [str(folder / name) for name in PEOPLE]}
+    answer(document, f"Written to {folder}: {', '.join(PEOPLE)}", json_output)
 
 
 def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
