@@ -176,29 +176,12 @@ def constant_score(y: Any, *, task: str) -> float:
     return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
 
 
-def document(
-    rows: Sequence[Row],
-    *,
-    task: str,
-    epsilon: float,
-    delta: float,
-    adjacency: str,
-    size: int,
-    repeats: int,
-    recommended: str,
-    **facts: Any,
-) -> dict[str, Any]:
-    """The comparison as plain data, for ``comparison.json``; ``recommended``: the method of "auto" for such a table."""
+def document(rows: Sequence[Row], *, task: str, **facts: Any) -> dict[str, Any]:
+    """The comparison as plain data, for ``comparison.json``; ``facts``: the settings, and what else a reader should know."""
     return {
         "format": "noisewise-comparison/1",
-        "epsilon": epsilon,
-        "delta": delta,
-        "adjacency": adjacency,
-        "size": size,
-        "repeats": repeats,
         "metric": METRICS[task],
         "better": "higher" if task == "classification" else "lower",
-        "recommended": recommended,
         "note": NOTE,
         **facts,
         "rows": [{**asdict(row), "scores": list(row.scores), "warnings": list(row.warnings)} for row in rows],

@@ -14,7 +14,7 @@ from .main import errors, print_json
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuse to overwrite a file, unless asked to."""
     if path.exists() and not force:
-        raise ValueError(f"{path} exists already; pass another file, or --force to overwrite it")
+        raise ValueError(f"{path} exists already; pass --force to overwrite it, or another file")
 
 
 def write(path: Path, content: bytes) -> None:

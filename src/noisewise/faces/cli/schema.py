@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..progress import bar
+from .common import refuse_existing, write
 from .main import Decimal, JsonFlag, app, dialect, print_json
 
 if TYPE_CHECKING:
-    from ...tables.files import Dialect
-    from ...tables.schema import Schema
+    from ...tables.schema import Gap, Schema
 
 schema = typer.Typer(
     help="Schemas: what you declare about a table, so that nothing need be read from private rows.",
@@ -53,17 +53,19 @@ def init(
     Example: [bold]noisewise schema init people.csv --target income --out schema.toml[/bold]
     """
     from ...tables.files import open_source
-    from ...tables.fill import skeleton
+    from ...tables.fill import fill_from_public, skeleton
 
-    if out.exists() and not force:
-        raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
+    refuse_existing(out, force=force)
+    written = dialect(separator, decimal)
     if public:
-        made, top = _filled(files, target, dialect(separator, decimal)), [DECLARED, FROM_PUBLIC]
+        with bar("reading public rows", share=True) as report:
+            made = fill_from_public(None, files, target, separator=written, progress=report)
+        top = [DECLARED, FROM_PUBLIC]
     else:
-        source = open_source(files, separator=dialect(separator, decimal))
+        source = open_source(files, separator=written)
         typed = all(file.types is not None for file in source.files)
         made, top = skeleton(source, target), [DECLARED, TYPES if typed else NO_TYPES]
-    write(out, made.to_toml(top=top))
+    write(out, made.to_toml(top=top).encode())
     tell(out, made, json_output=json_output)
 
 
@@ -94,8 +96,8 @@ def check(
     wrong = [*idle, *(same_names(read, open_source(files, separator=dialect(separator, decimal))) if files else [])]
     open_gaps = gaps(read)
     if json_output:
-        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
-        print_json({"schema": str(path), "complete": not (open_gaps or wrong), "missing": missing, "files": wrong})
+        complete = not (open_gaps or wrong)
+        print_json({"schema": str(path), "complete": complete, "missing": _missing(open_gaps), "files": wrong})
     else:
         for line in [*(str(gap) for gap in open_gaps), *wrong]:
             typer.echo(line)
@@ -104,33 +106,15 @@ def check(
     raise typer.Exit(1 if open_gaps or wrong else 0)
 
 
-def _filled(files: list[str], target: str | None, separator: Dialect) -> Schema:
-    from ...tables.fill import fill_from_public
-
-    with bar("reading public rows", share=True) as report:
-        return fill_from_public(None, files, target, separator=separator, progress=report)
-
-
-def write(path: Path, text: str) -> None:
-    """All of the text or nothing."""
-    from ...accounts.atomic import write_atomically
-
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
-
-
 def tell(out: Path, made: Schema, *, json_output: bool, notes: bool = True) -> None:
-    """What was written, what is noted of columns, and what is still open."""
+    """Say which file was written, with the notes on columns, and what is still open."""
     from ...tables.schema import gaps
 
     open_gaps = gaps(made)
     noted = [f"column {column.name!r} {column.note}" for column in made.columns if column.note and notes]
     if json_output:
-        missing = [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
-        told = {"written": str(out), "columns": len(made.columns), "complete": not open_gaps, "missing": missing}
-        print_json({**told, "notes": noted})
+        document = {"written": str(out), "columns": len(made.columns), "complete": not open_gaps}
+        print_json({**document, "missing": _missing(open_gaps), "notes": noted})
         return
     typer.echo(f"written: {out}, {len(made.columns)} columns")
     for note in noted:
@@ -139,6 +123,10 @@ def tell(out: Path, made: Schema, *, json_output: bool, notes: bool = True) -> N
         typer.echo(f"still to fill in: {len(open_gaps)} entries; edit it, then run: noisewise schema check {out}")
     else:
         typer.echo(_summary(made))
+
+
+def _missing(open_gaps: list[Gap]) -> list[dict[str, Any]]:
+    return [{"what": gap.what, "column": gap.column, "message": str(gap)} for gap in open_gaps]
 
 
 def _summary(complete: Schema) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 import textwrap
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from .common import refuse_existing, write
 from .main import Decimal, JsonFlag, dialect
-from .schema import DECLARED, FROM_PUBLIC, Separator, schema, tell, write
+from .schema import DECLARED, FROM_PUBLIC, Separator, schema, tell
 
 if TYPE_CHECKING:
     from ...tables.files import Dialect
-    from ...tables.schema import Column, Schema
+    from ...tables.schema import Column
 
 ENDED = "the answers ended before the questions; nothing was written. Answer stop to leave the other columns open"
 HOW = (
@@ -56,35 +56,33 @@ def wizard(
     Example: [bold]noisewise schema wizard codebook.csv --out schema.toml[/bold]
     """
     from ...tables.schema import gaps
+    from ...tables.wizard import Wizard, answered
 
-    if out.exists() and not force:
-        raise ValueError(f"{out}: is there already; pass --force to write over it, or another --out")
-    said = {} if answers is None else _read(answers)
+    refuse_existing(out, force=force)
+    given = None if answers is None else _read(answers)
     asking = _Terminal(json_output)
+    if public is None and given is not None:
+        public = bool(given.get("public"))
     try:
-        known = _known(
-            file,
-            target,
-            dialect(separator, decimal),
-            public if public is not None else said.get("public"),
-            asking,
-            answers,
-        )
-        made = _answered(known, said) if answers is not None else _asked(known, asking)
+        known = _known(file, target, dialect(separator, decimal), public, asking, ask=given is None)
+        if given is not None:
+            made = answered(known.columns, known.target, given)
+        else:
+            asking.say(f"{len(known.columns)} {known.what}. {HOW}")
+            made = Wizard(known.columns, known.target, asking.ask, asking.say).run()
     except EOFError:
         raise ValueError(ENDED) from None
-    write(out, made.to_toml(top=[DECLARED, *known.top]))
+    write(out, made.to_toml(top=[DECLARED, *known.top]).encode())
     asking.say("")
     tell(out, made, json_output=json_output, notes=answers is not None)
     if not json_output and not gaps(made):
         data = known.private or "DATA.csv"
-        typer.echo(
-            f"next: noisewise schema check {out} {data}, then noisewise train {data} --schema {out} --epsilon 1 --delta 1e-6"
-        )
+        train = f"noisewise train {data} --schema {out} --epsilon 1 --delta 1e-6"
+        typer.echo(f"next: noisewise schema check {out} {data}, then {train}")
 
 
 class _Terminal:
-    """Questions on standard output, or on standard error where that is for a document."""
+    """Questions on standard output, or on standard error (``aside``) if a document goes there."""
 
     def __init__(self, aside: bool) -> None:
         self.aside = aside
@@ -102,20 +100,20 @@ class _Terminal:
         return input()
 
 
-class _Known:
-    """What is known before anything is asked."""
+class _Known(NamedTuple):
+    """What is known before the first question; ``private``: the table that the schema is for, if that was passed."""
 
-    def __init__(
-        self, columns: tuple[Column, ...], target: str | None, what: str, top: list[str], private: Path | None = None
-    ) -> None:
-        self.columns, self.target, self.what, self.top = columns, target, what, top
-        self.private = private  # the table that the schema is for, if that was given
+    columns: tuple[Column, ...]
+    target: str | None
+    what: str
+    top: list[str]
+    private: Path | None = None
 
 
 def _known(
-    file: Path, target: str | None, written: Dialect, public: bool | None, asking: _Terminal, answers: Path | None
+    file: Path, target: str | None, written: Dialect, public: bool | None, asking: _Terminal, *, ask: bool
 ) -> _Known:
-    """From a document, public rows, or names and types; whether rows are public is asked unless somebody has said."""
+    """From a document, public rows, or names and types; ``ask``: whether rows are public, unless that is known."""
     from ...tables.codebook import read_book
     from ...tables.files import open_source
     from ...tables.fill import fill_from_public, skeleton, with_dates
@@ -129,30 +127,17 @@ def _known(
         return _Known(book.columns, target or book.target, f"columns of {file} ({book.what})", top)
     source = open_source([file], separator=written)
     what = f"columns of {file}"
-    if public is None and answers is None:
+    if public is None and ask:
         asking.say(
             f"{file} is a table. If its rows are public, guesses come from them; else from names and types alone."
         )
         public = asking.ask("Are its rows public? yes or no [no] ").strip().lower() in ("y", "yes")
     if public:
-        if target is None and answers is None:
+        if target is None and ask:
             target = asked_target(skeleton(source).columns, None, asking.ask, asking.say)
         filled = with_dates(fill_from_public(None, file, target, separator=written), file, written)
         return _Known(filled.columns, target, f"{what}, whose rows are public", [FROM_PUBLIC])
     return _Known(skeleton(source, target).columns, target, f"{what}, by name; no value is read", [FROM_NAMES], file)
-
-
-def _asked(known: _Known, asking: _Terminal) -> Schema:
-    from ...tables.wizard import Wizard
-
-    asking.say(f"{len(known.columns)} {known.what}. {HOW}")
-    return Wizard(known.columns, known.target, asking.ask, asking.say).run()
-
-
-def _answered(known: _Known, said: Mapping[str, Any]) -> Schema:
-    from ...tables.wizard import answered
-
-    return answered(known.columns, known.target, said)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...accounts.paying import planned_budget
 from ...tables.fit.auto import choice_for, outline_for
@@ -45,16 +44,16 @@ def plan(
 ) -> Plan:
     """What (epsilon, delta) buys for ``size`` records of ``columns`` numbers, or of what a ``schema`` declares.
 
-    ``classes`` of the target, None for a number; a schema with a target says it instead. ``rows_per_unit``: rows of a person
-    that count, where a person is protected. ``candidates``: numbers of settings to price tuning for. ``ledger`` and
-    ``dataset``: plan from what that account has left; epsilon and delta are then the largest that fit, unless they are said.
+    ``classes`` of the target, None for a number; a schema with a target overrides it. ``rows_per_unit``: rows of a person
+    that count, if a person is protected. ``candidates``: numbers of settings to price tuning for. ``ledger`` and
+    ``dataset``: plan from what that account has left; epsilon and delta are the largest that fit, unless passed.
 
     >>> made = plan(1.0, 1e-6, size=20_000, columns=14, candidates=(1,), steps=(10,), rates=())
     >>> made.method, made.expected.low <= made.expected.mid <= made.expected.high
     ('additive', True)
     """
     if epsilon is not None and delta is not None:
-        Budget(epsilon, delta, adjacency or "add_remove")  # refused before the rest is looked at
+        Budget(epsilon, delta, adjacency or "add_remove")  # a wrong budget is refused first
     if (columns is None) == (schema is None):
         raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
     if classes is not None:
@@ -71,36 +70,21 @@ def plan(
     ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
     kept = expected(clarity, width, classes) if simulated else None
     return Plan(
-        budget=budget,
-        size=size,
-        columns=width,
-        parameters=table.features + 1,
-        classes=classes,
-        clip=clip,
-        unit=unit,
-        clarity=clarity,
-        method=choice.method,
-        features=_features(choice, table, budget, unit),
-        why=why(choice),
-        rows=tuple(rows),
-        words=words,
-        records_needed=tuple(records_needed(rows, size=size)),
-        expected=kept,
-        tuning=ways,
+        budget, size, width, table.features + 1, classes, clip, unit, clarity, choice.method,
+        features=_features(choice, table, budget, unit), why=why(choice), rows=tuple(rows), words=words,
+        records_needed=tuple(records_needed(rows, size=size)), expected=kept, tuning=ways,
         recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
-    )
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Columns (without a schema, all numbers), how many ``features`` a linear model of them has, rows of a person that
-    count, and classes of the target, 0 for a number and None where no schema says it."""
+class _Table(NamedTuple):
+    """Columns, ``features`` of a linear model of them, the unit, and classes of the target: 0 for a number, None if unknown."""
 
     columns: tuple[TableColumn, ...]
     features: int
     unit: Unit = RECORD
     classes: int | None = None
-    declared: bool = False
+    declared: bool = False  # by a schema; else all columns are numbers
 
 
 def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
@@ -124,10 +108,10 @@ def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
 
 
 def _features(choice: AutoChoice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
-    """What "auto" would make of such a table, by the rules that it follows."""
+    """The features that "auto" would make of such a table."""
     assert choice.size is not None
     made = outline_for(table.columns, budget, choice.size, unit)
-    told = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
+    features = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
     if table.declared and made is not None:
-        told |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
-    return told
+        features |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
+    return features

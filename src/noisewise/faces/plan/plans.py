@@ -1,4 +1,17 @@
-"""A plan: everything that is known of a run before there are records, as frozen data."""
+"""A plan: all that is known of a run before there are records, the price of tuning, and a recommendation in words.
+
+Ways to tune k settings, against one run with the whole budget, worth mu in Gaussian DP:
+
+- selection: a secret random number of runs, each with a setting drawn at random; only the best is released (Liu & Talwar
+  2019, Papernot & Steinke 2022). Priced by Renyi DP for a geometric number of runs with mean 4 (k - 1), which tries a given
+  setting with probability 0.8: P(not tried) = E[(1 - 1/k)^K] = 0.2. Among the laws that ``choose_repetitions`` compares it
+  is the best or within a few hundredths of it, and one law takes a third of the time. Renyi DP has no price for some
+  budgets (epsilon 0.001, say); they have no selection.
+- exponential: every setting is trained, and the exponential mechanism chooses; the k runs share the budget, mu / sqrt(k).
+- public: settings are compared on public rows, so that the private run has the whole budget.
+
+Both private ways must score a model on private rows: that takes ``SCORING`` of mu^2.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +34,11 @@ from .expected import Expected, clarity_for, expected
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# What it costs to tune k settings, against one run with the whole budget, worth mu in Gaussian DP.
-#
-# - selection: a secret random number of runs, each with a setting drawn at random; only the best gets out (Liu & Talwar 2019,
-# Papernot & Steinke 2022). Priced by Renyi DP for a geometric number of runs with mean 4 (k - 1), which tries a given setting
-# with probability 0.8: P(not tried) = E[(1 - 1/k)^K] = 0.2. Among the laws that ``choose_repetitions`` compares it is the
-# best or within a few hundredths of it, and one law has a price in a third of the time.
-# - exponential: every setting is trained, and the exponential mechanism chooses; the k runs share the budget, mu / sqrt(k).
-# - public: settings are compared on public rows, so that the private run has the whole budget.
-#
-# A budget for which Renyi DP has no price (epsilon 0.001, say) has no selection. Both private ways must score a model on private rows: that takes ``SCORING`` of mu^2.
-
-
 CANDIDATES = (1, 4, 8, 16, 64)
 SCORING = 0.05
+MIN_KEPT_SHARE = 0.8  # of the middle of simulations: with less, the recommendation says what would be enough
+MIN_LOSS = 0.01  # of the share kept: a smaller price of tuning is lost in the noise of a test
+USUAL_SETTINGS = 8  # that the recommendation prices, if the plan has them
 NONE, SELECTION, EXPONENTIAL, PUBLIC = "none", "selection", "exponential", "public"
 WORDS = {
     NONE: "no tuning",
@@ -49,8 +52,8 @@ WORDS = {
 class Tuning:
     """A way to choose among ``candidates`` settings.
 
-    ``mu``: what the training of one setting may spend; ``factor``: how many times as much noise that is; ``kept``: what to
-    expect of a model with that noise, where simulations say so.
+    ``mu``: what the training of one setting may spend; ``factor``: its noise, relative to a run with the whole budget;
+    ``kept``: what to expect of a model with that noise, if there are simulations.
     """
 
     candidates: int
@@ -63,10 +66,7 @@ class Tuning:
 def tunings(
     budget: Budget, clarity: float, columns: int | None, classes: int | None, candidates: Sequence[int] = CANDIDATES
 ) -> tuple[Tuning, ...]:
-    """Each way for each number of settings; one setting is no tuning.
-
-    ``clarity`` is n mu of the whole budget; ``columns`` is None where simulations say nothing.
-    """
+    """Each way for each number of settings; ``clarity``: n mu of the whole budget; ``columns``: None without simulations."""
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
         raise ValueError(f"candidates is {candidates!r}; pass numbers of settings to tune, e.g. 1,8")
     if not candidates:
@@ -92,7 +92,7 @@ def _ways(budget: Budget, whole: float, count: int) -> list[tuple[str, float]]:
 
 @lru_cache(maxsize=256)
 def _selected(budget: Budget, count: int) -> float | None:
-    """What every run of a selection among so many settings may spend; None where no noise keeps it within the budget."""
+    """What each run of a selection among ``count`` settings may spend; None if no noise keeps it within the budget."""
     try:
         return candidate_budget(budget, TruncatedNegativeBinomial(1.0, 0.25 / (count - 1))).mu
     except ValueError:
@@ -100,19 +100,19 @@ def _selected(budget: Budget, count: int) -> float | None:
 
 
 def cheapest(ways: Sequence[Tuning], count: int) -> Tuning:
-    """The private way with the least noise for so many settings."""
+    """The private way with the least noise for ``count`` settings."""
     private = [way for way in ways if way.candidates == count and way.how in (SELECTION, EXPONENTIAL)]
     return min(private, key=lambda way: way.factor)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a budget buys for a table of so many records and columns.
+    """What a budget buys for a table of ``size`` records and ``columns``.
 
-    ``rows``: noise for each way of sampling and number of steps, told in ``words``; ``records_needed`` for less of it.
+    ``rows``: noise for each way of sampling and number of steps, in ``words``, too; ``records_needed`` for less of it.
     ``method``, ``features`` and ``why``: what "auto" would do. ``expected``: the share to keep of what a model without
-    privacy gains over one answer for all, None where no simulation stands for such a table. ``tuning``: the price of
-    choosing among several settings. ``recommendation``: what to do, in plain words. ``classes`` is None for a number.
+    privacy gains over one answer for all, None if no simulation is like such a table. ``tuning``: the price of choosing
+    among several settings. ``recommendation``: what to do. ``classes`` is None for a number.
     """
 
     budget: Budget
@@ -141,31 +141,21 @@ class Plan:
     @property
     def title(self) -> str:
         """The question, in one line."""
-        told = (
-            f"epsilon {self.budget.epsilon:g}, delta {self.budget.delta:g}, {self.budget.adjacency}; "
-            f"{self.size:,} records, {self.parameters} parameters"
-        )
-        return f"{told}; the unit is {self.unit.words}" if self.unit.persons else told
+        budget = f"epsilon {self.budget.epsilon:g}, delta {self.budget.delta:g}, {self.budget.adjacency}"
+        title = f"{budget}; {self.size:,} records, {self.parameters} parameters"
+        return f"{title}; the unit is {self.unit.words}" if self.unit.persons else title
 
     def __str__(self) -> str:
         return "\n".join([f"What a budget buys: {self.title}", self.words, self.why, self.recommendation])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``noisewise plan --json`` prints it."""
-        told = {
-            "epsilon": self.budget.epsilon,
-            "delta": self.budget.delta,
-            "adjacency": self.budget.adjacency,
-            "size": self.size,
-            "columns": self.columns,
-            "parameters": self.parameters,
-            "clip": self.clip,
-            "rows": [_plain(row) for row in self.rows],
-            "records_needed": [_plain(need) for need in self.records_needed],
-            "words": self.words,
-            "method": self.method,
-            "features": dict(self.features),
-            "why": self.why,
+        budget = self.budget
+        known: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency}
+        known |= {name: getattr(self, name) for name in ("size", "columns", "parameters", "clip")}
+        known |= {name: [_plain(row) for row in getattr(self, name)] for name in ("rows", "records_needed")}
+        known |= {"words": self.words, "method": self.method, "features": dict(self.features), "why": self.why}
+        known |= {
             "classes": self.classes,
             "clarity": self.clarity,
             "expected": None if self.expected is None else {"kept": _kept(self.expected), "by": self.expected.by},
@@ -174,8 +164,8 @@ class Plan:
         }
         if self.unit.persons:
             k = self.unit.most
-            told |= {"unit": self.unit.words, "rows_per_unit": k, "row_clip": self.clip / k}
-        return told
+            known |= {"unit": self.unit.words, "rows_per_unit": k, "row_clip": self.clip / k}
+        return known
 
     def to_frame(self, what: str = "rows") -> pd.DataFrame:
         """``rows`` (noise) or ``tuning`` (its price) as a data frame."""
@@ -209,14 +199,6 @@ def _plain(row: PlanRow | Need) -> dict[str, Any]:
     return {"sampling": sampling[0], "rate": sampling[1] if len(sampling) > 1 else 1.0, **data}
 
 
-# A recommendation in plain words, made of the numbers of a plan.
-
-
-MIN_KEPT_SHARE = 0.8  # kept by the middle of simulations: below this, say what would be enough
-LITTLE = 0.01  # of what is kept: what tuning costs is lost in the noise of a test
-USUAL = 8  # settings: what the recommendation speaks of, if the plan has it
-
-
 def recommendation(
     budget: Budget,
     size: int,
@@ -227,14 +209,14 @@ def recommendation(
     ways: Sequence[Tuning],
 ) -> str:
     """What to do: whether the budget is enough, and whether to spend a part of it on tuning."""
-    told = ["Use auto with the whole budget."]
-    if kept is not None:
-        told = [f"Use auto with the whole budget: {kept_in_words(kept)}."]
-        if kept.mid < MIN_KEPT_SHARE:
-            told.append(_more(budget, size, columns, classes, clarity))
+    words = ["Use auto with the whole budget."]
+    if kept is None:
+        words.append("No simulations stand for a table that wide: what to expect is not known.")
     else:
-        told.append("No simulations stand for a table that wide: what to expect is not known.")
-    return " ".join([*told, *_tuning(ways, kept)])
+        words = [f"Use auto with the whole budget: {kept_in_words(kept)}."]
+        if kept.mid < MIN_KEPT_SHARE:
+            words.append(_more(budget, size, columns, classes, clarity))
+    return " ".join([*words, *_tuning(ways, kept)])
 
 
 def kept_in_words(kept: Expected) -> str:
@@ -246,7 +228,7 @@ def kept_in_words(kept: Expected) -> str:
 
 
 def _more(budget: Budget, size: int, columns: int, classes: int | None, clarity: float) -> str:
-    """Records, or an epsilon, that would be enough."""
+    """How many records, or which epsilon, would be enough."""
     times = clarity_for(MIN_KEPT_SHARE, columns, classes) / clarity
     epsilon = gdp.epsilon_of(times * gdp.mu_of(budget.epsilon, budget.delta), budget.delta)
     return (
@@ -259,23 +241,23 @@ def _tuning(ways: Sequence[Tuning], kept: Expected | None) -> list[str]:
     counts = sorted({way.candidates for way in ways if way.candidates > 1})
     if not counts:
         return []
-    count = USUAL if USUAL in counts else counts[0]
+    count = USUAL_SETTINGS if USUAL_SETTINGS in counts else counts[0]
     way = cheapest(ways, count)
     price = f"Tuning {count} settings by {WORDS[way.how]} costs a factor {way.factor:.2f} in noise"
     if kept is None or way.kept is None:
-        told = f"{price}; it pays only if the default setting is worse than that much noise."
-    elif kept.mid - way.kept.mid < LITTLE:
-        told = f"{price}, which hardly matters here ({way.kept.mid:.2f} instead of {kept.mid:.2f} kept)."
+        verdict = f"{price}; it pays only if the default setting is worse than that much noise."
+    elif kept.mid - way.kept.mid < MIN_LOSS:
+        verdict = f"{price}, which hardly matters here ({way.kept.mid:.2f} instead of {kept.mid:.2f} kept)."
     else:
-        told = (
+        verdict = (
             f"{price}: expect {way.kept.mid:.2f} instead of {kept.mid:.2f} kept; it pays only if the default setting "
             "loses more than that."
         )
-    return [told, "Tune on public rows if you have any: that costs no privacy."]
+    return [verdict, "Tune on public rows if you have any: that costs no privacy."]
 
 
 def _rounded(count: float) -> str:
-    """Two digits are enough.
+    """A count with two digits.
 
     >>> _rounded(12_345.0)
     '12,000'
