@@ -136,7 +136,12 @@ def compare(
     if rows.ndim != 2 or len(rows) != len(labels):
         raise ValueError(f"X has shape {rows.shape} and y {labels.shape}; pass rows and one label each")
     names = _known(methods)
-    _check_budget(epsilon, delta, adjacency, size)
+    Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
+    if delta > 1 / size:
+        raise ValueError(
+            f"delta is {delta!r}, above 1/size = {1 / size:.3g}, which allows publishing a record; "
+            f"pass a delta well below it, e.g. {0.1 / size:.1g}"
+        )
     chosen_loss = loss if loss is not None else "auto" if task == "classification" else USUAL["regression"]
     known = np.unique(labels).tolist() if classes is None and task == "classification" else classes
     budget = (epsilon, delta, adjacency)
@@ -304,16 +309,6 @@ def _known(methods: Sequence[str] | None) -> list[str]:
     for name in names:
         method_named(name)  # a guest is started here, once
     return names
-
-
-def _check_budget(epsilon: float, delta: float, adjacency: str, size: int) -> None:
-    """Refuse at once what every method would refuse."""
-    Budget(epsilon, delta, adjacency=cast(Adjacency, adjacency))
-    if delta > 1 / size:
-        raise ValueError(
-            f"delta is {delta!r}, above 1/size = {1 / size:.3g}, which allows publishing a record; "
-            f"pass a delta well below it, e.g. {0.1 / size:.1g}"
-        )
 
 
 def ranked(rows: Iterable[Row], task: str) -> list[Row]:

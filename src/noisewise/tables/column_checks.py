@@ -109,7 +109,7 @@ def check_column(column: Column) -> None:
     _check_shape(column, who)
     keys = [key(value) for value in column.categories]
     if repeated := [value for i, value in enumerate(column.categories) if keys[i] in keys[:i]]:
-        raise ValueError(f"{who}: category {repeated[0]!r} is there twice (1, 1.0 and '1' are the same); list it once")
+        raise ValueError(f"{who}: category {repeated[0]!r} is listed twice (1, 1.0 and '1' are the same); list it once")
     if column.missing is not None and column.kind == "number":
         value = number_from(column.name, "missing", column.missing)
         if (column.low is not None and value < column.low) or (column.high is not None and value > column.high):

@@ -57,7 +57,11 @@ class Encoder:
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of the matrix; a category as "job=clerk"."""
-        return tuple(name for column in self.schema.features for name in _feature_names(column))
+        names: list[str] = []
+        for column in self.schema.features:
+            values = [value if isinstance(value, str) else key(value) for value in column.categories]
+            names += [column.name] if column.kind == "number" else [f"{column.name}={value}" for value in values]
+        return tuple(names)
 
     @cached_property
     def low(self) -> Floats:
@@ -175,12 +179,6 @@ def _comparable(categories: tuple[Scalar, ...]) -> list[Any]:
     types = {type(value) for value in categories}
     numbers = types == {int, float} and all(abs(value) < 2**53 for value in categories)  # type: ignore[arg-type]
     return list(categories) if len(types) == 1 or numbers else [key(value) for value in categories]
-
-
-def _feature_names(column: Column) -> list[str]:
-    if column.kind == "number":
-        return [column.name]
-    return [f"{column.name}={value if isinstance(value, str) else key(value)}" for value in column.categories]
 
 
 def _ends(column: Column, end: float | None, of_category: float) -> Floats:

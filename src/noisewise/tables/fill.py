@@ -18,7 +18,7 @@ from .column_checks import Scalar
 from .dates import looks_like_a_time
 from .files import Dialect, Paths, Share, is_number, is_text, open_source, unusable
 from .refusal import Refusal, our_words
-from .schema import Column, Schema
+from .schema import Column, Schema, gaps
 from .values import is_missing_word, key, looks_like_a_date, number_of
 
 MAX_LISTED_CATEGORIES = 200
@@ -187,11 +187,12 @@ def filled_from(
     """The same from PUBLIC rows of any source."""
     start = skeleton(source, target) if schema is None else _with_target(schema, target)
     _known(source, start.target)
-    missing = [name for name in _others(start) if name not in source.columns]
-    if missing:
+    needed = [column.name for column in start.columns if column.name != start.unit]  # public rows may lack persons
+    if missing := [name for name in needed if name not in source.columns]:
         meant = did_you_mean(missing[0], source.columns)
         raise Refusal(f"{source.where}: lacks the column {missing[0]!r} that the schema names{meant}")
-    seen = _look(source, [column for column in start.columns if _is_open(column)], progress)
+    incomplete = {gap.column for gap in gaps(start)}
+    seen = _look(source, [column for column in start.columns if column.name in incomplete], progress)
     columns = [
         _filled(column, seen[column.name], column.name == start.target) if column.name in seen else column
         for column in start.columns
@@ -292,25 +293,12 @@ def _unusable(source: Tabular, name: str, *, dated: bool = False) -> str | None:
     return next((trouble for kind in known if (trouble := unusable(kind, dated=dated))), None)
 
 
-def _is_open(column: Column) -> bool:
-    return (
-        column.kind == ""
-        or (column.kind == "number" and (column.low is None or column.high is None))
-        or (column.kind == "category" and not column.categories)
-    )
-
-
 def _with_target(schema: Schema, target: str | None) -> Schema:
     if target is None or target == schema.target:
         return schema
     if schema.target is not None:
         raise Refusal(f"target is {target!r} but the schema says {schema.target!r}; name one of them")
     return replace(schema, target=target)
-
-
-def _others(schema: Schema) -> list[str]:
-    """All columns but the one with the persons, which public rows may lack."""
-    return [column.name for column in schema.columns if column.name != schema.unit]
 
 
 def _known(source: Tabular, target: str | None) -> None:

@@ -116,7 +116,7 @@ class Schema:
     def _check(self) -> None:
         names = Counter(column.name for column in self.columns)
         if repeated := [name for name, times in names.items() if times > 1]:
-            raise ValueError(f"column {repeated[0]!r} is there twice; name every column once")
+            raise ValueError(f"column {repeated[0]!r} is listed twice; name every column once")
         one_of(TARGET_MISSING, target_missing=self.target_missing)
         self._check_unit()
         if self.target is None:

@@ -112,7 +112,9 @@ class Wizard:
         if kind == "ignore":
             return replace(plain, kind="ignore")
         if kind == "category":
-            return self._category(guess if guess.kind == "category" else replace(plain, categories=_codes_noted(guess)))
+            noted = re.search(r"categories = \[(.*)\]$", guess.note)  # whole numbers that may be codes
+            codes = codes_in(noted[1])[0] if noted else ()
+            return self._category(guess if guess.kind == "category" else replace(plain, categories=codes))
         if kind == "date":
             return self._date(guess if guess.unit else plain)
         number = replace(guess if guess.kind == "number" and not guess.unit else plain, kind="number")
@@ -267,12 +269,6 @@ def _a_verb(note: str) -> bool:
 def _label(column: Column) -> str:
     """The words of a document, which stay as a comment; notes on a guess do not."""
     return "" if _a_verb(column.note) else column.note
-
-
-def _codes_noted(column: Column) -> tuple[Any, ...]:
-    """The whole numbers that may be codes, from the note of a number."""
-    found = re.search(r"categories = \[(.*)\]$", column.note)
-    return codes_in(found[1])[0] if found else ()
 
 
 def _bracket(guess: str) -> str:

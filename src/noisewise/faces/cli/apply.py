@@ -6,7 +6,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...accounts import Budget
     from ...accounts.account import Account
-    from ...accounts.ledger.receipt import Payment
     from ...accounts.purse import Purse
     from ...evidence.metrics import Quality
     from ...remote.processes import Lead
@@ -176,7 +175,11 @@ def evaluate(
             known = _read(fitted, data, dialect(separator, decimal), counted, lead, public_test=public_test)
             if pinned is not None:
                 pinned.check()
-            with _paid(run, budget, seed, payment) as purse:
+            with ExitStack() as stack:
+                purse = None
+                if budget is not None:  # written into the run folder until there is a score
+                    paid = spending(run / "evaluation", budget, simulation=seed is not None, payment=payment)
+                    purse = stack.enter_context(paid).purse
                 quality = _quality(fitted, known, budget, size_is_public, seed, purse)
                 entry = _entry(quality, places(data), encoder.schema.protects)
                 if seed is None:
@@ -192,18 +195,6 @@ def evaluate(
     typer.echo(f"{quality.metric} {_shown(quality.metric, quality.value, quality.interval)}, {price}{simulated}")
     for line in _lines(quality):
         typer.echo(line)
-
-
-@contextmanager
-def _paid(
-    run: Path, budget: Budget | None, seed: int | None, payment: Payment | None
-) -> Iterator[Purse | Account | None]:
-    """The purse of a bought score, kept in the run folder until there is a score; None if the score is free."""
-    if budget is None:
-        yield None
-        return
-    with spending(run / "evaluation", budget, simulation=seed is not None, payment=payment) as spent:
-        yield spent.purse
 
 
 class _Known(NamedTuple):

@@ -167,7 +167,11 @@ def membership(
     else:
         for name, results in games.items():
             Console().print(table_of(_shown(results.values()), f"{title}\nModels {name}"))
-            Console().print(_in_short(results), highlight=False)
+            best = max(results.values(), key=lambda one: one.advantage.low)
+            words = f"Best attack: {best.attack}; {best.verdict}.\n"
+            if violation := next((one for one in results.values() if one.violates), None):
+                words = f"[bold]VIOLATION[/bold]: {violation.verdict}"
+            Console().print(words, highlight=False)
     note(f"Written: {path}")
 
 
@@ -187,13 +191,6 @@ def _shown(results: Iterable[Membership]) -> list[dict[str, Any]]:
 
 def _between(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.low:.3f}..{rate.high:.3f})"
-
-
-def _in_short(results: dict[str, Membership]) -> str:
-    best = max(results.values(), key=lambda one: one.advantage.low)
-    if any(one.violates for one in results.values()):
-        return "[bold]VIOLATION[/bold]: " + next(one.verdict for one in results.values() if one.violates)
-    return f"Best attack: {best.attack}; {best.verdict}.\n"
 
 
 def _finished(

@@ -38,7 +38,7 @@ def audit(
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of a method.", show_default="a few")] = None,
     loss: Annotated[str | None, typer.Option(help="Loss of a method.", show_default="the one that shows most")] = None,
     rows_per_unit: Annotated[
-        int | None, typer.Option(min=1, help="A person is promised this, with so many rows.", show_default="a record")
+        int | None, typer.Option(min=1, help="The promise is to a person with this many rows.", show_default="a record")
     ] = None,
     runs: Annotated[int, typer.Option(min=8, help="Trainings in all, half of them with the canary.")] = 2000,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999999, help="Of the lower bound.")] = 0.95,
@@ -57,9 +57,12 @@ def audit(
     Example: [bold]noisewise audit dpsgd --epsilon 0.5 --runs 4000 --plot audit.png[/bold]
     """
     from ...evidence.audit.lower_bound import epsilon_lower_bound
+    from ...methods import known_names
     from ...trusted.units import Unit
 
-    folder = _folder(target)
+    place = Path(target)  # the name of a method means a folder only if a run is in it
+    named = target in known_names() and not (place / "run.json").exists()
+    folder = place if place.is_dir() and not named else None
     if folder is not None:
         if any(value is not None for value in (epsilon, delta, adjacency, steps, loss, rows_per_unit)):
             raise ValueError("a run states its own promise and settings; leave these options out, or name a method")
@@ -100,14 +103,6 @@ def audit(
     else:
         _tell(result, power, folder, plot, claim.unit.rows)
     raise typer.Exit(1 if result.violation else 0)
-
-
-def _folder(target: str) -> Path | None:
-    """The named folder, if it is one; the name of a method is its folder only if a run is in it."""
-    from ...methods import known_names
-
-    place = Path(target)
-    return place if place.is_dir() and (target not in known_names() or (place / "run.json").exists()) else None
 
 
 def _claim(

@@ -82,13 +82,20 @@ def compare(
         from ...evidence.report.page import refresh
 
         runs.check_seal(run)
-    names = _names(methods)
+    names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    if names == []:
+        raise ValueError("--methods is empty; pass names from `noisewise methods`, with commas between them")
     table = read_public(data, target=target, schema=schema, separator=dialect(separator, decimal))
     known: dict[str, Any] = {"bounds": table.bounds, "classes": table.classes, "target_bounds": table.target_bounds}
     same: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency, "size": size}
     same |= {"task": table.task, "model": model, "loss": loss, "repeats": repeats, "seed": seed}
     with bar("simulating") as report:
-        how: dict[str, Any] = {"methods": names, "public_share": public_share, "jobs": jobs, "report": report}
+        how: dict[str, Any] = {
+            "methods": names and ["nonprivate", *names],
+            "public_share": public_share,
+            "jobs": jobs,
+            "report": report,
+        }
         rows = simulate(table.X, table.y, **same, **known, **how)
     parts = zip(("drawn_from", "public_rows", "test_rows"), sizes(len(table.X), public_share), strict=True)
     same |= dict(parts)
@@ -144,16 +151,6 @@ def read_public(paths: list[str], *, target: str | None, schema: Path | None, se
         raise ValueError(f"target {filled.target!r} has labels that are not finite; leave their rows out")
     assert label.low is not None and label.high is not None
     return PublicTable(X, y, filled.target, "regression", bounds, None, (label.low, label.high), columns)
-
-
-def _names(methods: str | None) -> list[str] | None:
-    """The methods to simulate; the one without privacy is always there to compare with."""
-    if methods is None:
-        return None
-    chosen = [name.strip() for name in methods.split(",") if name.strip()]
-    if not chosen:
-        raise ValueError("--methods is empty; pass names from `noisewise methods`, with commas between them")
-    return ["nonprivate", *chosen]
 
 
 def _show(rows: list[Row], summary: dict[str, Any], title: str) -> None:
@@ -255,7 +252,9 @@ def plot_comparison(
     for row in shown:
         if not row.private and row.mean is not None:
             axes.axvline(row.mean / unit, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
-    far = constant is not None and not _near(constant, [row.mean for row in shown if row.mean is not None])
+    means = [row.mean for row in shown if row.mean is not None]
+    reach = max(means, default=0.0) - min(means, default=0.0)
+    far = constant is not None and not (means and min(means) - reach <= constant <= max(means) + reach)
     if constant is not None and not far:  # else it would squeeze the methods into a corner
         axes.axvline(constant / unit, color=GREY, linewidth=1.1, linestyle=":", zorder=0)
     entries: list[tuple[bool, tuple[str, str, str | None, str]]] = [
@@ -277,11 +276,6 @@ def plot_comparison(
     axes.set_title(title, loc="left", fontsize=10, x=0.0)
     axes.margins(y=0.03 + 0.3 / max(len(shown), 1))
     save_figure(figure, path)
-
-
-def _near(value: float, others: Sequence[float]) -> bool:
-    reach = max(others, default=0.0) - min(others, default=0.0)
-    return bool(others) and min(others) - reach <= value <= max(others) + reach
 
 
 def _mark(label: str, colour: str, mark: str | None, line: Any) -> Any:

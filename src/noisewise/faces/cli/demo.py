@@ -42,8 +42,11 @@ class Split:
     train: slice
     test: slice
 
-    def fit(self, classifier: PrivateClassifier) -> float:
-        """Accuracy on held-out rows, which are generated and public."""
+    def accuracy(self, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
+        """Accuracy on held-out rows, which are public; ``report`` is called with the share of the budget that is spent."""
+        budget = "" if classifier.epsilon is None else f", epsilon {classifier.epsilon:g}"
+        what = f"{self.data.name}, {classifier.method}{budget}"
+        classifier.watch(lambda step, total, spent: report(spent, news=what))
         classifier.fit(self.data.X.iloc[self.train], self.data.y[self.train])
         return float(classifier.score(self.data.X.iloc[self.test], self.data.y[self.test]))
 
@@ -90,11 +93,11 @@ def demo(
             with spending(*TOGETHER, dataset=f"demo {split.data.name}"):  # the models share their records
                 for epsilon in BUDGETS:
                     classifier = PrivateClassifier(epsilon=epsilon, **settings)
-                    row[f"epsilon={epsilon:g}"] = _watched(split, classifier, report)
+                    row[f"epsilon={epsilon:g}"] = split.accuracy(classifier, report)
                     if split.data.name == "census" and epsilon == BUDGETS[1]:
                         statement = classifier.statement_
             reference = PrivateClassifier(method="nonprivate", **settings)
-            row["non-private"] = _watched(split, reference, report)
+            row["non-private"] = split.accuracy(reference, report)
             rows.append(row)
     assert statement is not None
     write_atomically(out / "statement.json", f"{statement.to_json()}\n".encode())
@@ -105,7 +108,12 @@ def demo(
         print_json({"rows": rows, "statement": dict(statement.data), "seconds": time.perf_counter() - started})
         return
     console = Console()
-    console.print(_table(rows))
+    table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
+    for name in rows[0]:
+        table.add_column(name.replace("epsilon=", "eps "), justify="left" if name == "data" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
+    console.print(table)
     console.print(Panel(str(statement), title=f"privacy statement of the census model, epsilon {BUDGETS[1]:g}"))
     words = (
         f"The three private models of a data set share their records, so they promise ({TOGETHER[0]:g}, {TOGETHER[1]:g}) together.\n"
@@ -143,13 +151,6 @@ def _write_people(folder: Path, json_output: bool) -> None:
     answer(document, f"Written to {folder}: {', '.join(PEOPLE)}", json_output)
 
 
-def _watched(split: Split, classifier: PrivateClassifier, report: Callable[..., None]) -> float:
-    """Accuracy of one training, moving the bar by the share of the budget that is spent."""
-    budget = "" if classifier.epsilon is None else f", epsilon {classifier.epsilon:g}"
-    what = f"{split.data.name}, {classifier.method}{budget}"
-    return split.fit(classifier.watch(lambda step, total, spent: report(spent, news=what)))
-
-
 def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
     """Accuracy over epsilon, a panel for each data set, with the non-private accuracy as a dashed line."""
     from ...evidence.figures import label_axes, note, panels, save_figure, ticks
@@ -173,12 +174,3 @@ def plot_accuracies(rows: list[dict[str, Any]], path: Path) -> None:
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     label_axes(row_of_panels[0], y="accuracy on held-out rows")
     save_figure(figure, path, dpi=120)
-
-
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=f"Accuracy on held-out rows, delta {DELTA:g}, add_remove", title_justify="left")
-    for name in rows[0]:
-        table.add_column(name.replace("epsilon=", "eps "), justify="left" if name == "data" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(f"{value:.1%}" if isinstance(value, float) else f"{value}" for value in row.values()))
-    return table

@@ -34,7 +34,7 @@ app.add_typer(federated, name="federated")
 HERE = "127.0.0.1:9092"
 WAYS = "encrypt with --certificate FILE, or pass --insecure where the network is trusted"
 WHAT_LEAVES = {
-    "record": "how many rows {} has and sums over them in whole numbers, where the schema drops rows without a label which ones these are",
+    "record": "how many rows {} has, sums over them in whole numbers and, if the schema drops rows without a label, which ones these are",
     "client": "of all rows of {} together one clipped vector for each question, or what one row adds to a statistic",
 }
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without encryption: on one machine, or a trusted network.")]

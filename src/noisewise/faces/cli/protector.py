@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..progress import bar, bars
 from .common import note, numbers
-from .main import JsonFlag, app, errors, print_json
+from .main import JsonFlag, app, errors, narrow_table, print_json
 
 if TYPE_CHECKING:
     from ...learned.trained import TrainingPlan
@@ -47,7 +47,7 @@ def listed(rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         ranges = "\n".join(f"{_range(row['ranges'][key])} {word}" for key, word in RANGES.items())
-        data = "\n".join(row["trained_on"]) or "not said"
+        data = "\n".join(row["trained_on"]) or "unknown"
         table.add_row(Text(row["name"]), Text(data), ranges, f"{row['weights']:,}", f"{row['kilobytes']:.1f}")
         table.add_section()
     return table
@@ -60,17 +60,17 @@ def _header(learned: Learned) -> Table:
     parts = ["schedule"] * design.scheduler + ["steps"] * design.projector + ["clip norm"] * design.clip
     form = "a share of what is left" if design.form == "exact" else "a share of the whole budget, until it ends"
     norm = f"; {design.norm_share:.0%} of the budget for gradient norms" if design.norm_share else ""
-    how = f"{recipe['constraint']}, {recipe['epochs']} epochs, seed {recipe['seed']}" if recipe else "not said"
+    how = f"{recipe['constraint']}, {recipe['epochs']} epochs, seed {recipe['seed']}" if recipe else "unknown"
     lines = [
         ("name", learned.name),
-        ("trained on", ", ".join(trained_on) or "not said"),
+        ("trained on", ", ".join(trained_on) or "unknown"),
         ("for", "; ".join(f"{_range(header['ranges'][key])} {word}" for key, word in RANGES.items())),
         ("steps", f"{learned.horizon} recommended"),
         ("learns", f"{', '.join(parts) or 'nothing'}; spends {form}; {design.inputs} inputs{norm}"),
         ("weights", f"{_weights(learned):,}, LSTMs of {design.units} units, SHA-256 {learned.digest}"),
         ("recipe", how + (f", {header['seconds']:.0f} s" if "seconds" in header else "")),
-        ("made by", f"noisewise {header.get('version', '(version not said)')}"),
-        ("command", header.get("command") or "not said"),
+        ("made by", f"noisewise {header.get('version', '(unknown version)')}"),
+        ("command", header.get("command") or "unknown"),
     ]
     table = Table.grid(padding=(0, 2))
     for label, text in lines:
@@ -88,13 +88,7 @@ def held_out(rows: list[dict[str, Any]], title: str) -> Table:
         return f"{factor * row[key]:+.{digits}f}{error}"
 
     caption = "gains: learned against the row's protector, same tasks and noise"
-    how: dict[str, Any] = {
-        "title_justify": "left",
-        "caption_justify": "left",
-        "pad_edge": False,
-        "collapse_padding": True,
-    }
-    table = Table(title=title, box=box.SIMPLE, caption=caption, **how)
+    table = narrow_table(title=title, caption=caption)
     for name in ("epsilon", "protector", "loss", "right %", "spent %", "gain in loss", "gain in %"):
         table.add_column(name, justify="left" if name == "protector" else "right", no_wrap=name != "epsilon")
     last = None

@@ -20,24 +20,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...accounts.paying import planned_budget
+from ...tables.fit.auto import choice_for, outline_for
+from ...tables.fit.why_auto import TABLES, AutoChoice, why
 from ...trusted import validate
 from ...trusted.accountants import gdp
-from ...trusted.accountants.plan import Need, PlanRow
+from ...trusted.accountants.plan import (
+    RATES,
+    STEPS,
+    Need,
+    PlanRow,
+    in_words,
+    persons_in_words,
+    plan_rows,
+    records_needed,
+)  # fmt: skip
 from ...trusted.accountants.selection import candidate_budget
 from ...trusted.accountants.terms import Budget
-from ...trusted.events import TruncatedNegativeBinomial
-from ...trusted.units import Unit
+from ...trusted.events import Adjacency, TruncatedNegativeBinomial
+from ...trusted.features.features import TableColumn
+from ...trusted.units import RECORD, Unit
 from .expected import Expected, clarity_for, expected
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ...accounts.ledger import Ledger
+    from ...tables.schema import Schema
+
 CANDIDATES = (1, 4, 8, 16, 64)
 SCORING = 0.05
 MIN_KEPT_SHARE = 0.8  # of the middle of simulations: with less, the recommendation says what would be enough
 MIN_LOSS = 0.01  # of the share kept: a smaller price of tuning is lost in the noise of a test
+MAX_COLUMNS = 1_000_000
 USUAL_SETTINGS = 8  # that the recommendation prices, if the plan has them
 NONE, SELECTION, EXPONENTIAL, PUBLIC = "none", "selection", "exponential", "public"
 WORDS = {
@@ -187,6 +204,98 @@ class Plan:
         plot_plan(self.rows, Path(path), title=self.title, tuning=self.tuning, expected=self.expected)
 
 
+def plan(
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    size: int,
+    columns: int | None = None,
+    schema: Schema | str | Path | None = None,
+    classes: int | None = 2,
+    adjacency: Adjacency | None = None,
+    rows_per_unit: int | None = None,
+    candidates: Sequence[int] = CANDIDATES,
+    steps: Sequence[int] = STEPS,
+    rates: Sequence[float] = RATES,
+    clip: float = 1.0,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str | None = None,
+) -> Plan:
+    """What (epsilon, delta) buys for ``size`` records of ``columns`` numbers, or of what a ``schema`` declares.
+
+    ``classes`` of the target, None for a number; a schema with a target overrides it. ``rows_per_unit``: rows of a person
+    that count, if a person is protected. ``candidates``: numbers of settings to price tuning for. ``ledger`` and
+    ``dataset``: plan from what that account has left; epsilon and delta are the largest that fit, unless passed.
+
+    >>> made = plan(1.0, 1e-6, size=20_000, columns=14, candidates=(1,), steps=(10,), rates=())
+    >>> made.method, made.expected.low <= made.expected.mid <= made.expected.high
+    ('additive', True)
+    """
+    if epsilon is not None and delta is not None:
+        Budget(epsilon, delta, adjacency or "add_remove")  # a wrong budget is refused first
+    if (columns is None) == (schema is None):
+        raise ValueError("pass columns, how many numbers a record has, or schema, what the columns are: one of the two")
+    if classes is not None:
+        validate.whole(at_least=2, classes=classes)
+    table = _table_of(columns, schema)
+    unit = table.unit if rows_per_unit is None else Unit(rows_per_unit)
+    budget = planned_budget(epsilon, delta, adjacency, ledger, dataset, persons=unit.persons)
+    rows = plan_rows(budget, size=size, features=table.features, unit=unit, steps=steps, rates=rates, clip=clip)
+    words = f"{in_words(rows)}\n{persons_in_words(rows, unit)}" if unit.persons else in_words(rows)
+    choice = choice_for(table.columns, budget, size, unit=unit)
+    classes = (classes if table.classes is None else table.classes) or None
+    clarity, width = size * choice.mu / unit.most, len(table.columns)
+    simulated = choice.method == TABLES
+    ways = tunings(budget, clarity, width if simulated else None, classes, candidates)
+    kept = expected(clarity, width, classes) if simulated else None
+    return Plan(
+        budget, size, width, table.features + 1, classes, clip, unit, clarity, choice.method,
+        features=_features(choice, table, budget, unit), why=why(choice), rows=tuple(rows), words=words,
+        records_needed=tuple(records_needed(rows, size=size)), expected=kept, tuning=ways,
+        recommendation=recommendation(budget, size, width, classes, clarity, kept, ways),
+    )  # fmt: skip
+
+
+class _Table(NamedTuple):
+    """Columns, ``features`` of a linear model of them, the unit, and classes of the target: 0 for a number, None if unknown."""
+
+    columns: tuple[TableColumn, ...]
+    features: int
+    unit: Unit = RECORD
+    classes: int | None = None
+    declared: bool = False  # by a schema; else all columns are numbers
+
+
+def _table_of(columns: int | None, given: Schema | str | Path | None) -> _Table:
+    from ...tables.encode import Encoder
+    from ...tables.resolve import with_imagined_bounds
+    from ...tables.schema import Schema, gaps, read_schema
+    from ...tables.table_columns import columns_of
+
+    if given is None:
+        assert columns is not None
+        validate.whole(columns=columns)
+        if columns > MAX_COLUMNS:
+            raise ValueError(f"columns is more than {MAX_COLUMNS}; pass as many as a table has")
+        return _Table(tuple(TableColumn(f"x{i}", (0.0, 1.0), (0.0, 1.0)) for i in range(columns)), columns)
+    schema = given if isinstance(given, Schema) else read_schema(Path(given))
+    if left := [gap for gap in gaps(schema) if gap.what != "bounds"]:
+        raise ValueError(f"{'the schema' if isinstance(given, Schema) else given}: {left[0]}")
+    known = with_imagined_bounds(schema)
+    target = None if known.target is None else len(known[known.target].categories or ())
+    return _Table(columns_of(known), len(Encoder(known).low), known.protects, target, declared=True)
+
+
+def _features(choice: AutoChoice, table: _Table, budget: Budget, unit: Unit) -> dict[str, Any]:
+    """The features that "auto" would make of such a table."""
+    assert choice.size is not None
+    made = outline_for(table.columns, budget, choice.size, unit)
+    features = {"knots": choice.knots, "pairs": choice.pairs or 0, "ranks": choice.ranks or 0.0}
+    if table.declared and made is not None:
+        features |= {"coordinates": made.coordinates, "pair_coordinates": made.pair_coordinates}
+    return features
+
+
 def _kept(expected: Expected) -> dict[str, float]:
     return {"low": expected.low, "mid": expected.mid, "high": expected.high}
 
@@ -215,7 +324,12 @@ def recommendation(
     else:
         words = [f"Use auto with the whole budget: {kept_in_words(kept)}."]
         if kept.mid < MIN_KEPT_SHARE:
-            words.append(_more(budget, size, columns, classes, clarity))
+            times = clarity_for(MIN_KEPT_SHARE, columns, classes) / clarity
+            epsilon = gdp.epsilon_of(times * gdp.mu_of(budget.epsilon, budget.delta), budget.delta)
+            words.append(
+                f"It takes about {_rounded(times * size)} records, or an epsilon of about {epsilon:.2g}, to keep "
+                f"{MIN_KEPT_SHARE:g}; fewer columns help as well."
+            )
     return " ".join([*words, *_tuning(ways, kept)])
 
 
@@ -225,16 +339,6 @@ def kept_in_words(kept: Expected) -> str:
     if kept.mid <= 0:
         return f"expect no more than always giving one answer gives; of what a model without privacy gains, {share} is kept"
     return f"expect to keep {share} of what a model without privacy gains over always giving one answer"
-
-
-def _more(budget: Budget, size: int, columns: int, classes: int | None, clarity: float) -> str:
-    """How many records, or which epsilon, would be enough."""
-    times = clarity_for(MIN_KEPT_SHARE, columns, classes) / clarity
-    epsilon = gdp.epsilon_of(times * gdp.mu_of(budget.epsilon, budget.delta), budget.delta)
-    return (
-        f"It takes about {_rounded(times * size)} records, or an epsilon of about {epsilon:.2g}, to keep {MIN_KEPT_SHARE:g}; fewer "
-        "columns help as well."
-    )
 
 
 def _tuning(ways: Sequence[Tuning], kept: Expected | None) -> list[str]:
